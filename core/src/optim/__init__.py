@@ -1,0 +1,52 @@
+"""optim makes an ONNX model fast on the hardware it will run on, and proves that it still computes the same thing.
+
+For users: :func:`run`, :func:`load`. For plugin authors: :func:`hookimpl`, :class:`Pass`, :class:`Target`,
+:class:`Backend` and what they exchange. Everything is imported when first used, so ``import optim`` is cheap.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optim.backend import Backend, BackendLimits, Session
+    from optim.context import Context
+    from optim.errors import ExitStatus, OptimError
+    from optim.hooks import HOOK_API, hookimpl
+    from optim.metric import Metric
+    from optim.model import Model, SessionConfig, TensorInfo
+    from optim.options import NoOptions, PassOptions
+    from optim.passes import APPLICABLE, Applicable, Exporter, Interface, Pass, PassResult, Role, SourcePass, Stage
+    from optim.target import Target
+
+_HOMES = {
+    "optim.backend": ("Backend", "BackendLimits", "Session"),
+    "optim.context": ("Context",),
+    "optim.errors": ("ExitStatus", "OptimError"),
+    "optim.hooks": ("HOOK_API", "hookimpl"),
+    "optim.metric": ("Metric",),
+    "optim.model": ("Model", "SessionConfig", "TensorInfo"),
+    "optim.options": ("NoOptions", "PassOptions"),
+    "optim.passes": (
+        "APPLICABLE", "Applicable", "Exporter", "Interface", "Pass", "PassResult", "Role", "SourcePass", "Stage",
+    ),
+    "optim.target": ("Target",),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "APPLICABLE", "HOOK_API", "Applicable", "Backend", "BackendLimits", "Context", "ExitStatus", "Exporter",
+    "Interface", "Metric", "Model", "NoOptions", "OptimError", "Pass", "PassOptions", "PassResult", "Role", "Session",
+    "SessionConfig", "SourcePass", "Stage", "Target", "TensorInfo", "hookimpl",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'optim' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

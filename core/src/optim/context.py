@@ -1,0 +1,67 @@
+"""What a pass is given beside its model: nothing is global."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim.arrays import Feeds
+from optim.model import Model, SessionConfig
+from optim.target import Target
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir
+
+
+@dataclass
+class Context:
+    """Everything a pass may use.
+
+    Attributes:
+        target: where the model will run.
+        scratch: an empty folder of the pass's own, removed afterwards.
+        store: the folder that all graphs of a run share; write there through :meth:`save` and :meth:`adopt`.
+        seed: of the run.
+        samples: gives a fresh iterator over the feeds for calibration, one sample at a time.
+        log: the pass's logger; lines land in the report's log.
+        report_progress: called with a share in 0..1 and a few words.
+    """
+
+    target: Target
+    scratch: Path
+    store: Path
+    seed: int
+    samples: Callable[[], Iterator[Feeds]]
+    log: logging.Logger
+    report_progress: Callable[[float, str], None]
+
+    @cached_property
+    def random(self) -> np.random.Generator:
+        """A generator seeded by the run."""
+        import numpy as np
+
+        return np.random.default_rng(self.seed)
+
+    def save(self, graph: onnx_ir.Model, model: Model, *, session: SessionConfig | None = None) -> Model:
+        """Write ``graph`` into the store as the successor of ``model``.
+
+        Weights that still lie in the store are referred to, not copied; new ones go to one new data file.
+        The successor has the session settings of ``model`` unless ``session`` says otherwise.
+        """
+        from optim.graphs.files import save_in_store
+
+        return save_in_store(graph, self.store, session=model.session if session is None else session)
+
+    def adopt(self, path: Path, model: Model) -> Model:
+        """Bring a file that a library wrote (in ``scratch``) into the store as the successor of ``model``.
+
+        Tensors whose bytes ``model`` already has are referred to, not copied.
+        """
+        from optim.graphs.files import adopt_into_store
+
+        return adopt_into_store(path, self.store, like=model)

@@ -1,0 +1,74 @@
+"""The one error optim raises for what a user can act on.
+
+An error reads like a diagnosis: what happened, the cause with the offending thing named, a fix that can be
+pasted, and the package at fault. Its ``reference`` is stable: search for it, test for it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+
+
+class ExitStatus(IntEnum):
+    """What the command line exits with (docs/architecture.md, "Exit status")."""
+
+    DELIVERED = 0
+    INTERNAL = 1
+    USAGE = 2
+    BAD_INPUT = 3
+    NOT_HELD = 4
+    TARGET_UNAVAILABLE = 5
+    INTERRUPTED = 130
+
+
+@dataclass(eq=False)
+class OptimError(Exception):
+    """Something the user can act on.
+
+    Attributes:
+        reference: stable short name in kebab-case, e.g. ``opset-too-old``.
+        what: what failed, one line.
+        cause: why, with the offending thing named.
+        fix: what to do, a command that can be pasted where there is one.
+        package: the distribution at fault, where it is not optim-core.
+        status: what the command line exits with.
+    """
+
+    reference: str
+    what: str
+    cause: str = ""
+    fix: str = ""
+    package: str = ""
+    status: ExitStatus = ExitStatus.BAD_INPUT
+
+    def __str__(self) -> str:
+        """The whole diagnosis as the command line prints it."""
+        lines = [f"error[{self.reference}]: {self.what}"]
+        for label, text in (("cause", self.cause), ("fix", self.fix), ("from", self.package)):
+            if text:
+                lines.append(f"  {label + ':':<7}" + text.replace("\n", "\n         "))
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by fields: exceptions otherwise pickle by ``args``."""
+        return (type(self), tuple(asdict(self).values()))
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], *, fix: str = "") -> OptimError:
+    """The error for a name nobody knows, listing the near ones.
+
+    Args:
+        kind: what was looked for, e.g. ``pass``; the reference becomes ``unknown-pass``.
+        name: what the user wrote.
+        known: every name there is.
+        fix: what to do; by default, which near names exist.
+    """
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    cause = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
+    return OptimError(
+        f"unknown-{kind.replace(' ', '-')}", f"there is no {kind} '{name}'", cause, fix, status=ExitStatus.USAGE
+    )

@@ -1,0 +1,1 @@
+"""What every plugin needs of ONNX files: reading, writing, checking, describing. Imported only when a model is."""

@@ -1,0 +1,269 @@
+"""Graphs and their weights on disk.
+
+In the store every file is called by the sha256 of its bytes: ``<digest>.onnx`` for a graph, ``<digest>.data`` for
+weights. All graphs lie side by side and refer to any number of data files there, so a pass that changes the graph
+writes a graph, and a pass that changes tensors writes one new data file with only those. Nothing is linked: onnx
+and onnx-ir refuse hard links and symbolic links as external data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import onnx
+import onnx_ir as ir
+
+from optim.graphs.digests import model_digest
+from optim.model import Model, SessionConfig, TensorInfo
+
+if TYPE_CHECKING:
+    from onnx_ir import TensorProtocol
+
+EXTERNAL_FROM_BYTES = 1024
+"""Smaller tensors stay in the graph."""
+
+_PAGE_BYTES = 4096
+_LARGE_BYTES = 1 << 20
+
+
+def read_ir(path: Path) -> ir.Model:
+    """A fresh onnx-ir model; external weights are memory-mapped when touched."""
+    return ir.load(path)
+
+
+def external_files(path: Path) -> list[str]:
+    """Locations of the external data files that a graph refers to, relative to its folder, sorted."""
+    graph = onnx.load(path, load_external_data=False)
+    tensors = onnx.external_data_helper._get_all_tensors(graph)
+    return sorted(
+        {
+            entry.value
+            for tensor in tensors
+            if onnx.external_data_helper.uses_external_data(tensor)
+            for entry in tensor.external_data
+            if entry.key == "location"
+        }
+    )
+
+
+def describe(path: Path, *, session: SessionConfig | None = None, provenance: tuple[str, ...] = ()) -> Model:
+    """The :class:`Model` of a file on disk; reads the graph, no weights."""
+    proto = onnx.load(path, load_external_data=False)
+    settings = session or SessionConfig()
+    initializers = {tensor.name for tensor in proto.graph.initializer}
+    return Model(
+        path=path,
+        digest=model_digest(path, settings),
+        inputs=tuple(_tensor_info(value) for value in proto.graph.input if value.name not in initializers),
+        outputs=tuple(_tensor_info(value) for value in proto.graph.output),
+        opset={_domain(entry.domain): entry.version for entry in proto.opset_import},
+        ir_version=proto.ir_version,
+        session=settings,
+        provenance=provenance,
+    )
+
+
+def save_in_store(graph: ir.Model, store: Path, *, session: SessionConfig | None = None) -> Model:
+    """Write a graph into the store; ``graph`` then refers to its weights there.
+
+    Args:
+        graph: changed in place: tensors of at least 1 KiB that do not lie in the store become external tensors
+            in one new data file.
+        store: folder of the store.
+        session: settings of the new model.
+    """
+    store.mkdir(parents=True, exist_ok=True)
+    _externalize(graph, store)
+    encoded = ir.serde.serialize_model(graph).SerializeToString(deterministic=True)
+    path = store / f"{hashlib.sha256(encoded).hexdigest()}.onnx"
+    if not path.exists():
+        with _replacing(path) as stream:
+            stream.write(encoded)
+    return describe(path, session=session)
+
+
+def adopt_into_store(path: Path, store: Path, *, like: Model) -> Model:
+    """Bring a file that a library wrote into the store, referring to the weights of ``like`` where bytes are equal."""
+    graph = read_ir(path)
+    known = {_bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
+    for value, tensor in _large_tensors(graph):
+        same = known.get(_bytes_key(tensor))
+        if same is not None:
+            value.const_value = _external_like(same, tensor.name)
+    return save_in_store(graph, store, session=like.session)
+
+
+def deliver(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Path]:
+    """Write a model for deployment: ``model.onnx``, and ``model.onnx.data`` where it has large weights.
+
+    Returns:
+        The files written. Deterministic: the same model gives the same bytes.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    graph = model.ir()
+    graph_path, data_path = folder / name, folder / f"{name}.data"
+    tensors = list(_large_tensors(graph))
+    written = [graph_path]
+    if tensors:
+        _write_tensors(tensors, data_path)
+        written.append(data_path)
+    with _replacing(graph_path) as stream:
+        stream.write(ir.serde.serialize_model(graph).SerializeToString(deterministic=True))
+    return written
+
+
+def size_bytes(model: Model) -> int:
+    """What the model takes on disk once delivered: its graph and the weights it uses, each once."""
+    graph = onnx.load(model.path, load_external_data=False)
+    total = model.path.stat().st_size
+    seen: set[tuple[str, str]] = set()
+    for tensor in onnx.external_data_helper._get_all_tensors(graph):
+        if onnx.external_data_helper.uses_external_data(tensor):
+            entry = {item.key: item.value for item in tensor.external_data}
+            place = (entry["location"], entry.get("offset", "0"))
+            if place not in seen:
+                seen.add(place)
+                total += int(entry["length"])
+    return total
+
+
+def _externalize(graph: ir.Model, store: Path) -> None:
+    inside = store.resolve()
+    todo = [
+        (value, tensor)
+        for value, tensor in _large_tensors(graph)
+        if not (isinstance(tensor, ir.ExternalTensor) and Path(tensor.path).parent.resolve() == inside)
+    ]
+    if not todo:
+        return
+    with tempfile.NamedTemporaryFile(dir=store, suffix=".tmp", delete=False) as stream:
+        temporary = Path(stream.name)
+    try:
+        digest = _write_tensors(todo, temporary)
+        final = store / f"{digest}.data"
+        os.replace(temporary, final)
+    finally:
+        temporary.unlink(missing_ok=True)
+    for value, tensor in todo:
+        written = value.const_value
+        assert isinstance(written, ir.ExternalTensor)
+        value.const_value = ir.ExternalTensor(
+            final.name, written.offset, written.length, tensor.dtype, shape=_shape(tensor), name=tensor.name or "",
+            base_dir=store,
+        )  # fmt: skip
+
+
+def _write_tensors(tensors: Sequence[tuple[ir.Value, TensorProtocol]], path: Path) -> str:
+    """Stream tensors into one file and point their values at it; the digest of the file.
+
+    The same bytes in memory (a tensor shared by two initializers) are written once.
+    """
+    digest = hashlib.sha256()
+    position = 0
+    places: dict[tuple[str, int, int] | int, tuple[int, int]] = {}
+    with _replacing(path) as stream:
+        for value, tensor in tensors:
+            key = _place_key(tensor)
+            if key not in places:
+                if tensor.nbytes >= _LARGE_BYTES:
+                    padding = b"\0" * (-position % _PAGE_BYTES)
+                    digest.update(padding)
+                    position += stream.write(padding)
+                start = position
+                for piece in _pieces(tensor):
+                    digest.update(piece)
+                    position += stream.write(piece)
+                places[key] = (start, position - start)
+            start, length = places[key]
+            value.const_value = ir.ExternalTensor(
+                path.name, start, length, tensor.dtype, shape=_shape(tensor), name=tensor.name or "", base_dir=path.parent
+            )
+    return digest.hexdigest()
+
+
+def _pieces(tensor: TensorProtocol) -> Iterator[bytes]:
+    """The tensor's bytes as ONNX stores them, little-endian; a file is read in pieces, not mapped into memory."""
+    if not isinstance(tensor, ir.ExternalTensor):
+        yield tensor.tobytes()
+        return
+    left = tensor.nbytes
+    with open(tensor.path, "rb") as stream:
+        stream.seek(tensor.offset or 0)
+        while left:
+            piece = stream.read(min(left, 16 << 20))
+            if not piece:
+                raise EOFError(f"{tensor.path} ends before tensor {tensor.name}")
+            left -= len(piece)
+            yield piece
+
+
+def _place_key(tensor: TensorProtocol) -> tuple[str, int, int] | int:
+    if isinstance(tensor, ir.ExternalTensor):
+        return (str(tensor.path), tensor.offset or 0, tensor.nbytes)
+    return id(tensor)
+
+
+def _bytes_key(tensor: TensorProtocol) -> str:
+    digest = hashlib.sha256(f"{tensor.dtype}{tuple(_shape(tensor))}".encode())
+    for piece in _pieces(tensor):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _external_like(tensor: TensorProtocol, name: str | None) -> TensorProtocol:
+    if not isinstance(tensor, ir.ExternalTensor):
+        return tensor
+    return ir.ExternalTensor(
+        tensor.location, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape, name=name or "", base_dir=tensor.base_dir
+    )
+
+
+def _large_tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:
+    """Initializers, those of subgraphs too, that belong in a data file."""
+    seen: set[int] = set()
+    for part in graph.graphs():
+        for value in part.initializers.values():
+            tensor = value.const_value
+            if tensor is None or id(value) in seen or tensor.dtype == ir.DataType.STRING:
+                continue
+            seen.add(id(value))
+            if tensor.nbytes >= EXTERNAL_FROM_BYTES:
+                yield value, tensor
+
+
+def _shape(tensor: TensorProtocol) -> ir.Shape:
+    return ir.Shape(tensor.shape)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears under its name only when it is whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            yield stream
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
+    tensor = value.type.tensor_type
+    dtype = ir.DataType(tensor.elem_type).name.lower() if tensor.elem_type else "unknown"
+    names = {"float": "float32", "double": "float64", "string": "str"}
+    if not tensor.HasField("shape"):
+        return TensorInfo(value.name, names.get(dtype, dtype), None)
+    shape = tuple(
+        size.dim_value if size.HasField("dim_value") else (size.dim_param or None) for size in tensor.shape.dim
+    )
+    return TensorInfo(value.name, names.get(dtype, dtype), shape)

@@ -1,0 +1,83 @@
+"""The hooks: the whole contract between the core and a plugin.
+
+A plugin is a module (or object) named by an entry point of group ``optim.plugins``; it sets
+``OPTIM_HOOK_API = 1`` and decorates functions of these names with ``optim.hookimpl``. A hook *gathers*: it returns
+what the plugin offers for a target. The core then orders what all plugins offered and runs it.
+
+| stage             | hook                       | returns          |
+|-------------------|----------------------------|------------------|
+| pre-export        | optim_pre_export           | SourcePass types |
+| export            | optim_export               | Exporter types   |
+| fuse              | optim_fuse                 | Pass types       |
+| quantize          | optim_quantize             | Pass types       |
+| convert-precision | optim_convert_precision    | Pass types       |
+| tune              | optim_tune                 | Pass types       |
+| post-process      | optim_post_process         | Pass types       |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pluggy
+
+from optim.backend import Backend
+from optim.metric import Metric
+from optim.passes import Exporter, Pass, SourcePass
+from optim.target import Target
+
+HOOK_API = 1
+"""Version of this contract; a plugin names the one it was written for in ``OPTIM_HOOK_API``."""
+
+ENTRY_POINT_GROUP = "optim.plugins"
+
+hookspec = pluggy.HookspecMarker("optim")
+hookimpl = pluggy.HookimplMarker("optim")
+
+
+class OptimHooks:
+    """Every hook there is. Called once per run and plugin; an exception costs only that plugin's offer."""
+
+    @hookspec
+    def optim_pre_export(self, target: Target) -> Sequence[type[SourcePass]]:  # type: ignore[empty-body]
+        """Passes over the torch source, before export."""
+
+    @hookspec
+    def optim_export(self, target: Target) -> Sequence[type[Exporter]]:  # type: ignore[empty-body]
+        """Ways to turn a torch source into an ONNX model."""
+
+    @hookspec
+    def optim_fuse(self, target: Target) -> Sequence[type[Pass]]:  # type: ignore[empty-body]
+        """Passes that rewrite the graph without changing what it computes."""
+
+    @hookspec
+    def optim_quantize(self, target: Target) -> Sequence[type[Pass]]:  # type: ignore[empty-body]
+        """Passes that turn weights or activations into integers."""
+
+    @hookspec
+    def optim_convert_precision(self, target: Target) -> Sequence[type[Pass]]:  # type: ignore[empty-body]
+        """Passes that change float precision."""
+
+    @hookspec
+    def optim_tune(self, target: Target) -> Sequence[type[Pass]]:  # type: ignore[empty-body]
+        """Passes that change how the model is run."""
+
+    @hookspec
+    def optim_post_process(self, target: Target) -> Sequence[type[Pass]]:  # type: ignore[empty-body]
+        """Passes that work on the finished model: pre/post-processing steps, context binaries."""
+
+    @hookspec
+    def optim_targets(self) -> Sequence[Target]:  # type: ignore[empty-body]
+        """Targets that this plugin adds."""
+
+    @hookspec
+    def optim_backends(self) -> Sequence[type[Backend]]:  # type: ignore[empty-body]
+        """Ways to run a model that this plugin adds."""
+
+    @hookspec
+    def optim_metrics(self) -> Sequence[Metric]:  # type: ignore[empty-body]
+        """Task metrics that this plugin adds."""
+
+    @hookspec
+    def optim_commands(self) -> Sequence[str]:  # type: ignore[empty-body]
+        """Verbs that this plugin adds to the command line, each ``package.module:click_command``."""

@@ -1,0 +1,91 @@
+"""A model: an ONNX graph with its weights and its session settings, one immutable value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import onnx_ir
+
+Dimension: TypeAlias = int | str | None
+"""A fixed size, a symbolic name, or unknown."""
+
+SessionValue: TypeAlias = bool | int | str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """An input or output: its name, numpy dtype name (``float32``, ``int64``) and shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[Dimension, ...] | None
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether any dimension is not a fixed size."""
+        return self.shape is None or any(not isinstance(size, int) for size in self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConfig:
+    """How a backend should open the model; what ``session.json`` holds.
+
+    Attributes:
+        session_options: attributes of ``onnxruntime.SessionOptions``, enums by name (``ORT_ENABLE_BASIC``).
+        session_config: config entries as strings, e.g. ``session.intra_op.allow_spinning``.
+        disabled_optimizers: graph optimizers of the runtime to switch off, e.g. ``SkipLayerNormFusion``.
+    """
+
+    session_options: Mapping[str, SessionValue] = field(default_factory=dict)
+    session_config: Mapping[str, str] = field(default_factory=dict)
+    disabled_optimizers: tuple[str, ...] = ()
+
+    def updated(self, other: SessionConfig) -> SessionConfig:
+        """These settings with those of ``other`` laid over them."""
+        return SessionConfig(
+            {**self.session_options, **other.session_options},
+            {**self.session_config, **other.session_config},
+            tuple(sorted({*self.disabled_optimizers, *other.disabled_optimizers})),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """An ONNX graph on disk with its session settings. Never mutated: a change is a new Model.
+
+    Attributes:
+        path: the graph; its external data lies beside it.
+        digest: sha256 over graph, weights and session settings, hex.
+        inputs: what a run must be fed; initializers that are also inputs are left out.
+        outputs: what a run returns.
+        opset: operator set version by domain; the standard domain is ``""``.
+        ir_version: ONNX IR version of the file.
+        session: settings to open it with.
+        provenance: the steps that made it, oldest first, e.g. ``ort.clean``.
+    """
+
+    path: Path
+    digest: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    opset: Mapping[str, int]
+    ir_version: int
+    session: SessionConfig = field(default_factory=SessionConfig)
+    provenance: tuple[str, ...] = ()
+
+    def ir(self) -> onnx_ir.Model:
+        """A fresh onnx-ir model whose weights are memory-mapped; yours to change."""
+        from optim.graphs.files import read_ir
+
+        return read_ir(self.path)
+
+    def with_session(self, session: SessionConfig) -> Model:
+        """The same graph with ``session`` laid over its settings."""
+        from optim.graphs.digests import model_digest
+
+        merged = self.session.updated(session)
+        return replace(self, session=merged, digest=model_digest(self.path, merged))

@@ -1,0 +1,188 @@
+"""A pass: one transformation that a plugin contributes to a stage."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from optim.model import Model
+from optim.target import Target
+
+if TYPE_CHECKING:
+    from optim.context import Context
+    from optim.options import PassOptions
+
+
+class Stage(StrEnum):
+    """A fixed place in the pipeline, in this order; each one is a hook."""
+
+    PRE_EXPORT = "pre-export"
+    EXPORT = "export"
+    FUSE = "fuse"
+    QUANTIZE = "quantize"
+    CONVERT_PRECISION = "convert-precision"
+    TUNE = "tune"
+    POST_PROCESS = "post-process"
+
+    @property
+    def hook(self) -> str:
+        """The hook that contributes passes to this stage."""
+        return "optim_" + self.value.replace("-", "_")
+
+
+MODEL_STAGES = (Stage.FUSE, Stage.QUANTIZE, Stage.CONVERT_PRECISION, Stage.TUNE, Stage.POST_PROCESS)
+"""The stages that change an ONNX model; the two before them change and export a torch source."""
+
+
+class Role(StrEnum):
+    """What the gate asks of a pass.
+
+    IMPROVE must be valid, right and better. ENABLE makes way for what follows: valid and right, and taken out at
+    the end if nothing kept needs it. REQUESTED runs when named, or when the target requires it: valid and right.
+    """
+
+    IMPROVE = "improve"
+    ENABLE = "enable"
+    REQUESTED = "requested"
+
+
+@dataclass(frozen=True, slots=True)
+class Applicable:
+    """Whether a pass can do something for a model, and if not, why."""
+
+    yes: bool
+    reason: str = ""
+
+    @classmethod
+    def no(cls, reason: str) -> Applicable:
+        """Not applicable, with the reason a user reads in the report."""
+        return cls(False, reason)
+
+    def __bool__(self) -> bool:
+        return self.yes
+
+
+APPLICABLE = Applicable(True)
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """How to compare a model whose inputs or outputs a pass changed with the original.
+
+    Both functions are named, not passed: the gate calls them in another process, and a lock file holds them.
+
+    Attributes:
+        feeds: ``package.module:function``, called as ``function(feeds, **parameters)``: original feeds to new feeds.
+        outputs: the same way, called as ``function(outputs, **parameters)``: new outputs to original outputs.
+        parameters: JSON values.
+    """
+
+    feeds: str = ""
+    outputs: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """What a pass did.
+
+    Attributes:
+        model: the new model; the input model where nothing changed.
+        changed: False needs a reason in ``notes``.
+        notes: sentences for the report.
+        counts: what happened, so that a no-op is visible: ``{"Attention": 6}``.
+        interface: set where inputs or outputs changed.
+    """
+
+    model: Model
+    changed: bool
+    notes: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    interface: Interface | None = None
+
+    def __post_init__(self) -> None:
+        """A silent no-op is a defect of the pass."""
+        if not self.changed and not self.notes:
+            raise ValueError("PassResult(changed=False) needs a reason in notes")
+
+
+class Pass(ABC):
+    """One transformation of a model. Stateless; instantiated without arguments in a worker process.
+
+    Attributes:
+        name: ``plugin.kebab-case``, e.g. ``ort.quantize-dynamic``.
+        summary: one line for ``optim passes list``.
+        options: a :class:`PassOptions` class, or ``"package.module:Class"``, resolved when first needed.
+        role: what the gate asks of it.
+        lossy: False: held to rounding error; True: held to the user's budget.
+        before: passes (or ``plugin:*``) of the same stage that must come after this one.
+        after: passes (or ``plugin:*``) of the same stage that must come before this one.
+        alternatives: passes of one group exclude each other.
+        session_only: it changes session settings and never the graph, so the search may look ahead through it cheaply.
+        hardware: what it wants of the hardware, one line for ``optim passes show``.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    options: ClassVar[str | type[PassOptions]] = "optim.options:NoOptions"
+    role: ClassVar[Role] = Role.IMPROVE
+    lossy: ClassVar[bool] = False
+    before: ClassVar[tuple[str, ...]] = ()
+    after: ClassVar[tuple[str, ...]] = ()
+    alternatives: ClassVar[str | None] = None
+    session_only: ClassVar[bool] = False
+    hardware: ClassVar[str] = ""
+
+    @abstractmethod
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Yes, or no with the reason. Cheap: reads the graph, runs nothing."""
+
+    def candidates(self, model: Model, target: Target, context: Context) -> Iterable[PassOptions]:
+        """The options that ``auto`` may try, best guess first; by default the options' own defaults."""
+        del model, target, context
+        from optim.options import options_class
+
+        return (options_class(type(self))(),)
+
+    @abstractmethod
+    def apply(self, model: Model, options: Any, context: Context) -> PassResult:
+        """Make the new model; ``options`` is an instance of the pass's own options class. Never mutates ``model``."""
+
+
+class SourcePass(ABC):
+    """As :class:`Pass`, over a torch source before its export. Its contract arrives with the exporter."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    before: ClassVar[tuple[str, ...]] = ()
+    after: ClassVar[tuple[str, ...]] = ()
+
+
+class Exporter(ABC):
+    """Turns a torch source into a :class:`Model`. Its contract arrives with the exporter."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    before: ClassVar[tuple[str, ...]] = ()
+    after: ClassVar[tuple[str, ...]] = ()
+
+
+AnyPass = type[Pass] | type[SourcePass] | type[Exporter]
+
+__all__ = [
+    "APPLICABLE",
+    "MODEL_STAGES",
+    "AnyPass",
+    "Applicable",
+    "Exporter",
+    "Interface",
+    "Pass",
+    "PassResult",
+    "Role",
+    "Sequence",
+    "SourcePass",
+    "Stage",
+]
