@@ -1,0 +1,75 @@
+"""Races of the search: which of the chains are faster, looked at in heats that fit into memory and time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optim.gate.budget import Budget
+from optim.gate.drift import worst_drift
+from optim.search.nodes import Measured, Node
+from optim.search.workbench import Workbench
+from optim.timing.race import Effort, LaneResult
+
+_FIRST_GUESS_S = 1.5
+
+
+class Clock:
+    """Times chains against the original within the search's time."""
+
+    def __init__(self, bench: Workbench, budget: Budget, deadline: float) -> None:
+        self._bench = bench
+        self._budget = budget
+        self._deadline = deadline
+        self._lane_s = _FIRST_GUESS_S
+        self.base: LaneResult | None = None
+        self.objections: dict[str, str] = {}
+
+    def explore(self, nodes: Sequence[Node], share: float) -> list[Measured]:
+        """A quick look at many chains, best guess first.
+
+        Args:
+            nodes: the most promising first; those for which there is no time are left out of the answer.
+            share: of the search time that is left, 0..1.
+
+        Returns:
+            What held, in the order of ``nodes``; why others did not is in :attr:`objections` by model digest.
+        """
+        left = max(0.0, self._deadline - time.monotonic()) * share
+        affordable = max(3, int(left / self._lane_s))
+        chosen = list(nodes)[:affordable]
+        found: list[Measured] = []
+        width = self._bench.lanes_at_once()
+        for start in range(0, len(chosen), width):
+            heat = chosen[start : start + width]
+            seconds = max(1.0, left * len(heat) / len(chosen) - 0.4 * self._lane_s * len(heat))
+            effort = Effort(seconds, least_rounds=5, most_rounds=20, width=0.03)
+            started = time.monotonic()
+            found += self.measure(heat, effort, "explore")
+            self._lane_s = 0.5 * self._lane_s + 0.5 * (time.monotonic() - started) / len(heat)
+        return found
+
+    def measure(self, nodes: Sequence[Node], effort: Effort, purpose: str, samples: tuple[int, ...] = ()) -> list[Measured]:
+        """One race; a chain that does not run, or is not right with its session settings, is an objection."""
+        self._bench.say(f"timing {len(nodes)} model{'s' if len(nodes) > 1 else ''} against the original")
+        self.base, results = self._bench.race(nodes, effort, purpose=purpose, samples=samples)
+        found = []
+        for node, result in zip(nodes, results, strict=True):
+            measured = self._judged(node, result)
+            if measured:
+                found.append(measured)
+        return found
+
+    def _judged(self, node: Node, result: LaneResult) -> Measured | None:
+        if result.failure or result.ready is None or result.ratio is None:
+            self.objections[node.model.digest] = result.failure or "it was not timed"
+            return None
+        if objection := self._budget.objection(result.ready.comparisons, node.is_lossy):
+            self.objections[node.model.digest] = objection
+            return None
+        drift = worst_drift(result.ready.comparisons)
+        return Measured(
+            replace(node, drift=drift), result.ratio.value, result.ratio.low, result.ratio.high, result.latency_ms,
+            result.ready.peak_memory_bytes, result.ready.comparisons,
+        )  # fmt: skip
