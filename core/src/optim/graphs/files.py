@@ -60,8 +60,8 @@ def describe(path: Path, *, session: SessionConfig | None = None, provenance: tu
     return Model(
         path=path,
         digest=model_digest(path, settings),
-        inputs=tuple(_tensor_info(value) for value in proto.graph.input if value.name not in initializers),
-        outputs=tuple(_tensor_info(value) for value in proto.graph.output),
+        inputs=tuple(tensor_info(value) for value in proto.graph.input if value.name not in initializers),
+        outputs=tuple(tensor_info(value) for value in proto.graph.output),
         opset={_domain(entry.domain): entry.version for entry in proto.opset_import},
         ir_version=proto.ir_version,
         session=settings,
@@ -257,13 +257,21 @@ def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
+def tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
+    """An input or output as the graph declares it."""
     tensor = value.type.tensor_type
-    dtype = ir.DataType(tensor.elem_type).name.lower() if tensor.elem_type else "unknown"
-    names = {"float": "float32", "double": "float64", "string": "str"}
+    dtype = dtype_name(tensor.elem_type)
     if not tensor.HasField("shape"):
-        return TensorInfo(value.name, names.get(dtype, dtype), None)
+        return TensorInfo(value.name, dtype, None)
     shape = tuple(
         size.dim_value if size.HasField("dim_value") else (size.dim_param or None) for size in tensor.shape.dim
     )
-    return TensorInfo(value.name, names.get(dtype, dtype), shape)
+    return TensorInfo(value.name, dtype, shape)
+
+
+def dtype_name(elem_type: int) -> str:
+    """Numpy's name of an ONNX element type, ``unknown`` where there is none."""
+    if not elem_type:
+        return "unknown"
+    name = ir.DataType(elem_type).name.lower()
+    return {"float": "float32", "double": "float64", "string": "str"}.get(name, name)
