@@ -16,7 +16,7 @@ from optim.errors import OptimError
 from optim.gate.drift import OutputComparison
 from optim.graphs.digests import file_digest
 from optim.graphs.files import describe, external_files, size_bytes
-from optim.graphs.ingest import check_limits
+from optim.graphs.limits import check_limits
 from optim.jobs.offer import context_for
 from optim.jobs.place import Place, Reference, compare_session
 from optim.model import Model

@@ -17,7 +17,7 @@ from optim.feeds.feedset import FeedSet
 from optim.feeds.load import load_feeds
 from optim.feeds.synthesize import synthesize_feeds
 from optim.gate.drift import worst_drift
-from optim.graphs.ingest import check_limits
+from optim.graphs.limits import check_limits
 from optim.jobs.place import Place, Reference, compare_session
 from optim.model import Model, SessionConfig
 from optim.processes.channel import Channel
