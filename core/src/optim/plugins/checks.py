@@ -43,7 +43,7 @@ def target_defect(item: Any, plugin: PluginInfo) -> str:
     del plugin
     if not isinstance(item, Target):
         return f"returned {_described(item)}, not a Target"
-    if not _NAME.fullmatch(item.name):
+    if not isinstance(item.name, str) or not _NAME.fullmatch(item.name):
         return f"target {item.name!r} must be called in lower case, e.g. 'cuda' or 'qnn-htp'"
     return "" if item.backend else f"target {item.name} names no backend"
 

@@ -50,7 +50,8 @@ def register(manager: pluggy.PluginManager, name: str, implementation: object) -
     if reason:
         manager.unregister(implementation)
         return Verdict(State.FAILED, reason)
-    return Verdict(State.OK, hooks=tuple(sorted(caller.name for caller in manager.get_hookcallers(implementation) or ())))
+    callers = manager.get_hookcallers(implementation) or ()
+    return Verdict(State.OK, hooks=tuple(sorted(caller.name for caller in callers)))
 
 
 def _check_api(implementation: object) -> tuple[State, str]:

@@ -1,7 +1,7 @@
 """Finds the installed plugins and loads them; one that breaks is listed with its reason and stops nothing.
 
-A plugin is an entry point of group ``optim.plugins``. stevedore loads them, but is fed from ``importlib.metadata``: its own
-listing has no distribution, drops duplicates, and comes from a cache that can miss a plugin just added.
+A plugin is an entry point of group ``optim.plugins``. stevedore loads them, but is fed from ``importlib.metadata``: its
+own listing has no distribution, drops duplicates, and comes from a cache that can miss a plugin just added.
 ``OPTIM_DISABLE_PLUGINS=name,name`` in the environment keeps plugins from being loaded at all.
 """
 
@@ -69,8 +69,9 @@ def installed_names() -> list[str]:
 def plugin_failed(plugin: LoadedPlugin, what: str = "") -> OptimError:
     """The error for needing a plugin that cannot be used; ``what`` says what could not be done."""
     return OptimError(
-        "plugin-failed", what or f"plugin {plugin.name} cannot be used", f"plugin {plugin.name} is {plugin.state}: {plugin.reason}",
-        f"optim plugins show {plugin.name}", plugin.info.release, status=ExitStatus.USAGE,
+        "plugin-failed", what or f"plugin {plugin.name} cannot be used",
+        f"plugin {plugin.name} is {plugin.state}: {plugin.reason}", f"optim plugins show {plugin.name}",
+        plugin.info.release, ExitStatus.USAGE,
     )  # fmt: skip
 
 

@@ -59,9 +59,7 @@ class Asker:
         self._infos = {plugin.name: plugin.info for plugin in plugins if plugin.implementation is not None}
         self.problems: list[Problem] = []
 
-    def ask(
-        self, hook: str, check: Check, name_of: Callable[[Any], str], **arguments: object
-    ) -> list[Offer]:
+    def ask(self, hook: str, check: Check, name_of: Callable[[Any], str], **arguments: object) -> list[Offer]:
         """What every plugin returns from a hook, as far as it is sound; by plugin name."""
         offers = []
         with stdout_on_stderr():
@@ -79,20 +77,27 @@ class Asker:
         if problem not in self.problems:
             self.problems.append(problem)
 
-    def _answers(self, hook: str, arguments: Mapping[str, object]) -> Iterator[tuple[PluginInfo, Sequence[object]]]:
+    def _answers(self, hook: str, arguments: Mapping[str, object]) -> Iterator[tuple[PluginInfo, list[object]]]:
         implementations = getattr(self._manager.hook, hook).get_hookimpls()
         for implementation in sorted(implementations, key=lambda one: str(one.plugin_name)):
             info = self._infos[implementation.plugin_name]
             try:
                 answer = implementation.function(*(arguments[name] for name in implementation.argnames))
-                if isinstance(answer, str) or not isinstance(answer, Sequence):
-                    raise TypeError(f"returned {_short(answer)}, not a sequence")
+                items = _items(answer)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # a plugin may raise anything, SystemExit too
                 self.report(Problem(info, hook, f"raised {describe_exception(error)}"))
+                continue
+            if items is None:
+                self.report(Problem(info, hook, f"returned {_short(answer)}, not a sequence"))
             else:
-                yield info, answer
+                yield info, items
+
+
+def _items(answer: object) -> list[object] | None:
+    """The answer's items, or None where it is no sequence."""
+    return list(answer) if isinstance(answer, Sequence) and not isinstance(answer, str) else None
 
 
 def _subject(item: object) -> str:

@@ -1,8 +1,8 @@
 """The order of the passes of one stage: the same on every machine, with the reason for each place.
 
-``before`` and ``after`` name passes, or all of a plugin by ``plugin:*``; where they leave a choice, names decide. A name that
-no installed plugin offers in this stage is ignored, and reported as unresolved. A pass that names another explicitly
-means it: its own ``plugin:*`` then does not cover that one.
+``before`` and ``after`` name passes, or all of a plugin by ``plugin:*``; where they leave a choice, names decide. A name
+that no installed plugin offers in this stage is ignored, and reported as unresolved. A pass that names another
+explicitly means it: its own ``plugin:*`` then does not cover that one.
 """
 
 from __future__ import annotations
@@ -75,18 +75,27 @@ def order(passes: Iterable[OfferedPass]) -> list[OrderedPass]:
     Raises:
         OptimError[order-cycle]: what the passes ask for contradicts itself; names both ends and their packages.
     """
-    by_name = {offered.name: offered for offered in sorted(passes, key=lambda offered: offered.name)}
-    constraints = _Constraints(by_name)
-    for offered in by_name.values():
-        constraints.read(offered)
+    constraints = _read(passes)
     return [
-        OrderedPass(by_name[name], _reasons(name, constraints), tuple(constraints.unresolved.get(name, ())))
+        OrderedPass(constraints.by_name[name], _reasons(name, constraints), tuple(constraints.unresolved.get(name, ())))
         for name in _sorted(constraints)
     ]
 
 
+def unresolved_names(passes: Iterable[OfferedPass]) -> dict[str, tuple[str, ...]]:
+    """By pass of one stage, the names in its ``before`` and ``after`` that nothing in the stage answers to."""
+    return {name: tuple(names) for name, names in _read(passes).unresolved.items()}
+
+
+def _read(passes: Iterable[OfferedPass]) -> _Constraints:
+    constraints = _Constraints({offered.name: offered for offered in sorted(passes, key=lambda offered: offered.name)})
+    for offered in constraints.by_name.values():
+        constraints.read(offered)
+    return constraints
+
+
 def _sorted(constraints: _Constraints) -> list[str]:
-    sorter: TopologicalSorter[str] = TopologicalSorter({name: () for name in constraints.by_name})
+    sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(constraints.by_name, ()))
     for first, second in sorted(constraints.said_by):
         sorter.add(second, first)
     try:

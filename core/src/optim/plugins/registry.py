@@ -15,7 +15,7 @@ from optim.passes import Stage
 from optim.plugins import checks
 from optim.plugins.contract import new_manager
 from optim.plugins.discovery import discover, plugin_failed
-from optim.plugins.offers import Asker, Check, OfferedPass, Offer
+from optim.plugins.offers import Asker, Check, Offer, OfferedPass
 from optim.plugins.ordering import OrderedPass, order
 from optim.plugins.plugin import LoadedPlugin, Problem, State, describe_exception
 from optim.plugins.stdout import stdout_on_stderr
@@ -133,12 +133,12 @@ class Registry:
         """All task metrics by name."""
         return {name: offer.value for name, offer in self.offered("metric").items()}
 
-    def commands(self) -> dict[str, Offer]:
+    def commands(self) -> Mapping[str, Offer]:
         """The verbs that plugins add, by verb: the command's name in its module, with dashes."""
         return self.offered("command")
 
     def offered(self, kind: str) -> Mapping[str, Offer]:
-        """What plugins offer of a kind (``target``, ``backend``, ``metric``, ``command``), by name, with whose it is."""
+        """What plugins offer of a kind (``target``, ``backend``, ``metric``, ``command``), by name."""
         if kind not in self._named:
             check, name_of = _KINDS[kind]
             found = self._asker.ask(f"optim_{kind}s", check, name_of)
