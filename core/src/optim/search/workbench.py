@@ -64,9 +64,7 @@ class Workbench:
         self.made: set[Path] = set()
         self._executor = executor
         target = registry.target(settings.target)
-        owner = registry.offered("target")
         backends = registry.offered("backend")
-        del owner
         registry.backend(target.backend)
         self.target = replace(target, probe=None)
         self.place = Place(self.target, backends[target.backend].plugin.name)
@@ -76,12 +74,16 @@ class Workbench:
         self.original: Node
 
     def ingest(self) -> ingest.Answer:
-        """Bring the source into the store."""
-        self.say("reading the model")
-        answer = self._must(ingest, ingest.Request(self.settings.source.absolute(), self.store.models), "ingest")
-        found = from_wire(ingest.Answer, answer)
+        """Bring the source into the store; it is the original from then on."""
+        found = self.ingest_file(self.settings.source)
         self.original = Node(found.model, found.size_bytes)
         return found
+
+    def ingest_file(self, path: Path) -> ingest.Answer:
+        """Bring a file into the store."""
+        self.say(f"reading {path.name}")
+        answer = self._must(ingest, ingest.Request(path.absolute(), self.store.models), "ingest")
+        return from_wire(ingest.Answer, answer)
 
     def prepare(self, model: Model) -> prepare.Answer:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried."""
@@ -166,9 +168,12 @@ class Workbench:
         self.store.write("steps", key, {"answer": data, "seconds": seconds})
         return Tried(answer, "", seconds)
 
-    def race(self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] = ()) -> tuple[LaneResult, list[LaneResult]]:
-        """Time nodes against the original; compares their outputs first, on ``samples`` or on the explored ones."""
-        samples = samples or self.prepared.explored
+    def race(self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None) -> tuple[LaneResult, list[LaneResult]]:
+        """Time nodes against the original; compares their outputs first, on ``samples`` or on the explored ones.
+
+        With ``samples=()`` nothing is compared.
+        """
+        samples = self.prepared.explored if samples is None else samples
         key = cache_key(
             "race", purpose, [(n.model.digest, [to_wire(i) for i in n.interfaces]) for n in nodes], samples,
             self._reference_key(), machine_key(), self.prepared.timed, effort.least_rounds, effort.drop,
@@ -246,8 +251,10 @@ class Workbench:
     def _data_key(self) -> object:
         """What tells one set of feeds from another before it is read."""
         data = self.settings.data
-        if data is None or not Path(data).exists():
-            return data
+        if data is None:
+            return None
+        if not Path(data).exists():
+            return [data, time.time_ns()]  # a function may return something else each time
         path = Path(data).absolute()
         files = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
         return [str(path), [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]]

@@ -91,11 +91,14 @@ def _products(graph: ir.Model) -> Iterator[tuple[ir.Node, ir.Value, bool]]:
     import onnx_ir as ir
 
     for node in graph.graph.all_nodes():
-        if node.op_type != "MatMul" or node.domain not in ("", "ai.onnx"):
+        if node.op_type == "FusedMatMul" and node.domain == "com.microsoft" and _is_plain_transposed(node):
+            value, transposed = node.inputs[1], True
+        elif node.op_type == "MatMul" and node.domain in ("", "ai.onnx"):
+            value, transposed = node.inputs[1], False
+        else:
             continue
-        value, transposed = node.inputs[1], False
         producer = value.producer() if value is not None else None
-        if producer is not None and producer.op_type == "Transpose":
+        if producer is not None and producer.op_type == "Transpose" and not transposed:
             permutation = producer.attributes.get("perm")
             if permutation is None or list(permutation.as_ints()) == [1, 0]:
                 value, transposed = producer.inputs[0], True
@@ -105,6 +108,12 @@ def _products(graph: ir.Model) -> Iterator[tuple[ir.Node, ir.Value, bool]]:
         if tensor.size >= _LEAST_ELEMENTS:
             assert value is not None
             yield node, value, transposed
+
+
+def _is_plain_transposed(node: ir.Node) -> bool:
+    """Whether a FusedMatMul is ``a @ b.T`` and nothing else."""
+    numbers = {name: float(attribute.value) for name, attribute in node.attributes.items()}
+    return numbers.pop("transB", 0) == 1 and numbers.pop("alpha", 1.0) == 1.0 and not any(numbers.values())
 
 
 class _Rewriter:
