@@ -22,7 +22,7 @@ class Channel:
         self._answers.write(json.dumps(message).encode() + b"\n")
         self._answers.flush()
 
-    def event(self, name: str, **values: Any) -> None:
+    def event(self, name: str, /, **values: Any) -> None:
         """Say that something happened; ``values`` are JSON values."""
         self.send({"event": name, **values})
 

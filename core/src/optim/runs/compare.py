@@ -134,7 +134,7 @@ def _bench(
     """A workbench prepared on the first model's feeds, and that model with its own settings."""
     require_target(registry, target)
     path, session = resolve(model)
-    settings = RunSettings(source=path, target=target, data=data, seed=seed)
+    settings = RunSettings(source=path, target=target, data=data, seed=seed, fresh=True)
     with store.in_use(), thread_executor() as executor:
         bench = Workbench(settings, registry, store, executor, say)
         found = bench.ingest()

@@ -90,7 +90,7 @@ def _searched(bench: Workbench, budget: Budget, plan: Plan) -> Outcome:
         outcome = _outcome(bench, RunStatus.UNCHANGED, "nothing that was tried made it better", winner, beam.journal)
     else:
         beam.journal.timed(winner, None)
-        beam.journal.conclude(winner.node)
+        beam.journal.conclude(winner.node, winner.ratio)
         outcome = _outcome(bench, RunStatus.IMPROVED, "", winner, beam.journal)
     outcome.original = finale.clock.base or beam.clock.base
     return outcome
@@ -107,7 +107,7 @@ def _replayed(bench: Workbench, budget: Budget) -> Outcome:
             "replay-failed", "the repeated model is not right", objection, "run the search again, without the lock",
             status=ExitStatus.NOT_HELD,
         )  # fmt: skip
-    journal.conclude(node)
+    journal.conclude(node, measured[0].ratio)
     status = RunStatus.IMPROVED if node.steps else RunStatus.UNCHANGED
     outcome = _outcome(bench, status, "repeated from a lock, verified, not searched again", measured[0], journal)
     outcome.original = finale.clock.base

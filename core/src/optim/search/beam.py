@@ -15,7 +15,7 @@ from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
 from optim.passes import Role, Stage
 from optim.search.clock import Clock
-from optim.search.expand import Expander
+from optim.search.expand import OUT_OF_TIME, Expander
 from optim.search.journal import Journal, failures, step_of
 from optim.search.nodes import Measured, Node, StepStatus
 from optim.search.plan import Plan, Planned
@@ -70,9 +70,9 @@ class Beam:
         if len(nodes) == len(beam) and all(not node.steps or node is parent.node for node, parent in zip(nodes, beam, strict=True)):
             return list(beam)
         variants = {node.model.digest: self._expander.session_variants(node, tune)[:_LOOK_AHEAD] for node in nodes}
-        lanes = _in_turns(nodes, variants)
+        lanes = [lane for lane in _in_turns(nodes, variants) if lane.steps and not self.clock.is_beaten(lane)]
         owner = {lane.model.digest: node for node in nodes for lane in (node, *variants[node.model.digest])}
-        measured = self.clock.explore([lane for lane in lanes if lane.steps], _SHARE_OF_TIME)
+        measured = self.clock.explore(lanes, _SHARE_OF_TIME)
         best = self._best_by_node(measured, owner, beam)
         self._write_journal(nodes, parents, best)
         return self._by_rank(list(best.values()))
@@ -93,22 +93,24 @@ class Beam:
 
     def _write_journal(self, nodes: Sequence[Node], parents: dict[str, Measured], best: dict[str, Measured]) -> None:
         for node in nodes:
-            parent = parents[node.model.digest]
+            parent, attempt = parents[node.model.digest], self.journal.find(node)
+            if attempt is None or node.model.digest == parent.node.model.digest:
+                continue
             if node.model.digest in best:
                 self.journal.timed(best[node.model.digest], parent.ratio)
             elif node.model.digest in self.clock.objections:
-                attempt = self.journal.find(node)
-                if attempt is not None and node is not parent.node:
-                    attempt.settle(StepStatus.DROPPED, self.clock.objections[node.model.digest])
+                attempt.settle(StepStatus.DROPPED, self.clock.objections[node.model.digest])
+            elif node.model.digest in self.clock.seen:
+                attempt.ratio, attempt.parent_ratio = self.clock.seen[node.model.digest], parent.ratio
+            else:
+                attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
 
     def _select(self, ranking: Sequence[Measured], beam: Sequence[Measured], stage: Stage) -> list[Measured]:
-        """The best chains, and the best that leaves the stage out."""
+        """The best chains, and with them the best that leaves the stage out."""
         chosen = list(ranking[: self._bench.settings.beam])
         before = {parent.node.model.digest for parent in beam}
         if all(item.node.model.digest not in before for item in chosen):
-            left_out = next((item for item in ranking if item.node.model.digest in before), None)
-            if left_out is not None:
-                chosen[-1:] = [left_out] if len(chosen) > 1 else [*chosen, left_out]
+            chosen += [item for item in ranking if item.node.model.digest in before][:1]
         enabling = [item for item in ranking if item.node.steps and item.node.steps[-1].role is Role.ENABLE]
         if enabling and stage is not Stage.POST_PROCESS and enabling[0] not in chosen and enabling[0].node.steps[-1].stage is stage:
             chosen.append(enabling[0])

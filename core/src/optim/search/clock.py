@@ -13,6 +13,7 @@ from optim.search.workbench import Workbench
 from optim.timing.race import Effort, LaneResult
 
 _FIRST_GUESS_S = 1.5
+_BEATEN = 1.08
 
 
 class Clock:
@@ -25,6 +26,14 @@ class Clock:
         self._lane_s = _FIRST_GUESS_S
         self.base: LaneResult | None = None
         self.objections: dict[str, str] = {}
+        self.seen: dict[str, float] = {}
+        self._best_of_graph: dict[str, float] = {}
+
+    def is_beaten(self, node: Node) -> bool:
+        """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
+        own = self.seen.get(node.model.digest)
+        graph = node.model.path.name
+        return own is not None and own > _BEATEN * self._best_of_graph.get(graph, own)
 
     def explore(self, nodes: Sequence[Node], share: float) -> list[Measured]:
         """A quick look at many chains, best guess first.
@@ -69,6 +78,9 @@ class Clock:
             self.objections[node.model.digest] = objection
             return None
         drift = worst_drift(result.ready.comparisons)
+        graph, ratio = node.model.path.name, result.ratio.value
+        self.seen[node.model.digest] = ratio
+        self._best_of_graph[graph] = min(ratio, self._best_of_graph.get(graph, ratio))
         return Measured(
             replace(node, drift=drift), result.ratio.value, result.ratio.low, result.ratio.high, result.latency_ms,
             result.ready.peak_memory_bytes, result.ready.comparisons,

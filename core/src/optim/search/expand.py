@@ -21,7 +21,9 @@ from optim.search.nodes import Attempt, Node, StepStatus
 from optim.search.plan import Planned, slots
 from optim.search.workbench import Tried, Workbench
 
-_OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
+OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
+_HOPELESS = 1.5
+"""Options that broke the budget by this factor on one chain are not tried on the next."""
 
 
 class Expander:
@@ -32,6 +34,7 @@ class Expander:
         self._budget = budget
         self._journal = journal
         self._deadline = deadline
+        self._hopeless: dict[tuple[str, str], str] = {}
 
     def expand(self, parent: Node, passes: Sequence[Planned]) -> list[Node]:
         """The parent and every chain that goes on from it through this stage."""
@@ -75,7 +78,9 @@ class Expander:
                 attempt.settle(StepStatus.FAILED if answer.failed else StepStatus.NOT_APPLICABLE, answer.reason)
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), node)
-                if proposal.result is None:
+                if attempt.step.key in self._hopeless and not planned.forced:
+                    attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
+                elif proposal.result is None:
                     wanted.append((planned, proposal, attempt))
                 elif proposal.result.changed:
                     found.append(node.after(attempt.step, proposal.result.model, node.size_bytes, proposal.result.interface))
@@ -94,7 +99,7 @@ class Expander:
             forced = any(planned.forced for planned, _, _ in batch)
             if left <= 0 and not forced:
                 for _, _, attempt in batch:
-                    attempt.settle(StepStatus.SKIPPED, _OUT_OF_TIME)
+                    attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
                 continue
             timeout = self._bench.settings.timeout_s if forced else min(self._bench.settings.timeout_s, max(30.0, left + 30.0))
             jobs: list[tuple[Node, Any, dict[str, Any]]] = [(node, p.offered, proposal.options) for p, proposal, _ in batch]
@@ -115,5 +120,7 @@ class Expander:
         attempt.drift = worst_drift(tried.answer.comparisons)
         if objection := self._budget.objection(tried.answer.comparisons, new.is_lossy):
             attempt.settle(StepStatus.DROPPED, objection)
+            if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
+                self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
         return replace(new, drift=attempt.drift)

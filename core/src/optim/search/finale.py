@@ -83,7 +83,7 @@ class Finale:
         found = []
         for step in node.steps:
             if step.role is Role.ENABLE:
-                shorter = self._rebuild(tuple(other for other in node.steps if other is not step))
+                shorter = self._rebuild([other for other in node.steps if other is not step])
                 if shorter is not None:
                     found.append(shorter)
         return found
@@ -92,17 +92,20 @@ class Finale:
         node: Node | None = self._bench.original
         for step in steps:
             assert node is not None
-            node = replay_step(self._bench, node, step)
+            node = self._again(node, step)
             if node is None:
                 return None
         return node
 
-
-def replay_step(bench: Workbench, node: Node, step: Step) -> Node | None:
-    """Apply one known step to a chain; None where it changes nothing or fails."""
-    offered = bench.registry.find_pass(step.pass_name, bench.target)
-    tried = bench.try_one(node, offered, step.options, bench.settings.timeout_s)
-    if tried.answer is None or not tried.answer.result.changed:
-        return None
-    new = node.after(step, tried.answer.result.model, tried.answer.size_bytes, tried.answer.result.interface)
-    return replace(new, drift=worst_drift(tried.answer.comparisons))
+    def _again(self, node: Node, step: Step) -> Node | None:
+        """Apply one known step to another chain; None where it changes nothing or fails there."""
+        offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
+        attempt = self._journal.open(step, node)
+        tried = self._bench.try_one(node, offered, step.options, self._bench.settings.timeout_s)
+        if tried.answer is None or not tried.answer.result.changed:
+            attempt.settle(StepStatus.FAILED, tried.failure or "it changes nothing on this chain")
+            return None
+        result = tried.answer.result
+        attempt.drift = worst_drift(tried.answer.comparisons)
+        attempt.counts, attempt.notes, attempt.seconds = dict(result.counts), result.notes, tried.seconds
+        return replace(node.after(step, result.model, tried.answer.size_bytes, result.interface), drift=attempt.drift)

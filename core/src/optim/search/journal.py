@@ -40,10 +40,14 @@ class Journal:
         if parent_ratio is not None:
             attempt.parent_ratio = parent_ratio
 
-    def conclude(self, winner: Node) -> None:
-        """Settle every row that is still open: kept on the winner's chain, else dropped with the reason."""
+    def conclude(self, winner: Node, best: float | None = None) -> None:
+        """Settle every row that is still open: kept on the winner's chain, else dropped with the reason.
+
+        Args:
+            winner: the chain that is delivered.
+            best: its latency ratio.
+        """
         kept = {tuple(s.key for s in winner.steps[: i + 1]) for i in range(len(winner.steps))}
-        best = min((a.ratio for chain, a in self._by_chain.items() if chain in kept and a.ratio is not None), default=None)
         for chain, attempt in self._by_chain.items():
             if chain in kept:
                 attempt.settle(StepStatus.KEPT, _why_kept(attempt))
@@ -71,7 +75,9 @@ def _why_kept(attempt: Attempt) -> str:
     if attempt.step.role == "enable":
         return "makes way for what follows"
     if attempt.ratio is not None and attempt.parent_ratio is not None:
-        return f"latency ratio {attempt.ratio:.2f}, from {attempt.parent_ratio:.2f} without it"
+        return f"latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
+    if attempt.ratio is not None:
+        return f"latency ratio {attempt.ratio:.2f} with it"
     return "part of the best model found"
 
 

@@ -7,6 +7,7 @@ such as dask's, fits the same seam. Races are not submitted: they hold the machi
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -102,7 +103,7 @@ class Workbench:
         known = None if self.settings.fresh else self.store.read("steps", key)
         folder = self.store.root / "references" / key
         if known is None and folder.is_dir():
-            folder.rename(folder.with_name(f"{key}.{time.time_ns()}.tmp"))
+            shutil.rmtree(folder)
         folder, _ = self.store.folder("references", key, make)
         self.prepared = from_wire(prepare.Answer, holder[0] if holder else known)
         if not holder:
