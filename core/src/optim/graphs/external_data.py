@@ -40,7 +40,8 @@ def tensor_bytes(tensor: onnx.TensorProto) -> int:
     dtype = ir.DataType(tensor.data_type)
     if dtype in (ir.DataType.STRING, ir.DataType.UNDEFINED):
         return 0
-    return math.ceil(math.prod(tensor.dims) * int(dtype.bitwidth) / 8)
+    elements: int = math.prod(tensor.dims)
+    return math.ceil(elements * int(dtype.bitwidth) / 8)
 
 
 def _external_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
