@@ -45,14 +45,12 @@ print(json.dumps({
 
 def write_model(folder: Path) -> None:
     """y = x @ w, after a sum of two constants that the runtime folds unless that is switched off."""
-    info = helper.make_tensor_value_info
+    ends = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, ["batch", s]) for n, s in (("x", 4), ("y", 2))]
     two = [onnx.numpy_helper.from_array(np.full((4, 2), v, np.float32), n) for v, n in ((1.0, "a"), (2.0, "b"))]
     nodes = [helper.make_node("Add", ["a", "b"], ["w"]), helper.make_node("MatMul", ["x", "w"], ["y"])]
-    graph = helper.make_graph(
-        nodes, "g", [info("x", onnx.TensorProto.FLOAT, ["batch", 4])], [info("y", onnx.TensorProto.FLOAT, ["batch", 2])],
-        two,
-    )  # fmt: skip
-    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), folder / "model.onnx")
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], two)
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=opset), folder / "model.onnx")
 
 
 @pytest.fixture

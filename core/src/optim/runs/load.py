@@ -48,6 +48,6 @@ def require_model(folder: Path) -> None:
             status=ExitStatus.USAGE,
         )  # fmt: skip
     raise OptimError(
-        "no-model", f"the run in {folder} delivered no model", "report.json there says why, or the run has not finished",
-        status=ExitStatus.USAGE,
+        "no-model", f"the run in {folder} delivered no model",
+        "report.json there says why, or the run has not finished", status=ExitStatus.USAGE,
     )  # fmt: skip
