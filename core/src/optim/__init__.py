@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from optim.model import Model, SessionConfig, TensorInfo
     from optim.options import NoOptions, PassOptions
     from optim.passes import APPLICABLE, Applicable, Exporter, Interface, Pass, PassResult, Role, SourcePass, Stage
+    from optim.runs.load import load
     from optim.target import Target
 
 _HOMES = {
@@ -31,6 +32,7 @@ _HOMES = {
     "optim.passes": (
         "APPLICABLE", "Applicable", "Exporter", "Interface", "Pass", "PassResult", "Role", "SourcePass", "Stage",
     ),
+    "optim.runs.load": ("load",),
     "optim.target": ("Target",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -39,6 +41,7 @@ __all__ = [
     "APPLICABLE", "HOOK_API", "Applicable", "Backend", "BackendLimits", "Context", "ExitStatus", "Exporter",
     "Interface", "Metric", "Model", "NoOptions", "OptimError", "Pass", "PassOptions", "PassResult", "Role", "Session",
     "SessionConfig", "SourcePass", "Stage", "Target", "TensorInfo", "hookimpl",
+    "load",
 ]  # fmt: skip
 
 
