@@ -25,6 +25,7 @@ class Clock:
         self._lane_s = _FIRST_GUESS_S
         self.base: LaneResult | None = None
         self.objections: dict[str, str] = {}
+        self.results: dict[str, LaneResult] = {}
 
     def explore(self, nodes: Sequence[Node], share: float) -> list[Measured]:
         """A quick look at many chains, best guess first.
@@ -56,6 +57,7 @@ class Clock:
         self.base, results = self._bench.race(nodes, effort, purpose=purpose, samples=samples)
         found = []
         for node, result in zip(nodes, results, strict=True):
+            self.results[node.model.digest] = result
             measured = self._judged(node, result)
             if measured:
                 found.append(measured)
