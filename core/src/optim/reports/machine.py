@@ -48,7 +48,8 @@ def _from_cpuinfo(text: str) -> str:
         name, colon, value = line.partition(":")
         if colon:
             fields.setdefault(name.strip().lower(), value.strip())
-    return fields.get("model name") or fields.get("hardware") or (fields.get("model", "") if "cpu part" in fields else "")
+    board = fields.get("model", "") if "cpu part" in fields else ""
+    return fields.get("model name") or fields.get("hardware") or board
 
 
 def _memory_bytes() -> int | None:

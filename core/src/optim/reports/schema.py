@@ -97,7 +97,7 @@ class StepReport(_Part):
     """One pass with one set of options, tried on one chain of passes."""
 
     stage: str
-    pass_name: str = Field(alias="pass")
+    pass_name: str = Field(validation_alias="pass", serialization_alias="pass")
     plugin: str
     options: dict[str, Any]
     on: tuple[str, ...] = Field(description="the passes before it")

@@ -93,6 +93,7 @@ def _searched(bench: Workbench, budget: Budget, plan: Plan) -> Outcome:
         beam.journal.conclude(winner.node, winner.ratio)
         outcome = _outcome(bench, RunStatus.IMPROVED, "", winner, beam.journal)
     outcome.original = finale.clock.base or beam.clock.base
+    outcome.timing = finale.clock.results.get(winner.node.model.digest)
     return outcome
 
 
@@ -111,6 +112,7 @@ def _replayed(bench: Workbench, budget: Budget) -> Outcome:
     status = RunStatus.IMPROVED if node.steps else RunStatus.UNCHANGED
     outcome = _outcome(bench, status, "repeated from a lock, verified, not searched again", measured[0], journal)
     outcome.original = finale.clock.base
+    outcome.timing = finale.clock.results.get(measured[0].node.model.digest)
     return outcome
 
 

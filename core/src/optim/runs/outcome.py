@@ -34,6 +34,7 @@ class Outcome:
         prepared: its feeds and tolerance.
         original: the clock's figures of the original; None where nothing was timed.
         result: what is delivered; None where the run missed or failed.
+        timing: the clock's figures of the result, shape by shape; None where it is the original.
         operators: of the result.
         attempts: rows of the report.
         versions: of the packages involved.

@@ -26,14 +26,7 @@ class Clock:
         self._lane_s = _FIRST_GUESS_S
         self.base: LaneResult | None = None
         self.objections: dict[str, str] = {}
-        self.seen: dict[str, float] = {}
-        self._best_of_graph: dict[str, float] = {}
-
-    def is_beaten(self, node: Node) -> bool:
-        """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
-        own = self.seen.get(node.model.digest)
-        graph = node.model.path.name
-        return own is not None and own > _BEATEN * self._best_of_graph.get(graph, own)
+        self.results: dict[str, LaneResult] = {}
 
     def explore(self, nodes: Sequence[Node], share: float) -> list[Measured]:
         """A quick look at many chains, best guess first.
@@ -65,6 +58,7 @@ class Clock:
         self.base, results = self._bench.race(nodes, effort, purpose=purpose, samples=samples)
         found = []
         for node, result in zip(nodes, results, strict=True):
+            self.results[node.model.digest] = result
             measured = self._judged(node, result)
             if measured:
                 found.append(measured)
