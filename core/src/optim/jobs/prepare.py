@@ -6,6 +6,7 @@ reductions are not reproducible between optimization levels and thread counts, a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,6 +70,8 @@ class Answer:
         notes: for the report.
         executed_on: share of the original's nodes by provider.
         versions: of the backend's libraries.
+        open_s: how long the original took to open, in seconds.
+        run_s: how long one run of it took on average, in seconds.
     """
 
     digest: str
@@ -83,6 +86,8 @@ class Answer:
     notes: tuple[str, ...]
     executed_on: dict[str, float]
     versions: dict[str, str]
+    open_s: float
+    run_s: float
 
 
 def run(request: Request, channel: Channel) -> Answer:
@@ -90,12 +95,19 @@ def run(request: Request, channel: Channel) -> Answer:
     backend = request.place.backend()
     check_limits(request.model, backend.limits(), backend.name)
     channel.event("progress", text="opening the original")
+    started = time.perf_counter()
     with _open_original(backend, request) as session:
+        open_s = time.perf_counter() - started
         feeds = _make_feeds(request, session)
         reference = Reference(request.feeds, request.outputs, request.model)
         compared = _spread(len(feeds), request.most_samples)
+        run_s = 0.0
         for done, sample in enumerate(compared):
-            reference.write(sample, session.run(feeds.sample(sample)))
+            arrays = feeds.sample(sample)
+            started = time.perf_counter()
+            outputs = session.run(arrays)
+            run_s += time.perf_counter() - started
+            reference.write(sample, outputs)
             channel.event("progress", text=f"reference outputs {done + 1}/{len(compared)}")
         executed_on = dict(session.executed_on)
     timed, shapes = _timed_samples(compared, feeds)
@@ -106,6 +118,7 @@ def run(request: Request, channel: Channel) -> Answer:
     return Answer(
         feeds.digest, feeds.origin, len(feeds), compared, explored, timed, shapes,
         tuple((a.input, a.text) for a in feeds.assumptions), tolerance, tuple(notes), executed_on, dict(backend.versions()),
+        open_s, run_s / max(1, len(compared)),
     )  # fmt: skip
 
 

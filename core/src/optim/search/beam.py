@@ -22,7 +22,6 @@ from optim.search.plan import Plan, Planned
 from optim.search.workbench import Workbench
 
 _LOOK_AHEAD = 3
-_SHARE_OF_TIME = 0.45
 
 
 class PassDidNotHold(OptimError):
@@ -72,10 +71,15 @@ class Beam:
         variants = {node.model.digest: self._expander.session_variants(node, tune)[:_LOOK_AHEAD] for node in nodes}
         lanes = [lane for lane in _in_turns(nodes, variants) if lane.steps and not self.clock.is_beaten(lane)]
         owner = {lane.model.digest: node for node in nodes for lane in (node, *variants[node.model.digest])}
-        measured = self.clock.explore(lanes, _SHARE_OF_TIME)
+        measured = self.clock.explore(lanes, self._share(stage))
         best = self._best_by_node(measured, owner, beam)
         self._write_journal(nodes, parents, best)
         return self._by_rank(list(best.values()))
+
+    def _share(self, stage: Stage) -> float:
+        """Of the time that is left: what the stages still to come will need is not spent here."""
+        stages = list(self._plan.stages)
+        return 0.85 / (len(stages) - stages.index(stage))
 
     def _best_by_node(self, measured: Sequence[Measured], owner: dict[str, Node], beam: Sequence[Measured]) -> dict[str, Measured]:
         """Each graph with its best time over session settings; the graph itself goes on, not the settings."""

@@ -12,7 +12,8 @@ from optim.search.nodes import Measured, Node
 from optim.search.workbench import Workbench
 from optim.timing.race import Effort, LaneResult
 
-_FIRST_GUESS_S = 1.5
+_PROCESS_S = 0.4
+_RUNS_A_LANE = 30
 _BEATEN = 1.08
 
 
@@ -23,7 +24,8 @@ class Clock:
         self._bench = bench
         self._budget = budget
         self._deadline = deadline
-        self._lane_s = _FIRST_GUESS_S
+        prepared = bench.prepared
+        self._lane_s = _PROCESS_S + 0.6 * prepared.open_s + _RUNS_A_LANE * prepared.run_s
         self.base: LaneResult | None = None
         self.objections: dict[str, str] = {}
         self.results: dict[str, LaneResult] = {}
