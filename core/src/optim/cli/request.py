@@ -6,28 +6,31 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optim.errors import ExitStatus, OptimError
 from optim.search.settings import Named, RunSettings
 
+if TYPE_CHECKING:
+    from optim.recipes.lock import Lock
+
 _FIELDS = {field.name for field in fields(RunSettings)}
 
 
-def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> tuple[RunSettings, str | None]:
+def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
     """The settings of a run; what is on the command line goes before what is in the recipe.
 
     Returns:
-        The settings, and for a lock the digest that the model must come out with.
+        The settings, and the lock where one is to be repeated.
     """
     from optim.runs.run import parse_stage
 
-    expected = None
+    lock = None
     settings = RunSettings(source=model)
     if recipe is not None:
-        from optim.recipes.load import apply_recipe
+        from optim.runs.locking import apply_recipe
 
-        settings, expected = apply_recipe(settings, recipe)
+        settings, lock = apply_recipe(settings, recipe)
     given = {key: value for key, value in words.items() if value is not None and value != () and value is not False}
     changes: dict[str, Any] = {key: value for key, value in given.items() if key in _FIELDS}
     if "timeout" in given:
@@ -45,7 +48,7 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
         )  # fmt: skip
     if "max_drift" in given:
         changes["lossless"] = False
-    return replace(settings, **changes), expected
+    return replace(settings, **changes), lock
 
 
 def parse_named(text: str) -> Named:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ def run(model: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: 
     """
     from optim.cli.request import settings_of
 
-    settings, expected = settings_of(model, recipe, words)
+    settings, lock = settings_of(model, recipe, words)
     if dry_run:
         from optim.cli.dry_run import print_plan
 
@@ -51,7 +50,7 @@ def run(model: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: 
     from optim.runs.outcome import RunStatus
 
     with progress() as say:
-        report = run_settings(replace(settings), output, say, expected_digest=expected)
+        report = run_settings(settings, output, say, lock=lock)
     if as_json:
         click.echo(report.as_json(), nl=False)
     else:

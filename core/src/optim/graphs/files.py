@@ -133,6 +133,11 @@ def size_bytes(model: Model) -> int:
     return total
 
 
+def is_whole(path: Path) -> bool:
+    """Whether a graph in the store and every data file it refers to are there."""
+    return path.is_file() and all((path.parent / location).is_file() for location in external_files(path))
+
+
 def _externalize(graph: ir.Model, store: Path) -> None:
     inside = store.resolve()
     todo = [

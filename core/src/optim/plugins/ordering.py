@@ -1,7 +1,7 @@
 """The order of the passes of one stage: the same on every machine, with the reason for each place.
 
-``before`` and ``after`` name passes, or all of a plugin by ``plugin:*``; where they leave a choice, names decide. A name
-that no installed plugin offers in this stage is ignored, and reported as unresolved. A pass that names another
+``before`` and ``after`` name passes, or all of a plugin by ``plugin:*``; where they leave a choice, names decide. A
+name that no installed plugin offers in this stage is ignored, and reported as unresolved. A pass that names another
 explicitly means it: its own ``plugin:*`` then does not cover that one.
 """
 

@@ -24,13 +24,8 @@ from optim.runs.outcome import Outcome
 from optim.search.nodes import Attempt
 
 
-def build_report(outcome: Outcome, *, cached: bool = False) -> Report:
-    """The report of a run.
-
-    Args:
-        outcome: of the run.
-        cached: whether it was served whole from the cache.
-    """
+def build_report(outcome: Outcome) -> Report:
+    """The report of a run."""
     settings = outcome.settings
     return Report(
         status=outcome.status.value,
@@ -52,7 +47,7 @@ def build_report(outcome: Outcome, *, cached: bool = False) -> Report:
             computed=outcome.computed, from_cache=outcome.from_cache, seconds=outcome.search_s,
             budget_seconds=settings.search_seconds,
         ),
-        cached=cached,
+        cached=outcome.cached,
     )  # fmt: skip
 
 

@@ -5,28 +5,30 @@ from __future__ import annotations
 import importlib.metadata
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
+from optim.graphs.files import is_whole
 from optim.graphs.operators import operator_counts
-from optim.passes import Role
+from optim.jobs import ingest
 from optim.plugins.registry import Registry
-from optim.runs.outcome import Outcome, RunStatus
-from optim.search.beam import Beam, PassDidNotHold
-from optim.search.finale import Finale
-from optim.search.journal import Journal, failures
-from optim.search.nodes import Measured, StepStatus
+from optim.plugins.versions import plugin_version_key, source_digest
+from optim.runs.judge import judge_chain, judge_search
+from optim.runs.outcome import Outcome
 from optim.search.plan import Plan, make_plan
-from optim.search.replay import replay
 from optim.search.settings import RunSettings
-from optim.search.workbench import Workbench, thread_executor
-from optim.store import Store
+from optim.search.workbench import Workbench, machine_key, thread_executor
+from optim.store import Store, cache_key
+from optim.target import Target
+from optim.wire import from_wire, to_wire
 
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
 
 
 def execute(settings: RunSettings, registry: Registry, store: Store, say: Callable[[str], None]) -> Outcome:
-    """Run the search, or repeat a chain, and judge.
+    """Run the search, or repeat a chain, and judge. The same request again is served from the cache.
 
     Raises:
         OptimError: the source, the feeds, the target or the request is unusable; nothing has been written.
@@ -38,22 +40,62 @@ def execute(settings: RunSettings, registry: Registry, store: Store, say: Callab
         bench = Workbench(settings, registry, store, executor, say)
         source = bench.ingest()
         bench.prepare(source.model)
-        budget = Budget(None if settings.lossless else settings.max_drift, bench.prepared.tolerance)
-        search_started = time.monotonic()
-        outcome = _replayed(bench, budget) if settings.chain is not None else _searched(bench, budget, plan)
-        outcome.source = source
-        outcome.search_s = time.monotonic() - search_started
-        if outcome.result is not None:
-            outcome.operators = operator_counts(outcome.result.node.model.path)
+        key = _run_key(bench)
+        known = None if settings.fresh else _known_outcome(store, key)
+        if known is not None:
+            say("served from the cache: the same run has been made before (--fresh makes it anew)")
+            known.cached, known.seconds, known.settings = True, time.monotonic() - started, settings
+            known.computed, known.from_cache = 0, known.computed + known.from_cache
+            return known
+        outcome = _judged(bench, source, plan)
         kept = {bench.original.model.path} | ({outcome.result.node.model.path} if outcome.result else set())
         store.keep_only(bench.made, kept)
-        outcome.computed, outcome.from_cache = bench.computed, bench.from_cache
-    outcome.versions = _versions(bench)
-    outcome.seconds = time.monotonic() - started
+        outcome.seconds = time.monotonic() - started
+        store.write("runs", key, to_wire(outcome))
     return outcome
 
 
-def require_target(registry: Registry, name: str):  # type: ignore[no-untyped-def]
+def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
+    budget = Budget(None if bench.settings.lossless else bench.settings.max_drift, bench.prepared.tolerance)
+    started = time.monotonic()
+    verdict = judge_chain(bench, budget) if bench.settings.chain is not None else judge_search(bench, budget, plan)
+    result = verdict.result
+    return Outcome(
+        bench.settings, bench.target, verdict.status, verdict.reason, source, bench.prepared, verdict.original, result,
+        timing=verdict.timing,
+        operators=operator_counts(result.node.model.path) if result else {},
+        attempts=verdict.attempts,
+        versions=_versions(bench),
+        packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
+        search_s=time.monotonic() - started,
+        computed=bench.computed,
+        from_cache=bench.from_cache,
+    )  # fmt: skip
+
+
+def _run_key(bench: Workbench) -> str:
+    """Everything a run depends on: what was asked, the model, the feeds, the code and the machine."""
+    settings = replace(bench.settings, source=Path(), data=None, fresh=False)
+    plugins = {plugin.info.name: plugin_version_key(plugin.info) for plugin in bench.registry.plugins}
+    return cache_key(
+        "run", to_wire(settings), to_wire(bench.target), bench.original.model.digest, bench.prepared.digest,
+        bench.prepared.versions, plugins, source_digest("optim"), machine_key(),
+    )  # fmt: skip
+
+
+def _known_outcome(store: Store, key: str) -> Outcome | None:
+    """A finished run with everything it delivered, or None."""
+    data = store.read("runs", key)
+    if data is None:
+        return None
+    try:
+        outcome = from_wire(Outcome, data)
+    except ValueError:
+        return None
+    return outcome if outcome.result is None or is_whole(outcome.result.node.model.path) else None
+
+
+def require_target(registry: Registry, name: str) -> Target:
     """The target of that name, if it can be used here.
 
     Raises:
@@ -67,85 +109,6 @@ def require_target(registry: Registry, name: str):  # type: ignore[no-untyped-de
             status=ExitStatus.TARGET_UNAVAILABLE,
         )  # fmt: skip
     return target
-
-
-def _searched(bench: Workbench, budget: Budget, plan: Plan) -> Outcome:
-    beam = Beam(bench, budget, plan)
-    finale = Finale(bench, budget, beam.journal)
-    try:
-        ranking = beam.run()
-    except PassDidNotHold as failed:
-        return _not_held(bench, beam.journal, plan, failed.what, failed.cause)
-    bench.say("deciding")
-    winner = finale.decide(ranking)
-    forced = plan.forced()
-    if winner is None and any(planned.pass_class.role is not Role.ENABLE for planned in forced):
-        name = forced[0].ordered.name
-        beam.journal.conclude(bench.original)
-        reason = failures([a for a in beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
-        return _not_held(bench, beam.journal, plan, f"{name} was asked for and did not hold", reason)
-    if winner is None:
-        winner = _original(bench, finale)
-        beam.journal.conclude(bench.original)
-        outcome = _outcome(bench, RunStatus.UNCHANGED, "nothing that was tried made it better", winner, beam.journal)
-    else:
-        beam.journal.timed(winner, None)
-        beam.journal.conclude(winner.node, winner.ratio)
-        outcome = _outcome(bench, RunStatus.IMPROVED, "", winner, beam.journal)
-    outcome.original = finale.clock.base or beam.clock.base
-    outcome.timing = finale.clock.results.get(winner.node.model.digest)
-    return outcome
-
-
-def _replayed(bench: Workbench, budget: Budget) -> Outcome:
-    journal = Journal()
-    node = replay(bench, budget, journal, bench.settings.chain or ())
-    finale = Finale(bench, budget, journal)
-    measured = finale.measure([node])
-    if not measured:
-        objection = finale.clock.objections[node.model.digest]
-        raise OptimError(
-            "replay-failed", "the repeated model is not right", objection, "run the search again, without the lock",
-            status=ExitStatus.NOT_HELD,
-        )  # fmt: skip
-    journal.conclude(node, measured[0].ratio)
-    status = RunStatus.IMPROVED if node.steps else RunStatus.UNCHANGED
-    outcome = _outcome(bench, status, "repeated from a lock, verified, not searched again", measured[0], journal)
-    outcome.original = finale.clock.base
-    outcome.timing = finale.clock.results.get(measured[0].node.model.digest)
-    return outcome
-
-
-def _original(bench: Workbench, finale: Finale) -> Measured:
-    """The original as its own result: its figures against itself are 1 by definition."""
-    if finale.clock.base is None:
-        found = finale.measure([bench.original])
-        if not found:
-            raise OptimError(
-                "not-reproducible", "the model does not repeat its own outputs",
-                finale.clock.objections[bench.original.model.digest],
-                "fix the seed of random operators in the model, or give --data that avoids them",
-            )  # fmt: skip
-    base = finale.clock.base
-    latency = base.latency_ms if base else None
-    peak = base.ready.peak_memory_bytes if base and base.ready else 0
-    return Measured(bench.original, 1.0, 1.0, 1.0, latency, peak)
-
-
-def _not_held(bench: Workbench, journal: Journal, plan: Plan, what: str, cause: str) -> Outcome:
-    journal.conclude(bench.original)
-    forced = {planned.ordered.name for planned in plan.forced()}
-    missed = any(a.step.pass_name in forced and "beyond the budget" in a.reason for a in journal.attempts)
-    status = RunStatus.BUDGET_MISSED if missed else RunStatus.FAILED
-    return _outcome(bench, status, f"{what}: {cause}", None, journal)
-
-
-def _outcome(bench: Workbench, status: RunStatus, reason: str, result: Measured | None, journal: Journal) -> Outcome:
-    placeholder: object = None
-    return Outcome(
-        bench.settings, bench.target, status, reason, placeholder, bench.prepared, None, result,  # type: ignore[arg-type]
-        attempts=journal.attempts,
-    )  # fmt: skip
 
 
 def _versions(bench: Workbench) -> dict[str, str]:

@@ -38,6 +38,8 @@ class Outcome:
         operators: of the result.
         attempts: rows of the report.
         versions: of the packages involved.
+        packages: distribution and version by plugin.
+        cached: whether the whole run was served from the cache.
         seconds: of the whole run.
         search_s: of the search.
         computed: jobs run.
@@ -56,6 +58,8 @@ class Outcome:
     operators: dict[str, int] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    packages: dict[str, tuple[str, str]] = field(default_factory=dict)
+    cached: bool = False
     seconds: float = 0.0
     search_s: float = 0.0
     computed: int = 0

@@ -13,12 +13,14 @@ from optim.passes import Stage
 from optim.plugins.registry import load_registry
 from optim.runs.execute import execute
 from optim.runs.folder import RunFolder
+from optim.runs.locking import lock_of, require_source
 from optim.runs.outcome import Outcome, RunStatus
 from optim.runs.session_file import write_session_files
 from optim.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
 from optim.store import Store
 
 if TYPE_CHECKING:
+    from optim.recipes.lock import Lock
     from optim.reports.schema import Report
 
 EXIT_STATUS = {
@@ -80,29 +82,24 @@ def run(
     return run_settings(settings, Path(output), say or (lambda text: None))
 
 
-def run_settings(
-    settings: RunSettings, output: Path, say: Callable[[str], None], *, expected_digest: str | None = None
-) -> Report:
-    """Run what was asked for into a folder; with ``expected_digest`` the model must come out the same.
+def run_settings(settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None) -> Report:
+    """Run what was asked for into a folder; with a lock the model must come out the same.
 
     Raises:
-        OptimError[lock-mismatch]: the chain of a lock gives another model here.
+        OptimError[bad-budget]: a number that cannot be one.
+        OptimError[other-source]: the lock is of another model.
+        OptimError[lock-mismatch]: the chain of the lock gives another model here.
     """
     if not 0 < settings.max_drift < float("inf") or settings.search_seconds < 0:
         raise OptimError(
             "bad-budget", "--max-drift must be a positive number and --search-seconds must not be negative",
             f"max drift {settings.max_drift}, search seconds {settings.search_seconds}", status=ExitStatus.USAGE,
         )  # fmt: skip
-    registry = load_registry()
-    store = Store()
+    registry, store = load_registry(), Store()
     with RunFolder.claim(output) as folder:
         outcome = execute(settings, registry, store, say)
-        if expected_digest and outcome.delivered and outcome.delivered.model.digest != expected_digest:
-            raise OptimError(
-                "lock-mismatch", "the repeated model is not the one of the lock",
-                f"expected {expected_digest[:12]}, got {outcome.delivered.model.digest[:12]}; versions differ, or the source does",
-                "compare the versions in the lock with optim plugins list, or search again", status=ExitStatus.NOT_HELD,
-            )  # fmt: skip
+        if lock is not None:
+            _require_same(outcome, lock)
         from optim.reports.build import build_report
 
         report = build_report(outcome)
@@ -111,9 +108,25 @@ def run_settings(
     return report
 
 
+def _require_same(outcome: Outcome, lock: Lock) -> None:
+    require_source(lock, outcome.source.model.digest)
+    found = outcome.delivered.model.digest if outcome.delivered else "none"
+    if found != lock.result.model_digest:
+        changed = {
+            name: f"{name} {version} -> {outcome.versions.get(name, 'none')}"
+            for name, version in lock.target.versions.items()
+            if outcome.versions.get(name) != version
+        }
+        raise OptimError(
+            "lock-mismatch", "the repeated model is not the one of the lock",
+            f"expected {lock.result.model_digest[:12]}, got {found[:12]}; " + (", ".join(changed.values()) or "no version differs"),
+            "install the versions that the lock names, or search again without --recipe", status=ExitStatus.NOT_HELD,
+        )  # fmt: skip
+
+
 def write_run(outcome: Outcome, report: Report, folder: Path) -> None:
     """Every file of a run folder but its mark."""
-    from optim.recipes.lock import lock_of
+    from optim.recipes.write import write_lock
     from optim.reports.html import render_html
     from optim.reports.schema import REPORT_FILE
 
@@ -122,7 +135,7 @@ def write_run(outcome: Outcome, report: Report, folder: Path) -> None:
 
         deliver(outcome.delivered.model, folder)
         write_session_files(folder, outcome.delivered.model.session, outcome.target)
-        (folder / "recipe.lock.toml").write_text(lock_of(outcome).as_toml(), encoding="utf-8")
+        write_lock(lock_of(outcome), folder / "recipe.lock.toml")
     (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
     (folder / "report.html").write_text(render_html(report), encoding="utf-8")
 

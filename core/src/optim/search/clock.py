@@ -28,7 +28,15 @@ class Clock:
         self._lane_s = _PROCESS_S + 0.6 * prepared.open_s + _RUNS_A_LANE * prepared.run_s
         self.base: LaneResult | None = None
         self.objections: dict[str, str] = {}
+        self.seen: dict[str, float] = {}
+        self._best_of_graph: dict[str, float] = {}
         self.results: dict[str, LaneResult] = {}
+
+    def is_beaten(self, node: Node) -> bool:
+        """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
+        own = self.seen.get(node.model.digest)
+        graph = node.model.path.name
+        return own is not None and own > _BEATEN * self._best_of_graph.get(graph, own)
 
     def explore(self, nodes: Sequence[Node], share: float) -> list[Measured]:
         """A quick look at many chains, best guess first.

@@ -63,9 +63,13 @@ class Finale:
         """Whether it reaches the goal: faster beyond the noise, or smaller."""
         if self._bench.settings.goal == "size" or not self._bench.target.timed:
             return item.node.size_bytes < self._bench.original.size_bytes
-        if all(step.role is Role.REQUESTED for step in item.node.steps):
+        if all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in item.node.steps):
             return True
         return item.high is not None and item.high < _FASTER
+
+    def _was_asked_for(self, step: Step) -> bool:
+        asked = self._bench.settings.named_options(step.pass_name) is not None
+        return asked or step.pass_name in self._bench.target.requires
 
     def _rank(self, item: Measured) -> float:
         if self._bench.settings.goal == "size" or not self._bench.target.timed:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from optim.errors import ExitStatus, OptimError
+from optim.graphs.files import is_whole
 from optim.jobs import candidate, ingest, lane, offer, prepare
 from optim.jobs.place import Place, Reference
 from optim.model import Model
@@ -149,7 +150,7 @@ class Workbench:
         known = self._known(key)
         if known is not None:
             answer = from_wire(candidate.Answer, known["answer"])
-            if answer.result.model.path.exists():
+            if is_whole(answer.result.model.path):
                 self.from_cache += 1
                 return Tried(answer, "", known["seconds"])
         self.say(f"trying {offered.name} {_short(options)}")
