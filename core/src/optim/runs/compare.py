@@ -14,7 +14,8 @@ from optim.jobs import prepare
 from optim.model import SessionConfig
 from optim.plugins.registry import Registry
 from optim.runs.execute import require_target
-from optim.runs.session_file import read_session
+from optim.runs.load import require_model
+from optim.runs.session_file import read_session_file
 from optim.search.nodes import Node
 from optim.search.settings import RunSettings
 from optim.search.workbench import Workbench, thread_executor
@@ -145,7 +146,8 @@ def _bench(
 def resolve(path: Path) -> tuple[Path, SessionConfig]:
     """The graph and the settings of an ``.onnx`` file (the runtime's defaults) or of a run folder."""
     if path.is_dir():
-        return path / "model.onnx", read_session(path)
+        require_model(path)
+        return path / "model.onnx", read_session_file(path).config
     return path, SessionConfig()
 
 

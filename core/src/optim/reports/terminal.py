@@ -1,0 +1,2 @@
+def print_report(report, console):
+    console.print(report.status, report.reason)
