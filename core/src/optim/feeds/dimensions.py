@@ -40,7 +40,7 @@ class Measure(StrEnum):
 
 _HINTS = (
     (r"total|kv_len|past.*\+|\+.*past", Measure.TOTAL),
-    (r"^(b|n|bs|bsz)$|batch", Measure.BATCH),
+    (r"batch|^bsz?$", Measure.BATCH),
     (r"past|cache|mem", Measure.PAST),
     (r"^enc|encoder|source|src", Measure.SOURCE),
     (r"height|^h$", Measure.HEIGHT),

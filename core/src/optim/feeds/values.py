@@ -27,8 +27,8 @@ def make_sample(plans: Sequence[PlannedInput], setting: Setting, rng: np.random.
     return {plan.info.name: sample.make(plan, shape_of(plan, sizes)) for plan in plans}
 
 
-def describe_values(plan: PlannedInput) -> str:
-    """What :func:`make_sample` assumes about an input, in plain words."""
+def describe_values(plan: PlannedInput, *, past: bool) -> str:
+    """What :func:`make_sample` assumes about an input, in plain words; ``past`` says whether the model has a cache."""
     if plan.role is Role.TOKENS:
         if plan.rows is None:
             return "random small token ids: no table tells how many there are"
@@ -37,7 +37,7 @@ def describe_values(plan: PlannedInput) -> str:
     if plan.role is Role.INTEGER and plan.rows is not None:
         return f"random numbers from 0 to {plan.rows - 1}: the table they index has {plan.rows} rows"
     if plan.role is Role.MASK and len(plan.symbols) > 2:
-        return "causal where there is a past, hiding padding; zero or -10000 if it is added, else one or zero"
+        return "it hides padding" + (" and what comes later" if past else "") + ": -10000 for a float mask, else zero"
     return {
         Role.HIDDEN: "normal noise, mean 0, sd 1",
         Role.IMAGE: "normal noise, mean 0, sd 1, as of a normalized image; 0 to 255 for integers",
@@ -45,9 +45,9 @@ def describe_values(plan: PlannedInput) -> str:
         Role.WAVEFORM: "normal noise, sd 0.1",
         Role.PAST: "normal noise, mean 0, sd 0.5",
         Role.STATE: "normal noise, sd 0.1",
-        Role.POSITIONS: "counted along the positions that the mask shows, from 0 at the first, after the past",
+        Role.POSITIONS: "counted along the positions that the mask shows" + (", after the past" if past else ""),
         Role.TYPES: "zeros; in every other sample ones in the second half, where the table has two rows or more",
-        Role.MASK: "ones; zeros where a sample is padded, at the left of a past, at the right without one",
+        Role.MASK: "ones; zeros where a sample is padded, at the " + ("beginning of the past" if past else "end"),
         Role.HEAD_MASK: "ones: no head is masked",
         Role.CACHE_BRANCH: "true where there is a past",
         Role.FLAG: "random",
