@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
+import onnx_ir
 from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
 from optim.errors import OptimError
@@ -42,6 +45,19 @@ def check_graph(skeleton: onnx.ModelProto, path: Path) -> None:
             onnx.checker.check_model(file)
         except onnx.checker.ValidationError as error:
             raise invalid_graph(path, str(error)) from error
+
+
+@contextmanager
+def malformed_is_invalid(path: Path) -> Iterator[None]:
+    """Turn what libraries raise over a file that parses and makes no sense into one clear error.
+
+    Raises:
+        OptimError[invalid-graph]: text that is no UTF-8, types that do not exist, values defined twice.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, NotImplementedError, onnx_ir.serde.SerdeError) as error:
+        raise invalid_graph(path, str(error.__cause__ or error)) from error
 
 
 def invalid_graph(path: Path, message: str) -> OptimError:

@@ -10,15 +10,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from optim.errors import OptimError
-from optim.graphs.checker import check_graph, invalid_graph
+from optim.graphs.checker import check_graph, malformed_is_invalid
 from optim.graphs.external_data import check_external_data
 from optim.graphs.files import EXTERNAL_FROM_BYTES, save_in_store
 from optim.graphs.limits import check_operators
+from optim.graphs.operators import walk_graphs
 from optim.graphs.skeleton import read_skeleton
 from optim.model import Model
 
@@ -43,10 +45,13 @@ def ingest(path: Path, store: Path) -> Model:
     """
     check_file(path)
     skeleton = read_skeleton(path)
-    check_external_data(skeleton, path)
-    check_operators(skeleton, path)
-    check_graph(skeleton, path)
-    graph = _to_ir(skeleton, path)
+    with malformed_is_invalid(path):
+        check_external_data(skeleton, path)
+        check_operators(skeleton, path)
+        check_graph(skeleton, path)
+        _fill_sparse(skeleton)
+        graph = ir.serde.deserialize_model(skeleton)
+        ir.external_data.set_base_dir(graph.graph, path.parent)
     del skeleton
     LiftConstantsToInitializersPass(size_limit=EXTERNAL_FROM_BYTES // 8)(graph)
     _embed_attributes(graph)
@@ -75,13 +80,19 @@ def check_file(path: Path) -> None:
         raise OptimError("model-empty", f"{path} is empty", "it has 0 bytes", "copy or download the file again")
 
 
-def _to_ir(skeleton: onnx.ModelProto, path: Path) -> ir.Model:
-    try:
-        graph = ir.serde.deserialize_model(skeleton)
-    except (ir.serde.SerdeError, ValueError, TypeError) as error:
-        raise invalid_graph(path, str(error.__cause__ or error)) from error
-    ir.external_data.set_base_dir(graph.graph, path.parent)
-    return graph
+def _fill_sparse(skeleton: onnx.ModelProto) -> None:
+    """Sparse initializers become dense ones: onnx-ir drops them."""
+    for graph in walk_graphs(skeleton.graph):
+        for sparse in graph.sparse_initializer:
+            values = onnx.numpy_helper.to_array(sparse.values)
+            indices = onnx.numpy_helper.to_array(sparse.indices)
+            dense = np.zeros(tuple(sparse.dims), dtype=values.dtype)
+            if indices.ndim == 1:
+                dense.reshape(-1)[indices] = values
+            else:
+                dense[tuple(indices.T)] = values
+            graph.initializer.append(onnx.numpy_helper.from_array(dense, sparse.values.name))
+        del graph.sparse_initializer[:]
 
 
 def _embed_attributes(graph: ir.Model) -> None:
