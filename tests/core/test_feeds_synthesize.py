@@ -214,6 +214,26 @@ def test_an_encoders_states_and_their_mask_have_one_length(tmp_path):
         assert sample["encoder_hidden_states"].shape[:2] == sample["encoder_attention_mask"].shape
 
 
+def test_the_decoder_of_an_encoder_decoder_with_both_caches(tmp_path):
+    names = {
+        "input_ids": (INT64, ["batch", "decoder_sequence_length"]),
+        "encoder_attention_mask": (INT64, ["batch", "encoder_sequence_length"]),
+        "past_key_values.0.decoder.key": (FLOAT, ["batch", 4, "past_decoder_sequence_length", 8]),
+        "past_key_values.0.encoder.key": (FLOAT, ["batch", 4, "encoder_sequence_length_out", 8]),
+    }
+    model = build([helper.make_node("Identity", [name], [f"{name}_out"]) for name in names],
+                  [value(name, *kind) for name, kind in names.items()],
+                  [value(f"{name}_out", kind[0], None) for name, kind in names.items()])  # fmt: skip
+    _, samples = made(tmp_path, model)
+    assert samples[0]["input_ids"].shape == (1, 1)
+    assert samples[0]["past_key_values.0.decoder.key"].shape == (1, 4, 127, 8)
+    for sample in samples:
+        mask = sample["encoder_attention_mask"]
+        assert mask.shape[1] == sample["past_key_values.0.encoder.key"].shape[2] > 0
+        assert (np.diff(mask, axis=1) <= 0).all(), "padding is at the end"
+    assert any(not sample["encoder_attention_mask"].all() for sample in samples)
+
+
 def test_ids_are_followed_through_offsets_branches_and_functions(tmp_path):
     branch = helper.make_graph([helper.make_node("Gather", ["words", "shifted"], ["word"])], "then", [],
                                [value("word", FLOAT, None)])  # fmt: skip
