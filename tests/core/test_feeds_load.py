@@ -11,8 +11,9 @@ import pytest
 from feed_models import FLOAT, INT64, TensorProto, build, decoder, encoder, helper, value, write
 
 from optim.errors import OptimError
-from optim.feeds import FeedSet, FeedWriter, load_feeds
 from optim.feeds import load as load_module
+from optim.feeds.feedset import FeedSet, FeedWriter
+from optim.feeds.load import load_feeds
 
 
 @pytest.fixture
@@ -123,7 +124,7 @@ def test_a_function_that_gives_no_samples_is_one_clear_error(tmp_path, model, mo
 def test_another_process_opens_the_feeds_by_their_folder(tmp_path, model):
     feeds = load(tmp_path, model, {**sample(), "label": np.array([1])})
     code = (
-        "import sys, pathlib; from optim.feeds import FeedSet; f = FeedSet.open(pathlib.Path(sys.argv[1]));"
+        "import sys, pathlib; from optim.feeds.feedset import FeedSet; f = FeedSet.open(pathlib.Path(sys.argv[1]));"
         "print(f.digest, len(f), f.origin, sum(int(s['input_ids'].sum()) for s in f.iterate()), f.sample_labels(0))"
     )
     answer = subprocess.run([sys.executable, "-c", code, str(feeds.folder)], capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ from feed_models import BOOL, FLOAT, INT32, INT64, build, constant, decoder, enc
 from onnx import TensorProto
 
 from optim.errors import OptimError
-from optim.feeds import synthesize_feeds
+from optim.feeds.synthesize import synthesize_feeds
 
 onnxruntime.set_default_logger_severity(4)
 

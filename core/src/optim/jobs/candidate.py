@@ -14,9 +14,11 @@ from typing import Any
 
 from optim.errors import OptimError
 from optim.gate.drift import OutputComparison
+from optim.graphs.checker import check_graph
 from optim.graphs.digests import file_digest
 from optim.graphs.files import describe, external_files, size_bytes
 from optim.graphs.limits import check_limits
+from optim.graphs.skeleton import read_skeleton
 from optim.jobs.offer import context_for
 from optim.jobs.place import Place, Reference, compare_session
 from optim.model import Model
@@ -91,8 +93,6 @@ def run(request: Request, channel: Channel) -> Answer:
 
 def _checked_model(model: Model, request: Request) -> Model:
     """The plugin's model as it really is on disk: in the store, valid, described anew."""
-    import onnx
-
     if model.path.parent.resolve() != request.store.resolve():
         raise OptimError(
             "not-in-store", f"{request.name} returned a model outside the store", str(model.path),
@@ -102,9 +102,9 @@ def _checked_model(model: Model, request: Request) -> Model:
     if hashlib.sha256(model.path.read_bytes()).hexdigest() != model.path.stem:
         raise OptimError("store-changed", f"{request.name} wrote into a file of the store", model.path.name)
     try:
-        onnx.checker.check_model(model.path)
-    except onnx.checker.ValidationError as error:
-        raise OptimError("invalid-graph", f"{request.name} made an invalid graph", str(error).strip().split("\n")[0]) from error
+        check_graph(read_skeleton(model.path), model.path)
+    except OptimError as error:
+        raise OptimError("invalid-graph", f"{request.name} made an invalid graph", error.cause or error.what) from error
     return found
 
 

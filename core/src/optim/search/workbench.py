@@ -109,7 +109,7 @@ class Workbench:
         self.prepared = from_wire(prepare.Answer, holder[0] if holder else known)
         if not holder:
             self.from_cache += 1
-        self.reference = Reference(folder / "feeds", folder / "outputs", model)
+        self.reference = Reference(folder / "feeds", folder / "outputs", model, self.prepared.compared)
         return self.prepared
 
     def ask(self, node: Node, passes: Sequence[OfferedPass]) -> dict[str, Asked]:
