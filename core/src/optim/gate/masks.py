@@ -36,7 +36,8 @@ def valid_positions(
         if axis is not None:
             shape = [1] * array.ndim
             shape[0], shape[axis] = mask.shape
-            return (np.asarray(mask) != 0).reshape(shape)
+            valid: NDArray[np.bool_] = (np.asarray(mask) != 0).reshape(shape)
+            return valid
     return None
 
 

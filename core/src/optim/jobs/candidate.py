@@ -69,7 +69,7 @@ class Answer:
 
 def run(request: Request, channel: Channel) -> Answer:
     """Apply, check, open, compare."""
-    pass_class = load_registry(only=[request.plugin]).find_pass(request.name, request.place.target).pass_class
+    pass_class = load_registry(only=[request.plugin]).find_pass(request.name, request.place.target).over_models
     options = parse_options(pass_class, request.options)
     before = _fingerprint(request.model)
     with context_for(request.place.target, request.store, request.reference.feeds, request.seed) as context:
@@ -79,7 +79,9 @@ def run(request: Request, channel: Channel) -> Answer:
         raise OptimError("bad-result", f"{request.name} returned {type(result).__name__}, not a PassResult")
     channel.event("applied")
     if not result.changed or result.model.digest == request.model.digest:
-        return Answer(replace(result, changed=False, notes=result.notes or ("the model came out as it went in",)), 0, (), {})
+        return Answer(
+            replace(result, changed=False, notes=result.notes or ("the model came out as it went in",)), 0, (), {}
+        )
     model = _checked_model(result.model, request)
     result = replace(result, model=model)
     interfaces = (*request.interfaces, result.interface) if result.interface else request.interfaces

@@ -108,10 +108,10 @@ def run(request: Request, channel: Channel) -> Answer:
     tolerance, notes = _measure_tolerance(backend, request, reference, explored)
     if len(compared) < len(feeds):
         notes.append(f"drift is measured on {len(compared)} of {len(feeds)} samples, spread evenly")
+    assumptions = tuple((assumption.input, assumption.text) for assumption in feeds.assumptions)
     return Answer(
-        feeds.digest, feeds.origin, len(feeds), compared, explored, timed, shapes,
-        tuple((a.input, a.text) for a in feeds.assumptions), tolerance, tuple(notes), executed_on, dict(backend.versions()),
-        open_s, run_s,
+        feeds.digest, feeds.origin, len(feeds), compared, explored, timed, shapes, assumptions, tolerance, tuple(notes),
+        executed_on, dict(backend.versions()), open_s, run_s,
     )  # fmt: skip
 
 
@@ -134,9 +134,7 @@ def _make_feeds(request: Request, session: Session) -> FeedSet:
     return load_feeds(request.data, request.model, request.feeds, request.seed)
 
 
-def _write_outputs(
-    session: Session, feeds: FeedSet, compared: Sequence[int], folder: Path, channel: Channel
-) -> float:
+def _write_outputs(session: Session, feeds: FeedSet, compared: Sequence[int], folder: Path, channel: Channel) -> float:
     """Keep the original's outputs; the mean duration of a run, in seconds."""
     total = 0.0
     with FeedWriter(folder) as writer:

@@ -126,7 +126,9 @@ class WorkerProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _read_answers(self) -> None:
@@ -160,7 +162,9 @@ def kill_all() -> None:
         worker.close()
 
 
-def run_job(job: str, request: Any, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None) -> tuple[Any, int]:
+def run_job(
+    job: str, request: Any, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None
+) -> tuple[Any, int]:
     """Run one job in a subprocess of its own; what is submitted to the executor.
 
     Returns:

@@ -91,7 +91,12 @@ def verify_models(
         effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
         _, (result,) = bench.race([candidate], effort, purpose="verify", samples=bench.prepared.compared)
         if result.ready is None:
-            raise OptimError("other-failed", f"{other} does not run on the same feeds", result.failure, "optim inspect shows its inputs")
+            raise OptimError(
+                "other-failed",
+                f"{other} does not run on the same feeds",
+                result.failure,
+                "optim inspect shows its inputs",
+            )
         comparisons = result.ready.comparisons
         objection = Budget(limit, bench.prepared.tolerance).objection(comparisons, lossy=True)
         return Verification(
@@ -155,4 +160,3 @@ def _node(bench: Workbench, path: Path) -> Node:
     graph, session = resolve(path)
     found = bench.ingest_file(graph)
     return Node(found.model.with_session(session), found.size_bytes)
-

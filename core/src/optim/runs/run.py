@@ -82,7 +82,9 @@ def run(
     return run_settings(settings, Path(output), say or (lambda text: None))
 
 
-def run_settings(settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None) -> Report:
+def run_settings(
+    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None
+) -> Report:
     """Run what was asked for into a folder; with a lock the model must come out the same.
 
     Raises:
@@ -112,14 +114,15 @@ def _require_same(outcome: Outcome, lock: Lock) -> None:
     require_source(lock, outcome.source.model.digest)
     found = outcome.delivered.model.digest if outcome.delivered else "none"
     if found != lock.result.model_digest:
-        changed = {
-            name: f"{name} {version} -> {outcome.versions.get(name, 'none')}"
+        changed = [
+            f"{name} {version} -> {outcome.versions.get(name, 'none')}"
             for name, version in lock.target.versions.items()
             if outcome.versions.get(name) != version
-        }
+        ]
+        why = ", ".join(changed) or "no version differs"
         raise OptimError(
             "lock-mismatch", "the repeated model is not the one of the lock",
-            f"expected {lock.result.model_digest[:12]}, got {found[:12]}; " + (", ".join(changed.values()) or "no version differs"),
+            f"expected {lock.result.model_digest[:12]}, got {found[:12]}; {why}",
             "install the versions that the lock names, or search again without --recipe", status=ExitStatus.NOT_HELD,
         )  # fmt: skip
 

@@ -24,7 +24,7 @@ from optim.search.workbench import Workbench
 _LOOK_AHEAD = 3
 
 
-class PassDidNotHold(OptimError):
+class NamedPassError(OptimError):
     """A pass asked for by name was wrong, broke, or was slower."""
 
 
@@ -45,7 +45,7 @@ class Beam:
         """Search; what held, best first. The original is among them unless a pass was named.
 
         Raises:
-            PassDidNotHold: no chain with a pass that was named is left.
+            NamedPassError: no chain with a pass that was named is left.
         """
         beam = [Measured(self._bench.original, 1.0, 1.0, 1.0)]
         ranking = beam
@@ -66,7 +66,9 @@ class Beam:
             return []
         if self._by_size:
             return self._by_rank([self._sized(node) for node in nodes])
-        if len(nodes) == len(beam) and all(not node.steps or node is parent.node for node, parent in zip(nodes, beam, strict=True)):
+        if len(nodes) == len(beam) and all(
+            not node.steps or node is parent.node for node, parent in zip(nodes, beam, strict=True)
+        ):
             return list(beam)
         variants = {node.model.digest: self._expander.session_variants(node, tune)[:_LOOK_AHEAD] for node in nodes}
         lanes = [lane for lane in _in_turns(nodes, variants) if lane.steps and not self.clock.is_beaten(lane)]
@@ -81,7 +83,9 @@ class Beam:
         stages = list(self._plan.stages)
         return 0.85 / (len(stages) - stages.index(stage))
 
-    def _best_by_node(self, measured: Sequence[Measured], owner: dict[str, Node], beam: Sequence[Measured]) -> dict[str, Measured]:
+    def _best_by_node(
+        self, measured: Sequence[Measured], owner: dict[str, Node], beam: Sequence[Measured]
+    ) -> dict[str, Measured]:
         """Each graph with its best time over session settings; the graph itself goes on, not the settings."""
         best: dict[str, Measured] = {}
         for parent in beam:
@@ -116,7 +120,12 @@ class Beam:
         if all(item.node.model.digest not in before for item in chosen):
             chosen += [item for item in ranking if item.node.model.digest in before][:1]
         enabling = [item for item in ranking if item.node.steps and item.node.steps[-1].role is Role.ENABLE]
-        if enabling and stage is not Stage.POST_PROCESS and enabling[0] not in chosen and enabling[0].node.steps[-1].stage is stage:
+        if (
+            enabling
+            and stage is not Stage.POST_PROCESS
+            and enabling[0] not in chosen
+            and enabling[0].node.steps[-1].stage is stage
+        ):
             chosen.append(enabling[0])
         return chosen
 
@@ -131,7 +140,7 @@ class Beam:
     def _fail(self, passes: Sequence[Planned]) -> None:
         named = [planned for planned in passes if planned.forced]
         name = named[0].ordered.name if named else passes[0].ordered.name
-        raise PassDidNotHold(
+        raise NamedPassError(
             "pass-did-not-hold", f"{name} was asked for and did not hold", failures(self.journal.attempts, name),
             f"leave it out, give it other options (optim passes show {name}), or allow more with --max-drift",
             status=ExitStatus.NOT_HELD,

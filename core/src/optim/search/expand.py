@@ -42,7 +42,11 @@ class Expander:
         for slot in slots(passes):
             new: list[Node] = []
             for node in frontier:
-                new += [n for n in self._try_slot(node, slot) if n.model.digest not in {m.model.digest for m in (*pool, *new)}]
+                new += [
+                    n
+                    for n in self._try_slot(node, slot)
+                    if n.model.digest not in {m.model.digest for m in (*pool, *new)}
+                ]
             if any(planned.forced for planned in slot):
                 pool = frontier = new
                 if not new:
@@ -83,7 +87,9 @@ class Expander:
                 elif proposal.result is None:
                     wanted.append((planned, proposal, attempt))
                 elif proposal.result.changed:
-                    found.append(node.after(attempt.step, proposal.result.model, node.size_bytes, proposal.result.interface))
+                    found.append(
+                        node.after(attempt.step, proposal.result.model, node.size_bytes, proposal.result.interface)
+                    )
                     attempt.notes = proposal.result.notes
                 else:
                     attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
@@ -101,8 +107,14 @@ class Expander:
                 for _, _, attempt in batch:
                     attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
                 continue
-            timeout = self._bench.settings.timeout_s if forced else min(self._bench.settings.timeout_s, max(30.0, left + 30.0))
-            jobs: list[tuple[Node, Any, dict[str, Any]]] = [(node, p.offered, proposal.options) for p, proposal, _ in batch]
+            timeout = (
+                self._bench.settings.timeout_s
+                if forced
+                else min(self._bench.settings.timeout_s, max(30.0, left + 30.0))
+            )
+            jobs: list[tuple[Node, Any, dict[str, Any]]] = [
+                (node, p.offered, proposal.options) for p, proposal, _ in batch
+            ]
             tried += zip((attempt for _, _, attempt in batch), self._bench.try_all(jobs, timeout), strict=True)
         return [new for attempt, outcome in tried if (new := self._judge(node, attempt, outcome)) is not None]
 

@@ -1,4 +1,4 @@
-"""The end of a search: the best chains once more on fresh rounds and on all samples, and what nothing needs taken out."""
+"""The end of a search: the best chains on fresh rounds and all samples, and what nothing needs taken out."""
 
 from __future__ import annotations
 

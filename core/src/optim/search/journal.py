@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from optim.gate.drift import Drift
-from optim.passes import Pass
 from optim.plugins.offers import OfferedPass
 from optim.search.nodes import Attempt, Measured, Node, Step, StepStatus
 
@@ -57,8 +56,7 @@ class Journal:
 
 def step_of(offered: OfferedPass, options: dict[str, object] | None = None) -> Step:
     """A step that applies this pass."""
-    pass_class = offered.pass_class
-    assert issubclass(pass_class, Pass)
+    pass_class = offered.over_models
     return Step(
         offered.stage, offered.name, offered.plugin.name, dict(options or {}), pass_class.role, pass_class.lossy,
         pass_class.session_only,
@@ -87,7 +85,10 @@ def _why_dropped(attempt: Attempt, best: float | None) -> tuple[StepStatus, str]
             return StepStatus.DROPPED, "nothing kept needs it"
         return StepStatus.DROPPED, "another chain was chosen"
     if attempt.parent_ratio is not None and attempt.ratio >= attempt.parent_ratio * 0.995:
-        return StepStatus.DROPPED, f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
+        return (
+            StepStatus.DROPPED,
+            f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it",
+        )
     if best is not None:
         return StepStatus.DROPPED, f"latency ratio {attempt.ratio:.2f}; the model kept has {best:.2f}"
     return StepStatus.DROPPED, f"latency ratio {attempt.ratio:.2f}; not enough for a model that is better in the end"

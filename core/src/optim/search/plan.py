@@ -29,9 +29,7 @@ class Planned:
     @property
     def pass_class(self) -> type[Pass]:
         """Its class; planned passes are passes over models."""
-        found = self.ordered.offered.pass_class
-        assert issubclass(found, Pass)
-        return found
+        return self.ordered.offered.over_models
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +103,7 @@ def slots(passes: Iterable[Planned]) -> list[list[Planned]]:
 
 
 def _reason_against(offered: OfferedPass, stage: Stage, settings: RunSettings, forced: bool) -> str:
-    pass_class = offered.pass_class
-    assert issubclass(pass_class, Pass)
+    pass_class = offered.over_models
     if offered.name in settings.without:
         return "left out by --without"
     if settings.stages and stage not in settings.stages and not forced:
@@ -123,14 +120,17 @@ def _without_rivals_of_forced(planned: list[Planned], left_out: list[LeftOut]) -
     forced = {p.pass_class.alternatives: p for p in planned if p.forced and p.pass_class.alternatives}
     kept = []
     for candidate in planned:
-        rival = forced.get(candidate.pass_class.alternatives)
+        rival = forced.get(candidate.pass_class.alternatives or "")
         if rival is None or rival is candidate:
             kept.append(candidate)
         elif candidate.forced:
             raise OptimError(
                 "conflicting-request", f"{rival.ordered.name} and {candidate.ordered.name} exclude each other",
-                f"both are of the group '{candidate.pass_class.alternatives}'", "name one of them", status=ExitStatus.USAGE,
+                f"both are of the group '{candidate.pass_class.alternatives}'", "name one of them",
+                status=ExitStatus.USAGE,
             )  # fmt: skip
         else:
-            left_out.append(LeftOut(candidate.offered, f"{rival.ordered.name} was asked for, and they exclude each other"))
+            left_out.append(
+                LeftOut(candidate.offered, f"{rival.ordered.name} was asked for, and they exclude each other")
+            )
     return kept

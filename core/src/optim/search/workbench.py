@@ -19,6 +19,8 @@ from typing import Any
 from optim.errors import ExitStatus, OptimError
 from optim.graphs.files import is_whole
 from optim.jobs import candidate, ingest, lane, offer, prepare
+from optim.jobs.ingest import Answer as Ingested
+from optim.jobs.ingest import Request as IngestRequest
 from optim.jobs.place import Place, Reference
 from optim.model import Model
 from optim.plugins.offers import OfferedPass
@@ -75,22 +77,24 @@ class Workbench:
         self.reference: Reference
         self.original: Node
 
-    def ingest(self) -> ingest.Answer:
+    def ingest(self) -> Ingested:
         """Bring the source into the store; it is the original from then on."""
         found = self.ingest_file(self.settings.source)
         self.original = Node(found.model, found.size_bytes)
         return found
 
-    def ingest_file(self, path: Path) -> ingest.Answer:
+    def ingest_file(self, path: Path) -> Ingested:
         """Bring a file into the store."""
         self.say(f"reading {path.name}")
-        answer = self._must(ingest, ingest.Request(path.absolute(), self.store.models), "ingest")
-        return from_wire(ingest.Answer, answer)
+        answer = self._must(ingest, IngestRequest(path.absolute(), self.store.models), "ingest")
+        return from_wire(Ingested, answer)
 
     def prepare(self, model: Model) -> prepare.Answer:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried."""
         self.say("running the original")
-        key = cache_key("prepare", model.digest, self._place_key(), self._data_key(), self.settings.seed, self.settings.most_samples)
+        key = cache_key(
+            "prepare", model.digest, self._place_key(), self._data_key(), self.settings.seed, self.settings.most_samples
+        )
         holder: list[Any] = []
 
         def make(folder: Path) -> None:
@@ -137,7 +141,9 @@ class Workbench:
 
     def try_all(self, wanted: Sequence[tuple[Node, OfferedPass, dict[str, Any]]], timeout_s: float) -> Iterator[Tried]:
         """Apply and judge candidates, as many at a time as memory allows, in order."""
-        futures = [self._executor.submit(self.try_one, node, offered, options, timeout_s) for node, offered, options in wanted]
+        futures = [
+            self._executor.submit(self.try_one, node, offered, options, timeout_s) for node, offered, options in wanted
+        ]
         for future in futures:
             yield future.result()
 
@@ -145,7 +151,8 @@ class Workbench:
         """Apply one pass and judge the result on the explored samples."""
         key = cache_key(
             "candidate", node.model.digest, [to_wire(i) for i in node.interfaces], offered.name,
-            plugin_version_key(offered.plugin), options, self._reference_key(), self.settings.seed, self.prepared.explored,
+            plugin_version_key(offered.plugin), options, self._reference_key(), self.settings.seed,
+            self.prepared.explored,
         )  # fmt: skip
         known = self._known(key)
         if known is not None:
@@ -170,7 +177,9 @@ class Workbench:
         self.store.write("steps", key, {"answer": data, "seconds": seconds})
         return Tried(answer, "", seconds)
 
-    def race(self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None) -> tuple[LaneResult, list[LaneResult]]:
+    def race(
+        self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None
+    ) -> tuple[LaneResult, list[LaneResult]]:
         """Time nodes against the original; compares their outputs first, on ``samples`` or on the explored ones.
 
         With ``samples=()`` nothing is compared.
@@ -185,7 +194,9 @@ class Workbench:
             self.from_cache += 1
             return from_wire(LaneResult, known[0]), from_wire(list[LaneResult], known[1])
         base = lane.Request(self.original.model, self.place, self.reference, (), self.prepared.timed, ())
-        lanes = [lane.Request(n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces) for n in nodes]
+        lanes = [
+            lane.Request(n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces) for n in nodes
+        ]
         result = race(base, lanes, effort, self.settings.seed)
         self.computed += 1
         self.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
@@ -202,7 +213,9 @@ class Workbench:
             named = self.settings.named_options(offered.name)
             options = dict(named.options) if named and named.options is not None else None
             asked.append(offer.Asked(offered.name, offered.plugin.name, options))
-        request = offer.Request(node.model, self.target, tuple(asked), self.store.models, self.reference.feeds, self.settings.seed)
+        request = offer.Request(
+            node.model, self.target, tuple(asked), self.store.models, self.reference.feeds, self.settings.seed
+        )
         answers: list[offer.Offer] = []
         current = passes[0].name
         with WorkerProcess("optim.jobs.offer", to_wire(request)) as worker:
@@ -218,7 +231,9 @@ class Workbench:
             except WorkerFailed as failed:
                 return answers, (current, failed.reason)
 
-    def _job(self, job: Any, request: object, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None) -> Any:
+    def _job(
+        self, job: Any, request: object, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None
+    ) -> Any:
         self.computed += 1
         data, peak = run_job(job.__name__, to_wire(request), timeout_s, on_event)
         self.peak_memory_bytes = max(self.peak_memory_bytes, peak)
@@ -242,7 +257,16 @@ class Workbench:
     def _offer_key(self, node: Node, offered: OfferedPass) -> str:
         named = self.settings.named_options(offered.name)
         options = dict(named.options) if named and named.options is not None else None
-        return cache_key("offer", node.model.digest, offered.name, plugin_version_key(offered.plugin), options, self._reference_key(), self.settings.seed, machine_key())
+        return cache_key(
+            "offer",
+            node.model.digest,
+            offered.name,
+            plugin_version_key(offered.plugin),
+            options,
+            self._reference_key(),
+            self.settings.seed,
+            machine_key(),
+        )
 
     def _place_key(self) -> object:
         return [to_wire(self.target), self._backend_key]
@@ -290,7 +314,11 @@ def _asked(answer: offer.Offer) -> Asked:
 
 
 def _candidate_failure(failed: WorkerFailed, phase: str) -> str:
-    doing = {"applying": "while it was applied", "applied": "when the result was opened", "opened": "when the result was run"}
+    doing = {
+        "applying": "while it was applied",
+        "applied": "when the result was opened",
+        "opened": "when the result was run",
+    }
     if failed.kind == "raised":
         return failed.reason
     return f"{failed.reason} ({doing.get(phase, phase)})"
