@@ -1,2 +1,0 @@
-def render_html(report):
-    return ""

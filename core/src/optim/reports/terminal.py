@@ -1,2 +1,0 @@
-def print_report(report, console):
-    console.print(report.status, report.reason)
