@@ -110,7 +110,8 @@ def unchanged() -> Outcome:
 def budget_missed() -> Outcome:
     """A pass asked for by name was beyond the budget."""
     why = "drift inf at output 'embeddings' is beyond the budget (0.05)"
+    tried = [Attempt(QUANTIZE, (), StepStatus.DROPPED, why, None, None, Drift(math.inf, math.inf, -1.0), 8.1)]
     return improved(
         status=RunStatus.BUDGET_MISSED, reason=f"ort.quantize-dynamic was asked for and did not hold: {why}",
-        result=None, timing=None, original=None, operators={},
+        result=None, timing=None, original=None, operators={}, attempts=tried,
     )  # fmt: skip

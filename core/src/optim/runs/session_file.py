@@ -15,7 +15,7 @@ SESSION_FILE = "session.json"
 LOAD_SCRIPT = "load.py"
 MODEL_FILE = "model.onnx"
 
-_LOAD = '''\
+LOAD_TEXT = '''\
 """Opens model.onnx with the settings of session.json. Needs onnxruntime and nothing else."""
 
 import json
@@ -88,7 +88,7 @@ def write_session_files(folder: Path, session: SessionConfig, target: Target) ->
 
     text = json.dumps(to_wire(SessionFile.of(session, target)), indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
-    (folder / LOAD_SCRIPT).write_text(_LOAD, encoding="utf-8")
+    (folder / LOAD_SCRIPT).write_text(LOAD_TEXT, encoding="utf-8")
 
 
 def read_session(folder: Path) -> SessionConfig:
