@@ -77,8 +77,8 @@ def render_html(report: Report) -> str:
 
     changed, same = _operators(report)
     return _template().render(
-        report=report, figures=_figures(report), groups=_groups(report), changed=changed, same=same, words=words,
-        load_text=LOAD_TEXT,
+        report=report, headline=_sentence(report.reason), figures=_figures(report), groups=_groups(report),
+        changed=changed, same=same, words=words, load_text=LOAD_TEXT,
     )  # fmt: skip
 
 
@@ -92,6 +92,12 @@ def _template() -> Template:
     )  # fmt: skip
     environment.filters["tojson_text"] = lambda value: json.dumps(value, ensure_ascii=False)
     return environment.get_template("report.html.j2")
+
+
+def _sentence(text: str) -> str:
+    """With a capital, unless it begins with the name of a pass, and a full stop."""
+    first = text.partition(" ")[0]
+    return f"{text[:1].upper()}{text[1:]}." if first.isalpha() else f"{text}."
 
 
 def _groups(report: Report) -> list[StepGroup]:
