@@ -52,6 +52,7 @@ def main() -> int:
 
     command = ["run", str(model), "--data", str(feeds), "--max-drift", str(MAX_DRIFT), "-o", str(RUN)]
     console.print(f"\n$ optim {' '.join(command)}\n", soft_wrap=True)
+    sys.stdout.flush()
     status = subprocess.run([str(Path(sys.executable).with_name("optim")), *command], check=False).returncode
     if status:
         console.print(f"\nthe run failed with exit status {status}")
