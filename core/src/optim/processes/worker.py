@@ -9,6 +9,7 @@ The process ends, with everything it started, when its stdin closes: a parent th
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import os
 import queue
@@ -18,9 +19,11 @@ import threading
 import traceback
 from dataclasses import asdict
 
-from optim.errors import OptimError
+from optim.errors import OptimError, disk_error
 from optim.processes.channel import Channel
 from optim.processes.memory import peak_memory_bytes
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def main() -> None:
@@ -42,6 +45,8 @@ def main() -> None:
 
 def describe_error(error: BaseException) -> dict[str, object]:
     """An exception as JSON: an OptimError by its fields, anything else by its type and last frame outside optim."""
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        error = disk_error(error, "there is no room in the cache, or it cannot be written")
     if isinstance(error, OptimError):
         return {"optim": {**asdict(error), "status": int(error.status)}}
     text = str(error).strip() or repr(error)
