@@ -17,7 +17,8 @@ def _adapter(cls: Any) -> TypeAdapter[Any]:
 
 def to_wire(value: object) -> Any:
     """JSON values of a dataclass, a pydantic model or a plain value; NaN and infinity are kept."""
-    return _adapter(type(value)).dump_python(value, mode="json")
+    cls: Any = type(value)
+    return _adapter(cls).dump_python(value, mode="json")
 
 
 def from_wire(cls: type[T], data: object) -> T:
@@ -26,5 +27,6 @@ def from_wire(cls: type[T], data: object) -> T:
     Raises:
         pydantic.ValidationError: the data does not fit.
     """
-    result: T = _adapter(cls).validate_python(data)
+    kind: Any = cls
+    result: T = _adapter(kind).validate_python(data)
     return result

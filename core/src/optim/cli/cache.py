@@ -45,7 +45,8 @@ def show(as_json: bool) -> None:
         return
     click.echo(f"{store.root}")
     rows = [[item.shelf, str(item.entries), f"{item.size_bytes / 1e6:.1f}"] for item in usage]
-    rows.append(["all", str(sum(item.entries for item in usage)), f"{sum(item.size_bytes for item in usage) / 1e6:.1f}"])
+    size = sum(item.size_bytes for item in usage)
+    rows.append(["all", str(sum(item.entries for item in usage)), f"{size / 1e6:.1f}"])
     print_table(["what", "entries", "MB"], rows)
 
 

@@ -14,8 +14,7 @@ from optim.jobs import prepare
 from optim.model import SessionConfig
 from optim.plugins.registry import Registry
 from optim.runs.execute import require_target
-from optim.runs.load import require_model
-from optim.runs.session_file import read_session_file
+from optim.runs.session_file import MODEL_FILE, read_session_file
 from optim.search.nodes import Node
 from optim.search.settings import RunSettings
 from optim.search.workbench import Workbench, thread_executor
@@ -151,8 +150,7 @@ def _bench(
 def resolve(path: Path) -> tuple[Path, SessionConfig]:
     """The graph and the settings of an ``.onnx`` file (the runtime's defaults) or of a run folder."""
     if path.is_dir():
-        require_model(path)
-        return path / "model.onnx", read_session_file(path).config
+        return path / MODEL_FILE, read_session_file(path).config
     return path, SessionConfig()
 
 
