@@ -16,7 +16,7 @@ from optim.gate.budget import Budget
 from optim.passes import Role, Stage
 from optim.search.clock import Clock
 from optim.search.expand import OUT_OF_TIME, Expander
-from optim.search.journal import Journal, failures, step_of
+from optim.search.journal import Journal, chain_key, failures, step_of
 from optim.search.nodes import Measured, Node, StepStatus
 from optim.search.plan import Plan, Planned
 from optim.search.workbench import Workbench
@@ -100,16 +100,18 @@ class Beam:
         return best
 
     def _write_journal(self, nodes: Sequence[Node], parents: dict[str, Measured], best: dict[str, Measured]) -> None:
+        ratios = {chain_key(item.node): item.ratio for item in best.values()}
         for node in nodes:
             parent, attempt = parents[node.model.digest], self.journal.find(node)
             if attempt is None or node.model.digest == parent.node.model.digest:
                 continue
+            without = ratios.get(chain_key(node)[:-1], parent.ratio)
             if node.model.digest in best:
-                self.journal.timed(best[node.model.digest], parent.ratio)
+                self.journal.timed(best[node.model.digest], without)
             elif node.model.digest in self.clock.objections:
                 attempt.settle(StepStatus.DROPPED, self.clock.objections[node.model.digest])
             elif node.model.digest in self.clock.seen:
-                attempt.ratio, attempt.parent_ratio = self.clock.seen[node.model.digest], parent.ratio
+                attempt.ratio, attempt.parent_ratio = self.clock.seen[node.model.digest], without
             else:
                 attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
 

@@ -18,7 +18,7 @@ class Journal:
 
     def open(self, step: Step, on: Node) -> Attempt:
         """A new row; the same step on the same chain again is the same row."""
-        chain = (*(s.key for s in on.steps), step.key)
+        chain = (*chain_key(on), step.key)
         if chain not in self._by_chain:
             self._by_chain[chain] = Attempt(step, tuple(s.pass_name for s in on.steps))
             self.attempts.append(self._by_chain[chain])
@@ -26,7 +26,7 @@ class Journal:
 
     def find(self, node: Node) -> Attempt | None:
         """The row of the last step of a chain."""
-        return self._by_chain.get(tuple(step.key for step in node.steps))
+        return self._by_chain.get(chain_key(node))
 
     def timed(self, measured: Measured, parent_ratio: float | None, drift: Drift | None = None) -> None:
         """Note the best time seen of a chain."""
@@ -46,12 +46,20 @@ class Journal:
             winner: the chain that is delivered.
             best: its latency ratio.
         """
-        kept = {tuple(s.key for s in winner.steps[: i + 1]) for i in range(len(winner.steps))}
+        whole = chain_key(winner)
+        kept = {whole[: i + 1] for i in range(len(whole))}
+        if whole in self._by_chain and best is not None:
+            self._by_chain[whole].ratio = best
         for chain, attempt in self._by_chain.items():
             if chain in kept:
                 attempt.settle(StepStatus.KEPT, _why_kept(attempt))
             elif attempt.status is StepStatus.SKIPPED and not attempt.reason:
                 attempt.settle(*_why_dropped(attempt, best))
+
+
+def chain_key(node: Node) -> tuple[tuple[str, str], ...]:
+    """What a chain is called: its steps with their options, in order."""
+    return tuple(step.key for step in node.steps)
 
 
 def step_of(offered: OfferedPass, options: dict[str, object] | None = None) -> Step:

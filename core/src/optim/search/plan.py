@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from optim.errors import ExitStatus, OptimError
+from optim.options import parse_options
 from optim.passes import MODEL_STAGES, Pass, Role, Stage
 from optim.plugins.offers import OfferedPass
 from optim.plugins.ordering import OrderedPass
@@ -62,10 +63,15 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
 
     Raises:
         OptimError[unknown-pass]: a named or excluded pass does not exist.
+        OptimError[unknown-option]: a named pass has no such option.
         OptimError[conflicting-request]: a named pass cannot run with the other things asked for.
     """
-    for name in sorted({named.name for named in settings.named} | settings.without):
+    for name in sorted(settings.without):
         registry.find_pass(name, target)
+    for named in settings.named:
+        pass_class = registry.find_pass(named.name, target).over_models
+        if named.options is not None:
+            parse_options(pass_class, named.options)
     stages: dict[Stage, tuple[Planned, ...]] = {}
     left_out: list[LeftOut] = []
     for stage in MODEL_STAGES:
