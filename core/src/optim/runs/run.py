@@ -17,7 +17,8 @@ from optim.runs.locking import lock_of, require_source
 from optim.runs.outcome import Outcome, RunStatus
 from optim.runs.session_file import write_session_files
 from optim.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
-from optim.store import Store
+from optim.store import Store, cache_key
+from optim.wire import to_wire
 
 if TYPE_CHECKING:
     from optim.recipes.lock import Lock
@@ -98,7 +99,7 @@ def run_settings(
             f"max drift {settings.max_drift}, search seconds {settings.search_seconds}", status=ExitStatus.USAGE,
         )  # fmt: skip
     registry, store = load_registry(), Store()
-    with RunFolder.claim(output) as folder:
+    with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
         outcome = execute(settings, registry, store, say)
         if lock is not None:
             _require_same(outcome, lock)

@@ -15,13 +15,14 @@ from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
 from optim.passes import Role, Stage
 from optim.search.clock import Clock
-from optim.search.expand import OUT_OF_TIME, Expander
+from optim.search.expand import Expander
 from optim.search.journal import Journal, chain_key, failures, step_of
 from optim.search.nodes import Measured, Node, StepStatus
 from optim.search.plan import Plan, Planned
 from optim.search.workbench import Workbench
 
 _LOOK_AHEAD = 3
+_NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
 
 
 class NamedPassError(OptimError):
@@ -113,7 +114,7 @@ class Beam:
             elif node.model.digest in self.clock.seen:
                 attempt.ratio, attempt.parent_ratio = self.clock.seen[node.model.digest], without
             else:
-                attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                attempt.settle(StepStatus.SKIPPED, _NOT_TIMED)
 
     def _select(self, ranking: Sequence[Measured], beam: Sequence[Measured], stage: Stage) -> list[Measured]:
         """The best chains, and with them the best that leaves the stage out."""

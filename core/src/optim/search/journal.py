@@ -98,5 +98,8 @@ def _why_dropped(attempt: Attempt, best: float | None) -> tuple[StepStatus, str]
             f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it",
         )
     if best is not None:
-        return StepStatus.DROPPED, f"latency ratio {attempt.ratio:.2f}; the model kept has {best:.2f}"
+        return (
+            StepStatus.DROPPED,
+            f"latency ratio {attempt.ratio:.2f} when explored; another was better in the end, {best:.2f} on fresh rounds",
+        )
     return StepStatus.DROPPED, f"latency ratio {attempt.ratio:.2f}; not enough for a model that is better in the end"

@@ -25,7 +25,7 @@ from optim.jobs.place import Place, Reference
 from optim.model import Model
 from optim.plugins.offers import OfferedPass
 from optim.plugins.registry import Registry
-from optim.plugins.versions import plugin_version_key
+from optim.plugins.versions import plugin_version_key, source_digest
 from optim.processes.process import WorkerFailed, WorkerProcess, run_job
 from optim.search.nodes import Node
 from optim.search.settings import RunSettings
@@ -67,6 +67,7 @@ class Workbench:
         self.peak_memory_bytes = 0
         self.made: set[Path] = set()
         self._executor = executor
+        self._core_key = source_digest("optim")
         target = registry.target(settings.target)
         backends = registry.offered("backend")
         registry.backend(target.backend)
@@ -269,7 +270,7 @@ class Workbench:
         )
 
     def _place_key(self) -> object:
-        return [to_wire(self.target), self._backend_key]
+        return [self._core_key, to_wire(self.target), self._backend_key]
 
     def _reference_key(self) -> object:
         return [self._place_key(), self.prepared.versions, self.prepared.digest, self.original.model.digest]
