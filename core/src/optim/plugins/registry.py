@@ -89,7 +89,7 @@ class Registry:
         for offered in offers:
             if offered.name == name:
                 return offered
-        self._raise_if_plugin_failed(name)
+        self.raise_if_lost("pass", name)
         elsewhere = [other.name for other in self.targets().values() if name in map(_name, self.offers(other))]
         if elsewhere:
             raise OptimError(
@@ -157,27 +157,39 @@ class Registry:
                 return plugin
         raise unknown_name("plugin", name, (plugin.name for plugin in self.plugins), fix="optim plugins list")
 
+    def raise_if_lost(self, kind: str, name: str) -> None:
+        """Say why something is not there, where that is known, better than that its name is unknown.
+
+        Args:
+            kind: ``pass``, ``target``, ``backend``, ``metric`` or ``command``.
+            name: what was looked for.
+
+        Raises:
+            OptimError[plugin-failed]: the plugin of that pass cannot be used, or what it offers under that name cannot.
+        """
+        what = f"{kind} {name} cannot be used"
+        for plugin in self.plugins:
+            if kind == "pass" and plugin.name == name.partition(".")[0] and plugin.implementation is None:
+                raise plugin_failed(plugin, what)
+        hooks = {stage.hook for stage in Stage} if kind == "pass" else {f"optim_{kind}s"}
+        for problem in self.problems:
+            if problem.subject == name and problem.hook in hooks:
+                raise OptimError(
+                    "plugin-failed", what, problem.reason, f"optim plugins show {problem.plugin.name}",
+                    problem.plugin.release, ExitStatus.USAGE,
+                )  # fmt: skip
+
     def _one(self, kind: str, name: str, fix: str) -> Any:
         offers = self.offered(kind)
         if name in offers:
             return offers[name].value
-        for problem in self.problems:
-            if problem.hook == f"optim_{kind}s" and problem.subject == name:
-                raise _offer_failed(f"{kind} {name} cannot be used", problem)
+        self.raise_if_lost(kind, name)
         error = unknown_name(kind, name, offers, fix=fix)
         failed = [plugin.name for plugin in self.plugins if plugin.state in {State.FAILED, State.INCOMPATIBLE}]
         if failed:
             error.cause += f"\nplugins that could not be used: {', '.join(failed)}"
             error.fix = "optim plugins list"
         raise error
-
-    def _raise_if_plugin_failed(self, name: str) -> None:
-        for plugin in self.plugins:
-            if plugin.name == name.partition(".")[0] and plugin.implementation is None:
-                raise plugin_failed(plugin, f"pass {name} cannot be used")
-        for problem in self.problems:
-            if problem.subject == name:
-                raise _offer_failed(f"pass {name} cannot be used", problem)
 
     def _without_rivals(self, offers: list[Offer], kind: str, key: Callable[[Offer], str]) -> list[Offer]:
         """The offers whose name nobody else uses; of the others none is taken, and every side is told."""
@@ -193,13 +205,6 @@ class Registry:
         return kept
 
 
-def _offer_failed(what: str, problem: Problem) -> OptimError:
-    return OptimError(
-        "plugin-failed", what, problem.reason, f"optim plugins show {problem.plugin.name}", problem.plugin.release,
-        status=ExitStatus.USAGE,
-    )  # fmt: skip
-
-
 def _pass_check(stage: Stage, item: Any, plugin: Any) -> str:
     return checks.pass_defect(item, stage, plugin)
 
@@ -208,13 +213,9 @@ def _name(item: Any) -> str:
     return str(item.name)
 
 
-def _verb(import_path: str) -> str:
-    return import_path.rpartition(":")[2].replace("_", "-")
-
-
 _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "target": (checks.target_defect, _name),
     "backend": (checks.backend_defect, _name),
     "metric": (checks.metric_defect, _name),
-    "command": (checks.command_defect, _verb),
+    "command": (checks.command_defect, checks.command_verb),
 }

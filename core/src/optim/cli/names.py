@@ -1,0 +1,41 @@
+"""Names of passes, targets and plugins as arguments: the shell completes them; whether they exist is checked later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from optim.plugins.registry import Registry
+
+
+class _Name(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
+    """A text whose completions come from the installed plugins."""
+
+    def __init__(self, name: str, known: Callable[[Registry], Iterable[str]]) -> None:
+        self.name = name
+        self._known = known
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """What is installed and starts like that."""
+        del ctx, param
+        from click.shell_completion import CompletionItem
+
+        from optim.plugins.registry import load_registry
+
+        return [CompletionItem(name) for name in sorted(self._known(load_registry())) if name.startswith(incomplete)]
+
+
+def _pass_names(registry: Registry) -> Iterable[str]:
+    from optim.plugins.survey import survey_passes
+
+    return (item.offered.name for item in survey_passes(registry))
+
+
+PASS_NAME = _Name("pass", _pass_names)
+TARGET_NAME = _Name("target", lambda registry: registry.targets())
+PLUGIN_NAME = _Name("plugin", lambda registry: {plugin.name for plugin in registry.plugins})

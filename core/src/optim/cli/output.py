@@ -1,0 +1,58 @@
+"""How commands print: tables for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+_PIPED_WIDTH = 10_000
+"""Columns where stdout is no terminal: no row is ever broken, so that grep finds it."""
+
+
+def json_option(function: Decorated) -> Decorated:
+    """The option ``--json``, passed on as ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")(function)
+
+
+def print_json(value: object) -> None:
+    """Print ``value`` on stdout, readable."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Sequence[str] = ()) -> None:
+    """Print a table on stdout.
+
+    Args:
+        columns: their headings.
+        rows: as many cells each; printed as they are, no markup.
+        styles: of rich, one for each row, or none at all.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    terminal = sys.stdout.isatty()
+    console = Console(width=None if terminal else _PIPED_WIDTH, highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=True)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for number, row in enumerate(rows):
+        table.add_row(*(Text(cell) for cell in row), style=styles[number] if styles else None)
+    with console.capture() as captured:
+        console.print(table)
+    lines = (line.rstrip() for line in captured.get().splitlines())
+    click.echo("\n".join(lines))
+
+
+def print_fields(fields: Sequence[tuple[str, str]]) -> None:
+    """Print ``name  value`` lines on stdout, leaving out what is empty; later lines of a value are indented."""
+    shown = [(name, value) for name, value in fields if value]
+    width = max((len(name) for name, _ in shown), default=0) + 2
+    for name, value in shown:
+        click.echo(f"{name:<{width}}" + value.replace("\n", "\n" + " " * width))

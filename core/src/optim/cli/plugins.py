@@ -1,0 +1,148 @@
+"""``optim plugins``: what is installed, what it provides, what failed and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from optim.cli.names import PLUGIN_NAME
+from optim.cli.output import json_option, print_fields, print_json, print_table
+
+if TYPE_CHECKING:
+    from optim.plugins.survey import SurveyedPass, SurveyedPlugin
+
+_STYLES = {"failed": "red", "incompatible": "red", "unavailable": "yellow", "disabled": "dim"}
+
+
+@click.group()
+def plugins() -> None:
+    """List the plugins, or show one."""
+
+
+@plugins.command("list")
+@json_option
+@click.option("--verbose", is_flag=True, help="Where from, hooks and passes too.")
+def list_command(as_json: bool, verbose: bool) -> None:
+    """List the installed plugins, also those that cannot be used, with the reason."""
+    print_plugins(as_json=as_json, verbose=verbose)
+
+
+@plugins.command("show")
+@click.argument("name", type=PLUGIN_NAME)
+@json_option
+@click.pass_context
+def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Show all that is known about one plugin."""
+    from optim.plugins.registry import load_registry
+    from optim.plugins.survey import survey_plugins
+
+    registry = load_registry()
+    registry.plugin(name)
+    found = [one for one in survey_plugins(registry) if one.plugin.name == name]
+    if as_json:
+        print_json({"plugins": [_as_fields(one) for one in found]})
+        return
+    debug = bool(ctx.find_root().params.get("debug"))
+    for one in found:
+        _print_plugin(one, debug=debug)
+
+
+def print_plugins(*, as_json: bool, verbose: bool) -> None:
+    """Print the list of plugins; ``optim --plugins list`` comes here too."""
+    from optim.plugins.registry import load_registry
+    from optim.plugins.survey import survey_plugins
+
+    found = survey_plugins(load_registry())
+    if as_json:
+        print_json({"plugins": [_as_fields(one) for one in found]})
+    elif not found:
+        click.echo("no plugin is installed; the standard ones come with: pip install optim-plugins")
+    elif verbose:
+        for one in found:
+            _print_plugin(one, debug=False)
+    else:
+        rows = [(one.plugin.name, one.plugin.info.release, str(one.state), _provides(one)) for one in found]
+        print_table(
+            ("plugin", "package", "state", "provides"), rows, styles=[_STYLES.get(one.state, "") for one in found]
+        )
+        _print_problems(found)
+
+
+def _provides(one: SurveyedPlugin) -> str:
+    parts = [f"{len(one.passes)} {'pass' if len(one.passes) == 1 else 'passes'}"] if one.passes else []
+    for kind, names in _named(one):
+        parts.append(f"{kind if len(names) > 1 else kind[:-1]} {', '.join(names)}")
+    if one.state == "ok":
+        return "; ".join(parts) or "nothing"
+    return one.reason
+
+
+def _print_problems(found: list[SurveyedPlugin]) -> None:
+    problems = [problem for one in found for problem in one.problems]
+    if problems:
+        click.echo("\nnot used:")
+        for problem in problems:
+            click.echo(f"  {problem}")
+
+
+def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
+    info = one.plugin.info
+    print_fields([
+        ("plugin", info.name),
+        ("package", info.release + (", editable" if info.editable else "")),
+        ("entry point", info.entry_point),
+        ("location", info.location),
+        ("state", str(one.state)),
+        ("reason", one.reason),
+        ("hooks", ", ".join(one.plugin.hooks)),
+        ("passes", "\n".join(_pass_lines(one))),
+        *((kind, ", ".join(names)) for kind, names in _named(one)),
+        ("not used", "\n".join(f"{problem.hook}: {problem.reason}" for problem in one.problems)),
+        ("traceback", one.plugin.traceback.rstrip() if debug else ""),
+    ])  # fmt: skip
+    click.echo()
+
+
+def _pass_lines(one: SurveyedPlugin) -> list[str]:
+    lines = []
+    for item in one.passes:
+        lines += [f"{item.offered.name} ({item.offered.stage})", *_order_lines(item)]
+    return lines
+
+
+def _order_lines(item: SurveyedPass) -> list[str]:
+    lines = []
+    for side in ("before", "after"):
+        names = getattr(item.offered.pass_class, side)
+        if names:
+            marked = [f"{name} (not there)" if name in item.unresolved else name for name in names]
+            lines.append(f"  {side} {', '.join(marked)}")
+    return lines
+
+
+def _named(one: SurveyedPlugin) -> list[tuple[str, tuple[str, ...]]]:
+    kinds = (("targets", one.targets), ("backends", one.backends), ("metrics", one.metrics), ("commands", one.commands))
+    return [(kind, names) for kind, names in kinds if names]
+
+
+def _as_fields(one: SurveyedPlugin) -> dict[str, object]:
+    info = one.plugin.info
+    return {
+        "name": info.name,
+        "package": info.package,
+        "version": info.version,
+        "entry_point": info.entry_point,
+        "location": info.location,
+        "editable": info.editable,
+        "state": str(one.state),
+        "reason": one.reason,
+        "hooks": list(one.plugin.hooks),
+        "passes": [item.offered.name for item in one.passes],
+        "unresolved": {item.offered.name: list(item.unresolved) for item in one.passes if item.unresolved},
+        "targets": list(one.targets),
+        "backends": list(one.backends),
+        "metrics": list(one.metrics),
+        "commands": list(one.commands),
+        "problems": [{"hook": problem.hook, "reason": problem.reason} for problem in one.problems],
+    }
