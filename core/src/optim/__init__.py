@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from optim.model import Model, SessionConfig, TensorInfo
     from optim.options import NoOptions, PassOptions
     from optim.passes import APPLICABLE, Applicable, Exporter, Interface, Pass, PassResult, Role, SourcePass, Stage
+    from optim.runs.load import load
+    from optim.runs.run import run
     from optim.target import Target
 
 _HOMES = {
@@ -31,6 +33,8 @@ _HOMES = {
     "optim.passes": (
         "APPLICABLE", "Applicable", "Exporter", "Interface", "Pass", "PassResult", "Role", "SourcePass", "Stage",
     ),
+    "optim.runs.load": ("load",),
+    "optim.runs.run": ("run",),
     "optim.target": ("Target",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -39,6 +43,8 @@ __all__ = [
     "APPLICABLE", "HOOK_API", "Applicable", "Backend", "BackendLimits", "Context", "ExitStatus", "Exporter",
     "Interface", "Metric", "Model", "NoOptions", "OptimError", "Pass", "PassOptions", "PassResult", "Role", "Session",
     "SessionConfig", "SourcePass", "Stage", "Target", "TensorInfo", "hookimpl",
+    "load",
+    "run",
 ]  # fmt: skip
 
 

@@ -60,8 +60,8 @@ def describe(path: Path, *, session: SessionConfig | None = None, provenance: tu
     return Model(
         path=path,
         digest=model_digest(path, settings),
-        inputs=tuple(_tensor_info(value) for value in proto.graph.input if value.name not in initializers),
-        outputs=tuple(_tensor_info(value) for value in proto.graph.output),
+        inputs=tuple(tensor_info(value) for value in proto.graph.input if value.name not in initializers),
+        outputs=tuple(tensor_info(value) for value in proto.graph.output),
         opset={_domain(entry.domain): entry.version for entry in proto.opset_import},
         ir_version=proto.ir_version,
         session=settings,
@@ -133,6 +133,11 @@ def size_bytes(model: Model) -> int:
     return total
 
 
+def is_whole(path: Path) -> bool:
+    """Whether a graph in the store and every data file it refers to are there."""
+    return path.is_file() and all((path.parent / location).is_file() for location in external_files(path))
+
+
 def _externalize(graph: ir.Model, store: Path) -> None:
     inside = store.resolve()
     todo = [
@@ -182,7 +187,13 @@ def _write_tensors(tensors: Sequence[tuple[ir.Value, TensorProtocol]], path: Pat
                 places[key] = (start, position - start)
             start, length = places[key]
             value.const_value = ir.ExternalTensor(
-                path.name, start, length, tensor.dtype, shape=_shape(tensor), name=tensor.name or "", base_dir=path.parent
+                path.name,
+                start,
+                length,
+                tensor.dtype,
+                shape=_shape(tensor),
+                name=tensor.name or "",
+                base_dir=path.parent,
             )
     return digest.hexdigest()
 
@@ -220,7 +231,13 @@ def _external_like(tensor: TensorProtocol, name: str | None) -> TensorProtocol:
     if not isinstance(tensor, ir.ExternalTensor):
         return tensor
     return ir.ExternalTensor(
-        tensor.location, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape, name=name or "", base_dir=tensor.base_dir
+        tensor.location,
+        tensor.offset,
+        tensor.length,
+        tensor.dtype,
+        shape=tensor.shape,
+        name=name or "",
+        base_dir=tensor.base_dir,
     )
 
 
@@ -238,7 +255,7 @@ def _large_tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]
 
 
 def _shape(tensor: TensorProtocol) -> ir.Shape:
-    return ir.Shape(tensor.shape)
+    return ir.Shape(int(size) for size in tensor.shape)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -257,13 +274,21 @@ def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
+def tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
+    """An input or output as the graph declares it."""
     tensor = value.type.tensor_type
-    dtype = ir.DataType(tensor.elem_type).name.lower() if tensor.elem_type else "unknown"
-    names = {"float": "float32", "double": "float64", "string": "str"}
+    dtype = dtype_name(tensor.elem_type)
     if not tensor.HasField("shape"):
-        return TensorInfo(value.name, names.get(dtype, dtype), None)
+        return TensorInfo(value.name, dtype, None)
     shape = tuple(
         size.dim_value if size.HasField("dim_value") else (size.dim_param or None) for size in tensor.shape.dim
     )
-    return TensorInfo(value.name, names.get(dtype, dtype), shape)
+    return TensorInfo(value.name, dtype, shape)
+
+
+def dtype_name(elem_type: int) -> str:
+    """Numpy's name of an ONNX element type, ``unknown`` where there is none."""
+    if not elem_type:
+        return "unknown"
+    name = ir.DataType(elem_type).name.lower()
+    return {"float": "float32", "double": "float64", "string": "str"}.get(name, name)

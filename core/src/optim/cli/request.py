@@ -1,0 +1,69 @@
+"""What the user wrote after ``optim run``, as settings."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optim.errors import ExitStatus, OptimError
+from optim.search.settings import Named, RunSettings
+
+if TYPE_CHECKING:
+    from optim.recipes.lock import Lock
+
+_FIELDS = {field.name for field in fields(RunSettings)}
+
+
+def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
+    """The settings of a run; what is on the command line goes before what is in the recipe.
+
+    Returns:
+        The settings, and the lock where one is to be repeated.
+    """
+    from optim.runs.run import parse_stage
+
+    lock = None
+    settings = RunSettings(source=model)
+    if recipe is not None:
+        from optim.runs.locking import apply_recipe
+
+        settings, lock = apply_recipe(settings, recipe)
+    given = {key: value for key, value in words.items() if value is not None and value != () and value is not False}
+    changes: dict[str, Any] = {key: value for key, value in given.items() if key in _FIELDS}
+    if "timeout" in given:
+        changes["timeout_s"] = given["timeout"]
+    if "without" in given:
+        changes["without"] = frozenset(given["without"])
+    if "stages" in given:
+        changes["stages"] = tuple(parse_stage(name) for name in given["stages"])
+    if "named" in given:
+        changes["named"] = tuple(parse_named(text) for text in given["named"])
+    if "max_drift" in given and "lossless" in given:
+        raise OptimError(
+            "conflicting-request", "--lossless and --max-drift exclude each other", fix="leave one of the two out",
+            status=ExitStatus.USAGE,
+        )  # fmt: skip
+    if "max_drift" in given:
+        changes["lossless"] = False
+    return replace(settings, **changes), lock
+
+
+def parse_named(text: str) -> Named:
+    """``PASS`` or ``PASS:k=v,...`` with TOML values.
+
+    Raises:
+        OptimError[bad-option]: what stands after the colon is not TOML.
+    """
+    name, colon, options = text.partition(":")
+    if not colon:
+        return Named(name)
+    try:
+        return Named(name, tomllib.loads(f"options = {{{options}}}")["options"])
+    except tomllib.TOMLDecodeError as error:
+        raise OptimError(
+            "bad-option", f"cannot read the options of {name}", f"{options}: {error}",
+            f"values are TOML: --with \"{name}:keep=['a','b'],per_channel=true\"", status=ExitStatus.USAGE,
+        ) from error  # fmt: skip

@@ -1,0 +1,1 @@
+"""What decides about a candidate: valid, within the budget, better by the goal."""

@@ -1,0 +1,115 @@
+"""The way a user's file comes into the store: checked, brought to external data, by streaming.
+
+Afterwards every tensor of at least 1 KiB is an initializer that lies in a data file of the store, wherever it was
+before: inside the model file, in a data file beside it (of any format: a ``.safetensors`` file too), or in a
+Constant node. Nothing is believed that the file says about places: data is read from its own folder only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx_ir.passes.common import LiftConstantsToInitializersPass
+
+from optim.errors import OptimError
+from optim.graphs.checker import check_graph, malformed_is_invalid
+from optim.graphs.external_data import check_external_data
+from optim.graphs.files import EXTERNAL_FROM_BYTES, save_in_store
+from optim.graphs.limits import check_operators
+from optim.graphs.operators import walk_graphs
+from optim.graphs.skeleton import read_skeleton
+from optim.model import Model
+
+if TYPE_CHECKING:
+    from onnx_ir import TensorProtocol
+
+
+def ingest(path: Path, store: Path) -> Model:
+    """Bring a model file into the store.
+
+    Args:
+        path: an ``.onnx`` file, its external data beside it or in folders below.
+        store: folder of the store; the file itself is left alone.
+
+    Returns:
+        The model in the store. Peak memory is a few times the graph without its weights, whatever their size.
+
+    Raises:
+        OptimError: model-missing, model-is-a-folder, model-unreadable, model-empty, model-truncated, not-onnx,
+            invalid-graph, unknown-operator, opset-too-new, ir-too-new, external-data-missing,
+            external-data-outside, external-data-too-short.
+    """
+    check_file(path)
+    skeleton = read_skeleton(path)
+    with malformed_is_invalid(path):
+        check_external_data(skeleton, path)
+        check_operators(skeleton, path)
+        check_graph(skeleton, path)
+        _fill_sparse(skeleton)
+        graph = ir.serde.deserialize_model(skeleton)
+        ir.external_data.set_base_dir(graph.graph, path.parent)
+    del skeleton
+    LiftConstantsToInitializersPass(size_limit=EXTERNAL_FROM_BYTES // 8)(graph)
+    _embed_attributes(graph)
+    return save_in_store(graph, store)
+
+
+def check_file(path: Path) -> None:
+    """Refuse a path that is no readable, non-empty file, saying what there is instead."""
+    if path.is_dir():
+        inside = sorted(found.name for found in path.glob("*.onnx"))
+        fix = f"name the file: {path / inside[0]}" if inside else "give an .onnx file"
+        cause = f"it holds {', '.join(inside)}" if inside else "it holds no .onnx file"
+        raise OptimError("model-is-a-folder", f"{path} is a folder, not a model", cause, fix)
+    if not path.exists():
+        near = sorted(found.name for found in path.parent.glob("*.onnx")) if path.parent.is_dir() else []
+        cause = f"{path.parent} holds {', '.join(near[:8])}" if near else f"there is no .onnx file in {path.parent}"
+        raise OptimError("model-missing", f"there is no file {path}", cause, "check the path")
+    try:
+        with path.open("rb") as stream:
+            empty = not stream.read(1)
+    except OSError as error:
+        raise OptimError(
+            "model-unreadable", f"{path} cannot be read", str(error.strerror), f"chmod u+r {path}"
+        ) from error
+    if empty:
+        raise OptimError("model-empty", f"{path} is empty", "it has 0 bytes", "copy or download the file again")
+
+
+def _fill_sparse(skeleton: onnx.ModelProto) -> None:
+    """Sparse initializers become dense ones: onnx-ir drops them."""
+    for graph in walk_graphs(skeleton.graph):
+        for sparse in graph.sparse_initializer:
+            values = onnx.numpy_helper.to_array(sparse.values)
+            indices = onnx.numpy_helper.to_array(sparse.indices)
+            dense = np.zeros(tuple(sparse.dims), dtype=values.dtype)
+            if indices.ndim == 1:
+                dense.reshape(-1)[indices] = values
+            else:
+                dense[tuple(indices.T)] = values
+            graph.initializer.append(onnx.numpy_helper.from_array(dense, sparse.values.name))
+        del graph.sparse_initializer[:]
+
+
+def _embed_attributes(graph: ir.Model) -> None:
+    """Tensors in attributes that are no initializers must lie in the graph: runtimes look for them nowhere else."""
+    for node in graph.graph.all_nodes():
+        for name, attribute in list(node.attributes.items()):
+            if attribute.type == ir.AttributeType.TENSOR and isinstance(attribute.value, ir.ExternalTensor):
+                node.attributes[name] = ir.AttrTensor(name, _embedded(attribute.value))
+            elif attribute.type == ir.AttributeType.TENSORS:
+                tensors = [_embedded(t) if isinstance(t, ir.ExternalTensor) else t for t in attribute.value]
+                node.attributes[name] = ir.AttrTensors(name, tensors)
+
+
+def _embedded(tensor: ir.ExternalTensor) -> TensorProtocol:
+    """A copy in memory, read without onnx-ir's own reader, which refuses hard links."""
+    with open(tensor.path, "rb") as stream:
+        stream.seek(tensor.offset or 0)
+        data = stream.read(tensor.nbytes)
+    proto = onnx.TensorProto(data_type=tensor.dtype.value, dims=list(tensor.shape.numpy()), raw_data=data)
+    return ir.Tensor(onnx.numpy_helper.to_array(proto), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)

@@ -1,0 +1,105 @@
+"""Job: one model in one fresh process, opened, compared, warmed up, and then timed on command.
+
+The parent drives several lanes in lock-step, so that all of them see the same machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from optim.arrays import Feeds, Outputs
+from optim.gate.drift import OutputComparison
+from optim.jobs.place import Place, Reference, compare_session, mapped_feeds
+from optim.model import Model
+from optim.passes import Interface
+from optim.processes.channel import Channel
+from optim.processes.memory import peak_memory_bytes
+from optim.wire import to_wire
+
+_WARM_UP_RUNS = 2
+_BURST_S = 0.02
+_MOST_RUNS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A model to time.
+
+    Attributes:
+        model: with its session settings.
+        place: where it runs.
+        reference: feeds, and the outputs to compare with.
+        compared: samples to compare on; empty for the original itself.
+        timed: samples to time.
+        interfaces: of the steps that made it.
+    """
+
+    model: Model
+    place: Place
+    reference: Reference
+    compared: tuple[int, ...]
+    timed: tuple[int, ...]
+    interfaces: tuple[Interface, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A lane ends when it is told to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a lane says before the race.
+
+    Attributes:
+        comparisons: with the original, empty where none was asked for.
+        peak_memory_bytes: of opening and running the model, above what the process had after its imports.
+        executed_on: share of nodes by provider.
+        run_s: duration of one run of each timed sample, in seconds.
+    """
+
+    comparisons: tuple[OutputComparison, ...]
+    peak_memory_bytes: int
+    executed_on: dict[str, float]
+    run_s: tuple[float, ...]
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Open, warm up, say ``ready``; then answer each ``{"go": true}`` with one round of times."""
+    backend = request.place.backend()
+    backend.versions()  # imports the runtime
+    feeds = [mapped_feeds(request.reference.feed_set().sample(i), request.interfaces) for i in request.timed]
+    before = peak_memory_bytes()
+    with backend.open(request.model, request.place.target) as session:
+        duration = []
+        for sample in feeds:
+            for _ in range(_WARM_UP_RUNS):
+                started = time.perf_counter()
+                session.run(sample)
+            duration.append(time.perf_counter() - started)
+        peak = max(0, peak_memory_bytes() - before)
+        comparisons = (
+            compare_session(session, request.reference, request.compared, request.interfaces)
+            if request.compared
+            else []
+        )
+        ready = Ready(tuple(comparisons), peak, dict(session.executed_on), tuple(duration))
+        channel.event("ready", ready=to_wire(ready))
+        runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
+        while channel.receive().get("go"):
+            cpu = time.process_time()
+            seconds = [_burst(session.run, sample, count) for sample, count in zip(feeds, runs, strict=True)]
+            channel.event("times", seconds=seconds, cpu_s=time.process_time() - cpu)
+    return Answer()
+
+
+def _burst(run_once: Callable[[Feeds], Outputs], feeds: Feeds, count: int) -> list[float]:
+    run_once(feeds)
+    times = []
+    for _ in range(count):
+        started = time.perf_counter()
+        run_once(feeds)
+        times.append(time.perf_counter() - started)
+    return times

@@ -1,0 +1,106 @@
+"""Job: ask passes what they can do for a model. Passes that change session settings only are applied at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from optim.context import Context
+from optim.feeds.feedset import FeedSet
+from optim.model import Model
+from optim.options import parse_options
+from optim.passes import Pass, PassResult
+from optim.plugins.registry import load_registry
+from optim.processes.channel import Channel
+from optim.target import Target
+from optim.wire import to_wire
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One pass: its name, its plugin, and the options the user gave (None: the pass proposes)."""
+
+    name: str
+    plugin: str
+    options: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A model and the passes to ask, in order."""
+
+    model: Model
+    target: Target
+    passes: tuple[Asked, ...]
+    store: Path
+    feeds: Path
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One set of options; for a session-only pass also what it made of the model."""
+
+    options: dict[str, Any]
+    result: PassResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one pass says of the model."""
+
+    name: str
+    applicable: bool
+    reason: str
+    proposals: tuple[Proposal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Every offer has been sent as an event by now."""
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Send ``asking`` before and ``offer`` after each pass, so that a crash belongs to one of them."""
+    registry = load_registry(only=sorted({asked.plugin for asked in request.passes}))
+    for asked in request.passes:
+        channel.event("asking", name=asked.name)
+        pass_class = registry.find_pass(asked.name, request.target).over_models
+        channel.event("offer", offer=to_wire(_ask(pass_class(), asked, request)))
+    return Answer()
+
+
+def _ask(transformation: Pass, asked: Asked, request: Request) -> Offer:
+    applicable = transformation.applicable(request.model, request.target)
+    if not applicable.yes:
+        return Offer(asked.name, False, applicable.reason or "its plugin gave no reason")
+    with context_for(request.target, request.store, request.feeds, request.seed) as context:
+        if asked.options is None:
+            proposed = list(transformation.candidates(request.model, request.target, context))
+        else:
+            proposed = [parse_options(type(transformation), asked.options)]
+        proposals = tuple(
+            Proposal(
+                to_wire(options),
+                transformation.apply(request.model, options, context) if transformation.session_only else None,
+            )
+            for options in proposed
+        )
+    return Offer(asked.name, bool(proposals), "" if proposals else "it proposed nothing", proposals)
+
+
+@contextmanager
+def context_for(target: Target, store: Path, feeds: Path, seed: int) -> Iterator[Context]:
+    """A context whose scratch folder lies beside the store (same disk) and goes away with it."""
+    feed_set = FeedSet.open(feeds)
+    store.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=store.parent, prefix="scratch-") as scratch:
+        yield Context(
+            target=target, scratch=Path(scratch), store=store, seed=seed, samples=feed_set.iterate,
+            log=logging.getLogger("optim.pass"), report_progress=lambda share, text: None,
+        )  # fmt: skip

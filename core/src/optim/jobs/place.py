@@ -1,0 +1,115 @@
+"""Where a job's model runs, and how its outputs are compared: what every job that opens a session is told."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from optim.arrays import Feeds, Outputs
+from optim.backend import Backend, Session
+from optim.errors import OptimError
+from optim.feeds.feedset import FeedSet
+from optim.gate.drift import OutputComparison, compare_sample, merge_samples
+from optim.model import Model
+from optim.passes import Interface
+from optim.plugins.registry import load_registry
+from optim.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where models of this run are opened.
+
+    Attributes:
+        target: without its probe.
+        backend_plugin: the plugin that contributes the target's backend.
+    """
+
+    target: Target
+    backend_plugin: str
+
+    def backend(self) -> Backend:
+        """The target's backend, from its plugin alone."""
+        return load_registry(only=[self.backend_plugin]).backend(self.target.backend)()
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The original model's outputs on the feeds of the run.
+
+    Attributes:
+        feeds: folder of the feeds.
+        outputs: folder with the outputs on :attr:`compared`, in that order, kept as feeds are.
+        original: for the names and symbolic dimensions of inputs and outputs.
+        compared: the samples there are outputs for.
+    """
+
+    feeds: Path
+    outputs: Path
+    original: Model
+    compared: tuple[int, ...]
+
+    def feed_set(self) -> FeedSet:
+        """The feeds of the run."""
+        return FeedSet.open(self.feeds)
+
+    def expected(self, sample: int) -> Outputs:
+        """The original's outputs on one sample."""
+        return FeedSet.open(self.outputs).sample(self.compared.index(sample))
+
+
+def mapped_feeds(feeds: Feeds, interfaces: Sequence[Interface]) -> Feeds:
+    """Original feeds as the candidate takes them, through the interface of every pass that changed inputs."""
+    for interface in interfaces:
+        if interface.feeds:
+            feeds = _call(interface.feeds, feeds, interface)
+    return feeds
+
+
+def mapped_outputs(outputs: Outputs, interfaces: Sequence[Interface]) -> Outputs:
+    """The candidate's outputs as the original gives them, through the interfaces in reverse order."""
+    for interface in reversed(interfaces):
+        if interface.outputs:
+            outputs = _call(interface.outputs, outputs, interface)
+    return outputs
+
+
+def compare_session(
+    session: Session, reference: Reference, samples: Sequence[int], interfaces: Sequence[Interface]
+) -> list[OutputComparison]:
+    """Run a candidate on samples and compare with the original, the worst of each output.
+
+    Raises:
+        OptimError[nothing-compared]: ``samples`` is empty, or no output has an element.
+        OptimError[interface-changed]: the candidate lost an output, or has one that no interface accounts for.
+    """
+    merged: dict[str, OutputComparison] = {}
+    for sample, feeds in chosen(reference.feed_set(), samples):
+        got = mapped_outputs(session.run(mapped_feeds(feeds, interfaces)), interfaces)
+        expected = reference.expected(sample)
+        if set(got) != set(expected):
+            raise OptimError(
+                "interface-changed", "the candidate has other outputs than the original",
+                f"original: {', '.join(sorted(expected))}; candidate: {', '.join(sorted(got))}",
+                "a pass that changes inputs or outputs must return PassResult(interface=...)",
+            )  # fmt: skip
+        merged = merge_samples(
+            merged, compare_sample(expected, got, feeds, reference.original.inputs, reference.original.outputs)
+        )
+    if not merged:
+        raise OptimError("nothing-compared", "the models have nothing to compare", "there is no sample")
+    return list(merged.values())
+
+
+def chosen(feeds: FeedSet, samples: Sequence[int]) -> Iterator[tuple[int, Feeds]]:
+    """Some samples of a feed set, one at a time."""
+    for sample in samples:
+        yield sample, feeds.sample(sample)
+
+
+def _call(reference: str, arrays: Feeds, interface: Interface) -> Feeds:
+    module, _, function = reference.partition(":")
+    mapped: Feeds = getattr(importlib.import_module(module), function)(arrays, **interface.parameters)
+    return mapped

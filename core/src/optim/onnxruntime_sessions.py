@@ -1,0 +1,151 @@
+"""Sessions on ONNX Runtime: what ``optim.load``, the standard backend and vendors' plugins open models with.
+
+ONNX Runtime fails quietly in two ways that are refused here: a provider that cannot be used is replaced by the CPU,
+and a node that a provider does not take is run on the CPU. Its own exceptions become an :class:`OptimError` that
+says what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import onnxruntime as ort
+
+from optim.backend import BackendLimits
+from optim.errors import ExitStatus, OptimError
+from optim.model import SessionConfig
+
+CPU = "CPUExecutionProvider"
+_ENUMS = {
+    "graph_optimization_level": ort.GraphOptimizationLevel,
+    "execution_mode": ort.ExecutionMode,
+    "execution_order": ort.ExecutionOrder,
+}
+_SILENT = 4
+_CONTRIB_DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml", "ai.onnx.training", "com.ms.internal.nhwc")
+
+
+def session_options(settings: SessionConfig) -> ort.SessionOptions:
+    """``onnxruntime.SessionOptions`` with the settings of a model.
+
+    Raises:
+        OptimError[bad-session-setting]: an attribute or an enum name that onnxruntime does not have.
+    """
+    options = ort.SessionOptions()
+    options.log_severity_level = _SILENT
+    for name, value in settings.session_options.items():
+        if not hasattr(options, name):
+            raise _bad_setting(f"SessionOptions has no attribute '{name}'")
+        chosen: Any = value
+        if name in _ENUMS and isinstance(value, str):
+            chosen = getattr(_ENUMS[name], value, None)
+            if chosen is None:
+                raise _bad_setting(f"{_ENUMS[name].__name__} has no value '{value}'")
+        setattr(options, name, chosen)
+    for key, text in settings.session_config.items():
+        options.add_session_config_entry(key, text)
+    return options
+
+
+def open_session(
+    path: Path,
+    settings: SessionConfig,
+    provider: str = CPU,
+    provider_options: Mapping[str, str] | None = None,
+    *,
+    extra_config: Mapping[str, str] | None = None,
+) -> ort.InferenceSession:
+    """Open a model so that it really runs on ``provider``.
+
+    Args:
+        path: the graph.
+        settings: of the model.
+        provider: execution provider.
+        provider_options: of the provider.
+        extra_config: further config entries of this session alone, never part of the model.
+
+    Raises:
+        OptimError[provider-missing]: this onnxruntime has no such provider.
+        OptimError[cpu-fallback]: the session would run on the CPU instead.
+        OptimError[session-failed]: the runtime refused the model.
+    """
+    if provider not in ort.get_available_providers():
+        raise OptimError(
+            "provider-missing", f"this onnxruntime has no {provider}", f"it has {', '.join(ort.get_available_providers())}",
+            "install the onnxruntime build that has it, e.g. onnxruntime-gpu instead of onnxruntime",
+            status=ExitStatus.TARGET_UNAVAILABLE,
+        )  # fmt: skip
+    options = session_options(settings)
+    for key, text in (extra_config or {}).items():
+        options.add_session_config_entry(key, text)
+    if provider != CPU:
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    try:
+        session = ort.InferenceSession(
+            str(path), options, providers=[(provider, dict(provider_options or {}))],
+            disabled_optimizers=list(settings.disabled_optimizers) or None,
+        )  # fmt: skip
+    except Exception as error:
+        raise session_failed(path, error) from error
+    if session.get_providers()[0] != provider:
+        raise OptimError(
+            "cpu-fallback", f"{path.name} would run on {session.get_providers()[0]}, not on {provider}",
+            "onnxruntime could not start the provider and fell back", "optim targets", status=ExitStatus.TARGET_UNAVAILABLE,
+        )  # fmt: skip
+    return session
+
+
+def session_failed(path: Path, error: BaseException) -> OptimError:
+    """The runtime's refusal as a diagnosis."""
+    text = " ".join(str(error).split())
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
+    text = re.sub(r"/\S*/(\S+\.(?:onnx|data|cc|h))\b", r"\1", text)
+    fix = "optim inspect shows the model's operators and opset"
+    if "is not a registered function/op" in text:
+        fix = "the operator belongs to a custom domain that this onnxruntime lacks, or the name is misspelt"
+    return OptimError("session-failed", f"onnxruntime refuses {path.name}", text[:400], fix)
+
+
+@cache
+def limits() -> BackendLimits:
+    """The newest IR version and opsets that the installed onnxruntime accepts, found by offering it tiny models."""
+    import onnx
+
+    newest_ir = _newest(lambda version: _accepts(version, {"": 17}), int(onnx.IR_VERSION) + 1, 8)
+    newest_opset = onnx.defs.onnx_opset_version()
+    standard = _newest(lambda version: _accepts(8, {"": version}), newest_opset + 1, 13)
+    domains = {domain: 1 for domain in _CONTRIB_DOMAINS}
+    domains["ai.onnx.ml"] = _newest(lambda version: _accepts(8, {"": 17, "ai.onnx.ml": version}), 8, 1)
+    return BackendLimits(newest_ir, {"": standard, **domains})
+
+
+def _newest(accepted: Any, start: int, floor: int) -> int:
+    return next((version for version in range(start, floor, -1) if accepted(version)), floor)
+
+
+def _accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
+    import onnx
+
+    shape = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["x"], ["y"])], "probe",
+        [shape("x", onnx.TensorProto.FLOAT, [1])], [shape("y", onnx.TensorProto.FLOAT, [1])],
+    )  # fmt: skip
+    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+    model = onnx.helper.make_model(graph, ir_version=ir_version, opset_imports=imports)
+    options = ort.SessionOptions()
+    options.log_severity_level = _SILENT
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        ort.InferenceSession(model.SerializeToString(), options, providers=[CPU])
+    except Exception:
+        return False
+    return True
+
+
+def _bad_setting(cause: str) -> OptimError:
+    return OptimError("bad-session-setting", "a session setting does not exist", cause, status=ExitStatus.USAGE)

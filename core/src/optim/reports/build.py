@@ -1,0 +1,129 @@
+"""From what a run found out to its report."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from optim.gate.drift import Drift
+from optim.reports.machine import this_machine
+from optim.reports.schema import (
+    Assumption,
+    BudgetReport,
+    DriftReport,
+    FeedsReport,
+    OriginalReport,
+    OutputReport,
+    Report,
+    ResultReport,
+    SearchReport,
+    ShapeReport,
+    StepReport,
+)
+from optim.reports.verdict import verdict
+from optim.runs.outcome import Outcome
+from optim.search.nodes import Attempt
+
+
+def build_report(outcome: Outcome) -> Report:
+    """The report of a run."""
+    settings = outcome.settings
+    return Report(
+        status=outcome.status.value,
+        reason=verdict(outcome),
+        target=outcome.target.name,
+        goal=settings.goal,
+        budget=BudgetReport(max_drift=None if settings.lossless else settings.max_drift, lossless=settings.lossless),
+        original=_original(outcome),
+        result=_result(outcome),
+        steps=tuple(map(_step, outcome.attempts)),
+        feeds=_feeds(outcome),
+        tolerance=outcome.prepared.tolerance,
+        notes=outcome.prepared.notes,
+        machine=this_machine(),
+        versions=dict(sorted(outcome.versions.items())),
+        seed=settings.seed,
+        seconds=outcome.seconds,
+        search=SearchReport(
+            computed=outcome.computed, from_cache=outcome.from_cache, seconds=outcome.search_s,
+            budget_seconds=settings.search_seconds,
+        ),
+        cached=outcome.cached,
+    )  # fmt: skip
+
+
+def _original(outcome: Outcome) -> OriginalReport:
+    timed = outcome.original
+    return OriginalReport(
+        path=str(outcome.settings.source),
+        digest=outcome.source.model.digest,
+        latency_ms=timed.latency_ms if timed and timed.ratio else None,
+        size_bytes=outcome.source.size_bytes,
+        peak_memory_bytes=timed.ready.peak_memory_bytes if timed and timed.ready else None,
+        operators=outcome.source.operators,
+    )
+
+
+def _result(outcome: Outcome) -> ResultReport | None:
+    found = outcome.result
+    if found is None:
+        return None
+    interval = (found.low, found.high) if found.low is not None and found.high is not None else None
+    return ResultReport(
+        digest=found.node.model.digest,
+        latency_ms=found.latency_ms,
+        latency_ratio=found.ratio,
+        latency_ratio_ci=interval,
+        size_bytes=found.node.size_bytes,
+        peak_memory_bytes=found.peak_memory_bytes or None,
+        drift=_drift(found.node.drift),
+        operators=outcome.operators,
+        outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
+        shapes=_shapes(outcome),
+    )
+
+
+def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
+    if outcome.timing is None or outcome.original is None:
+        return ()
+    rows = zip(
+        outcome.prepared.shapes, outcome.original.sample_ms, outcome.timing.sample_ms, outcome.timing.sample_ratio,
+        strict=True,
+    )  # fmt: skip
+    return tuple(
+        ShapeReport(shape=shape, original_ms=before, result_ms=after, ratio=ratio.value, ci=(ratio.low, ratio.high))
+        for shape, before, after, ratio in rows
+    )
+
+
+def _step(attempt: Attempt) -> StepReport:
+    step = attempt.step
+    against = attempt.ratio / attempt.parent_ratio if attempt.ratio is not None and attempt.parent_ratio else None
+    return StepReport(
+        stage=step.stage.value,
+        pass_name=step.pass_name,
+        plugin=step.plugin,
+        options=step.options,
+        on=attempt.on,
+        status=attempt.status.value,
+        reason=attempt.reason,
+        ratio_to_original=attempt.ratio,
+        ratio_to_best=against,
+        drift=_drift(attempt.drift) if attempt.drift else None,
+        seconds=attempt.seconds,
+        counts=attempt.counts,
+        notes=attempt.notes,
+    )
+
+
+def _drift(drift: Drift) -> DriftReport:
+    return DriftReport(relative_l2=drift.relative_l2, max_abs=drift.max_abs, cosine=drift.cosine)
+
+
+def _feeds(outcome: Outcome) -> FeedsReport:
+    prepared = outcome.prepared
+    return FeedsReport(
+        origin=prepared.origin,
+        samples=prepared.available,
+        compared=len(prepared.compared),
+        assumptions=tuple(Assumption(input=name, text=text) for name, text in prepared.assumptions),
+    )

@@ -1,0 +1,172 @@
+"""``report.json``, field by field.
+
+Infinity and NaN are no JSON: a figure that is not finite is null, and the reason or the problem beside it says so.
+Ratios are latencies against the same backend's own default on the original model: below 1 is faster.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+REPORT_FILE = "report.json"
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Figure = Annotated[float | None, BeforeValidator(_finite)]
+"""A number, or null where there is none or where it is not finite."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class DriftReport(_Part):
+    """How far outputs are from the original's, each figure of the worst output."""
+
+    relative_l2: Figure = Field(description="||other - original|| / ||original||, >= 0")
+    max_abs: Figure = Field(description="largest absolute difference, in the output's unit")
+    cosine: Figure = Field(description="of the flattened outputs, 1 is the same direction")
+
+
+class BudgetReport(_Part):
+    """How much drift was accepted."""
+
+    max_drift: Figure = Field(description="relative L2 for lossy passes; null with --lossless")
+    lossless: bool
+
+
+class OriginalReport(_Part):
+    """The model as it came."""
+
+    path: str
+    digest: str = Field(description="sha256 over graph, weights and session settings")
+    latency_ms: Figure = Field(description="median; null where nothing was timed")
+    size_bytes: int
+    peak_memory_bytes: int | None = Field(description="of opening and running it, imports excluded")
+    operators: dict[str, int] = Field(description="nodes by operator")
+
+
+class OutputReport(_Part):
+    """One output against the original's, the worst over all samples."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    compared: int = Field(description="elements compared, padding left out")
+    relative_l2: Figure
+    max_abs: Figure
+    cosine: Figure
+    sqnr_db: Figure = Field(description="signal to noise ratio in dB; null where outputs are equal or incomparable")
+    max_ulp: Figure = Field(description="largest distance in units in the last place; null for other than floats")
+    top1_agreement: Figure = Field(description="share of rows whose largest element is at the same place")
+    problem: str = ""
+
+
+class ShapeReport(_Part):
+    """Latency on one shape of the inputs."""
+
+    shape: str = Field(description="e.g. input_ids 1x128")
+    original_ms: float
+    result_ms: float
+    ratio: float
+    ci: tuple[float, float] = Field(description="95 % interval of the ratio")
+
+
+class ResultReport(_Part):
+    """The model that is delivered."""
+
+    digest: str
+    latency_ms: Figure
+    latency_ratio: Figure
+    latency_ratio_ci: tuple[float, float] | None = Field(description="95 % interval")
+    size_bytes: int
+    peak_memory_bytes: int | None
+    drift: DriftReport
+    operators: dict[str, int]
+    outputs: tuple[OutputReport, ...]
+    shapes: tuple[ShapeReport, ...]
+
+
+class StepReport(_Part):
+    """One pass with one set of options, tried on one chain of passes."""
+
+    stage: str
+    pass_name: str = Field(validation_alias="pass", serialization_alias="pass")
+    plugin: str
+    options: dict[str, Any]
+    on: tuple[str, ...] = Field(description="the passes before it")
+    status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"]
+    reason: str
+    ratio_to_original: Figure = Field(description="the best over the session settings tried with it")
+    ratio_to_best: Figure = Field(description="ratio to the chain without it")
+    drift: DriftReport | None
+    seconds: float = Field(description="spent on it, timing excluded")
+    counts: dict[str, int] = Field(description="what the pass says happened")
+    notes: tuple[str, ...]
+
+
+class Assumption(_Part):
+    """What was assumed of an input that was synthesized."""
+
+    input: str
+    text: str
+
+
+class FeedsReport(_Part):
+    """What the models were run on."""
+
+    origin: str
+    samples: int = Field(description="samples there are")
+    compared: int = Field(description="samples the result was compared on")
+    assumptions: tuple[Assumption, ...]
+
+
+class MachineReport(_Part):
+    """Where it was timed."""
+
+    cpu: str
+    cores: int = Field(description="processors that this process may use")
+    memory_bytes: int | None
+    os: str
+    python: str
+
+
+class SearchReport(_Part):
+    """What the search cost."""
+
+    computed: int = Field(description="jobs run")
+    from_cache: int = Field(description="answers taken from the cache")
+    seconds: float
+    budget_seconds: float
+
+
+class Report(_Part):
+    """Everything a run found out."""
+
+    status: Literal["improved", "unchanged", "budget-missed", "failed"]
+    reason: str = Field(description="the verdict in one sentence")
+    target: str
+    goal: Literal["latency", "size"]
+    budget: BudgetReport
+    original: OriginalReport
+    result: ResultReport | None = Field(description="null where nothing is delivered")
+    steps: tuple[StepReport, ...]
+    feeds: FeedsReport
+    tolerance: float = Field(description="largest drift that counts as lossless, measured on the original")
+    notes: tuple[str, ...]
+    machine: MachineReport
+    versions: dict[str, str]
+    seed: int
+    seconds: float
+    search: SearchReport
+    cached: bool = Field(description="whether the whole run was served from the cache")
+
+    def as_json(self) -> str:
+        """The text of ``report.json``."""
+        return self.model_dump_json(by_alias=True, indent=2) + "\n"

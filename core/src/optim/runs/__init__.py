@@ -1,0 +1,1 @@
+"""A run from source to verdict, and the folder that it leaves."""

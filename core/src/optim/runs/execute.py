@@ -1,0 +1,117 @@
+"""A whole run: source to verdict. Writes nothing but the cache."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from optim.errors import ExitStatus, OptimError
+from optim.gate.budget import Budget
+from optim.graphs.files import is_whole
+from optim.graphs.operators import operator_counts
+from optim.jobs import ingest
+from optim.plugins.registry import Registry
+from optim.plugins.versions import plugin_version_key, source_digest
+from optim.runs.judge import judge_chain, judge_search
+from optim.runs.outcome import Outcome
+from optim.search.plan import Plan, make_plan
+from optim.search.settings import RunSettings
+from optim.search.workbench import Workbench, machine_key, thread_executor
+from optim.store import Store, cache_key
+from optim.target import Target
+from optim.wire import from_wire, to_wire
+
+_PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
+
+
+def execute(settings: RunSettings, registry: Registry, store: Store, say: Callable[[str], None]) -> Outcome:
+    """Run the search, or repeat a chain, and judge. The same request again is served from the cache.
+
+    Raises:
+        OptimError: the source, the feeds, the target or the request is unusable; nothing has been written.
+    """
+    started = time.monotonic()
+    target = require_target(registry, settings.target)
+    plan = make_plan(settings, registry, target)
+    with store.in_use(), thread_executor() as executor:
+        bench = Workbench(settings, registry, store, executor, say)
+        source = bench.ingest()
+        bench.prepare(source.model)
+        key = _run_key(bench)
+        known = None if settings.fresh else _known_outcome(store, key)
+        if known is not None:
+            say("served from the cache: the same run has been made before (--fresh makes it anew)")
+            known.cached, known.seconds, known.settings = True, time.monotonic() - started, settings
+            known.computed, known.from_cache = 0, known.computed + known.from_cache
+            return known
+        outcome = _judged(bench, source, plan)
+        kept = {bench.original.model.path} | ({outcome.result.node.model.path} if outcome.result else set())
+        store.keep_only(bench.made, kept)
+        outcome.seconds = time.monotonic() - started
+        store.write("runs", key, to_wire(outcome))
+    return outcome
+
+
+def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
+    budget = Budget(None if bench.settings.lossless else bench.settings.max_drift, bench.prepared.tolerance)
+    started = time.monotonic()
+    verdict = judge_chain(bench, budget) if bench.settings.chain is not None else judge_search(bench, budget, plan)
+    result = verdict.result
+    return Outcome(
+        bench.settings, bench.target, verdict.status, verdict.reason, source, bench.prepared, verdict.original, result,
+        timing=verdict.timing,
+        operators=operator_counts(result.node.model.path) if result else {},
+        attempts=verdict.attempts,
+        versions=_versions(bench),
+        packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
+        search_s=time.monotonic() - started,
+        computed=bench.computed,
+        from_cache=bench.from_cache,
+    )  # fmt: skip
+
+
+def _run_key(bench: Workbench) -> str:
+    """Everything a run depends on: what was asked, the model, the feeds, the code and the machine."""
+    settings = replace(bench.settings, source=Path(), data=None, fresh=False)
+    plugins = {plugin.info.name: plugin_version_key(plugin.info) for plugin in bench.registry.plugins}
+    return cache_key(
+        "run", to_wire(settings), to_wire(bench.target), bench.original.model.digest, bench.prepared.digest,
+        bench.prepared.versions, plugins, source_digest("optim"), machine_key(),
+    )  # fmt: skip
+
+
+def _known_outcome(store: Store, key: str) -> Outcome | None:
+    """A finished run with everything it delivered, or None."""
+    data = store.read("runs", key)
+    if data is None:
+        return None
+    try:
+        outcome = from_wire(Outcome, data)
+    except ValueError:
+        return None
+    return outcome if outcome.result is None or is_whole(outcome.result.node.model.path) else None
+
+
+def require_target(registry: Registry, name: str) -> Target:
+    """The target of that name, if it can be used here.
+
+    Raises:
+        OptimError[unknown-target]: nobody offers it.
+        OptimError[target-unavailable]: with the reason of its probe.
+    """
+    target = registry.target(name)
+    if reason := registry.unavailable(target):
+        raise OptimError(
+            "target-unavailable", f"target {name} cannot be used on this machine", reason, "optim targets",
+            status=ExitStatus.TARGET_UNAVAILABLE,
+        )  # fmt: skip
+    return target
+
+
+def _versions(bench: Workbench) -> dict[str, str]:
+    plugins = {p.info.package: p.info.version for p in bench.registry.plugins if p.info.package}
+    own = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    return {**own, **plugins, **bench.prepared.versions}

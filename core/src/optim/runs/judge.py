@@ -1,0 +1,116 @@
+"""The verdict: what a search or a repeated chain comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from optim.errors import ExitStatus, OptimError
+from optim.gate.budget import Budget
+from optim.runs.outcome import RunStatus
+from optim.search.beam import Beam, NamedPassError
+from optim.search.finale import Finale
+from optim.search.journal import Journal, failures
+from optim.search.nodes import Attempt, Measured, StepStatus
+from optim.search.plan import Plan
+from optim.search.replay import replay
+from optim.search.workbench import Workbench
+from optim.timing.race import LaneResult
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What it came to.
+
+    Attributes:
+        status: in a word.
+        reason: in a sentence, where there is more to say than the figures do.
+        result: what is delivered, or None.
+        attempts: rows of the report.
+        original: the clock's figures of the original.
+        timing: the clock's figures of the result.
+    """
+
+    status: RunStatus
+    reason: str
+    result: Measured | None
+    attempts: list[Attempt]
+    original: LaneResult | None = None
+    timing: LaneResult | None = None
+
+
+def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
+    """Search, decide, and say what became of every attempt."""
+    beam = Beam(bench, budget, plan)
+    finale = Finale(bench, budget, beam.journal)
+    try:
+        ranking = beam.run()
+    except NamedPassError as failed:
+        return _not_held(bench, beam.journal, plan, failed.what, failed.cause)
+    bench.say("deciding")
+    winner = finale.decide(ranking)
+    forced = plan.forced()
+    if winner is None and forced:
+        name = forced[0].ordered.name
+        beam.journal.conclude(bench.original)
+        reason = failures([a for a in beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
+        return _not_held(bench, beam.journal, plan, f"{name} was asked for and did not hold", reason)
+    if winner is None:
+        winner = _original(bench, finale)
+        beam.journal.conclude(bench.original)
+        status, reason = RunStatus.UNCHANGED, "nothing that was tried made it better"
+    else:
+        beam.journal.timed(winner, None)
+        beam.journal.conclude(winner.node, winner.ratio)
+        status, reason = RunStatus.IMPROVED, ""
+    return Verdict(
+        status, reason, winner, beam.journal.attempts, finale.clock.base or beam.clock.base,
+        finale.clock.results.get(winner.node.model.digest),
+    )  # fmt: skip
+
+
+def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
+    """Repeat the chain that was asked for, and verify it.
+
+    Raises:
+        OptimError[replay-failed]: a step does not repeat, or the model is not right.
+    """
+    journal = Journal()
+    node = replay(bench, budget, journal, bench.settings.chain or ())
+    finale = Finale(bench, budget, journal)
+    measured = finale.measure([node])
+    if not measured:
+        objection = finale.clock.objections[node.model.digest]
+        raise OptimError(
+            "replay-failed", "the repeated model is not right", objection, "run the search again, without the lock",
+            status=ExitStatus.NOT_HELD,
+        )  # fmt: skip
+    journal.conclude(node, measured[0].ratio)
+    status = RunStatus.IMPROVED if node.steps else RunStatus.UNCHANGED
+    return Verdict(
+        status, "repeated from a lock, verified, not searched again", measured[0], journal.attempts, finale.clock.base,
+        finale.clock.results.get(measured[0].node.model.digest),
+    )  # fmt: skip
+
+
+def _original(bench: Workbench, finale: Finale) -> Measured:
+    """The original as its own result: its figures against itself are 1 by definition."""
+    if finale.clock.base is None:
+        found = finale.measure([bench.original])
+        if not found:
+            raise OptimError(
+                "not-reproducible", "the model does not repeat its own outputs",
+                finale.clock.objections[bench.original.model.digest],
+                "fix the seed of random operators in the model, or give --data that avoids them",
+            )  # fmt: skip
+    base = finale.clock.base
+    latency = base.latency_ms if base else None
+    peak = base.ready.peak_memory_bytes if base and base.ready else 0
+    return Measured(bench.original, 1.0, 1.0, 1.0, latency, peak)
+
+
+def _not_held(bench: Workbench, journal: Journal, plan: Plan, what: str, cause: str) -> Verdict:
+    journal.conclude(bench.original)
+    forced = {planned.ordered.name for planned in plan.forced()}
+    missed = any(a.step.pass_name in forced and "beyond the budget" in a.reason for a in journal.attempts)
+    status = RunStatus.BUDGET_MISSED if missed else RunStatus.FAILED
+    return Verdict(status, f"{what}: {cause}", None, journal.attempts)

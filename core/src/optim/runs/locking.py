@@ -1,0 +1,99 @@
+"""Between runs and recipe files: what a run locks, and what a recipe or a lock asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from optim.errors import ExitStatus, OptimError
+from optim.recipes.lock import (
+    Lock,
+    LockedFeeds,
+    LockedPass,
+    LockedResult,
+    LockedSession,
+    LockedSource,
+    LockedTarget,
+    header,
+    load_recipe_or_lock,
+)
+from optim.recipes.recipe import Budget, Recipe
+from optim.runs.outcome import Outcome
+from optim.search.settings import RunSettings
+
+
+def lock_of(outcome: Outcome) -> Lock:
+    """The lock of a run that delivered a model."""
+    node, settings = outcome.delivered, outcome.settings
+    assert node is not None and outcome.result is not None
+    budget = Budget(lossless=True) if settings.lossless else Budget(max_drift=settings.max_drift)
+    return Lock(
+        lock=header(),
+        source=LockedSource(file_name=settings.source.name, digest=outcome.source.model.digest),
+        target=LockedTarget(name=outcome.target.name, backend=outcome.target.backend, versions=outcome.versions),
+        goal=settings.goal,
+        budget=budget,
+        feeds=LockedFeeds(
+            digest=outcome.prepared.digest, origin=outcome.prepared.origin, seed=settings.seed, data=settings.data
+        ),
+        passes=tuple(
+            LockedPass.of(step.pass_name, step.stage, step.options, *outcome.packages.get(step.plugin, ("", "")))
+            for step in node.steps
+        ),
+        session=LockedSession.of(node.model.session),
+        result=LockedResult(
+            model_digest=node.model.digest, drift=node.drift.relative_l2, latency_ratio=outcome.result.ratio
+        ),
+    )
+
+
+def apply_recipe(settings: RunSettings, path: Path) -> tuple[RunSettings, Lock | None]:
+    """Settings with what a recipe or a lock says laid over them.
+
+    Returns:
+        The settings, and the lock where it was one: its source and its result must match.
+    """
+    found = load_recipe_or_lock(path)
+    if isinstance(found, Recipe):
+        return _with_recipe(settings, found), None
+    max_drift = settings.max_drift if found.budget.max_drift is None else found.budget.max_drift
+    repeated = replace(
+        settings, target=found.target.name, goal=found.goal, data=_data_beside(found, path), seed=found.feeds.seed,
+        lossless=bool(found.budget.lossless), chain=found.chain(), max_drift=max_drift,
+    )  # fmt: skip
+    return repeated, found
+
+
+def require_source(lock: Lock, outcome_digest: str) -> None:
+    """Refuse to repeat a lock on another model.
+
+    Raises:
+        OptimError[other-source]: the model is not the one that was locked.
+    """
+    if lock.source.digest != outcome_digest:
+        raise OptimError(
+            "other-source", "the lock was made from another model",
+            f"it is of {lock.source.file_name} ({lock.source.digest[:12]}), this one is {outcome_digest[:12]}",
+            "give the model that the lock names, or search again without --recipe", status=ExitStatus.NOT_HELD,
+        )  # fmt: skip
+
+
+def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
+    plain: dict[str, Any] = {
+        "target": recipe.target, "goal": recipe.goal, "data": recipe.data, "seed": recipe.seed,
+        "search_seconds": recipe.search_seconds, "max_drift": recipe.budget.max_drift,
+    }  # fmt: skip
+    given = {key: value for key, value in plain.items() if value is not None}
+    return replace(
+        settings, **given, lossless=bool(recipe.budget.lossless), stages=recipe.stages,
+        without=frozenset(recipe.without), named=recipe.named(),
+    )  # fmt: skip
+
+
+def _data_beside(lock: Lock, path: Path) -> str | None:
+    """The feeds of a lock: as written, or beside the lock."""
+    if lock.feeds.data is None or Path(lock.feeds.data).exists():
+        return lock.feeds.data
+    beside = path.absolute().parent / lock.feeds.data
+    return str(beside) if beside.exists() else lock.feeds.data

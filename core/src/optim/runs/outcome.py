@@ -1,0 +1,71 @@
+"""What came of a run, as typed values; the report, the lock and the folder are written from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from optim.jobs import ingest, prepare
+from optim.search.nodes import Attempt, Measured, Node
+from optim.search.settings import RunSettings
+from optim.target import Target
+from optim.timing.race import LaneResult
+
+
+class RunStatus(StrEnum):
+    """The verdict in a word."""
+
+    IMPROVED = "improved"
+    UNCHANGED = "unchanged"
+    BUDGET_MISSED = "budget-missed"
+    FAILED = "failed"
+
+
+@dataclass
+class Outcome:
+    """Everything a run found out.
+
+    Attributes:
+        settings: what was asked.
+        target: where it ran.
+        status: the verdict.
+        reason: the verdict in one sentence.
+        source: the original in the store.
+        prepared: its feeds and tolerance.
+        original: the clock's figures of the original; None where nothing was timed.
+        result: what is delivered; None where the run missed or failed.
+        timing: the clock's figures of the result, shape by shape; None where it is the original.
+        operators: of the result.
+        attempts: rows of the report.
+        versions: of the packages involved.
+        packages: distribution and version by plugin.
+        cached: whether the whole run was served from the cache.
+        seconds: of the whole run.
+        search_s: of the search.
+        computed: jobs run.
+        from_cache: answers taken from the cache.
+    """
+
+    settings: RunSettings
+    target: Target
+    status: RunStatus
+    reason: str
+    source: ingest.Answer
+    prepared: prepare.Answer
+    original: LaneResult | None
+    result: Measured | None
+    timing: LaneResult | None = None
+    operators: dict[str, int] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    packages: dict[str, tuple[str, str]] = field(default_factory=dict)
+    cached: bool = False
+    seconds: float = 0.0
+    search_s: float = 0.0
+    computed: int = 0
+    from_cache: int = 0
+
+    @property
+    def delivered(self) -> Node | None:
+        """The chain that is delivered."""
+        return self.result.node if self.result else None

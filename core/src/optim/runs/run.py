@@ -1,0 +1,158 @@
+"""``optim.run``: from a model file to a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optim.errors import ExitStatus, OptimError
+from optim.gate.budget import DEFAULT_MAX_DRIFT
+from optim.passes import Stage
+from optim.plugins.registry import load_registry
+from optim.runs.execute import execute
+from optim.runs.folder import RunFolder
+from optim.runs.locking import lock_of, require_source
+from optim.runs.outcome import Outcome, RunStatus
+from optim.runs.session_file import write_session_files
+from optim.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
+from optim.store import Store, cache_key
+from optim.wire import to_wire
+
+if TYPE_CHECKING:
+    from optim.recipes.lock import Lock
+    from optim.reports.schema import Report
+
+EXIT_STATUS = {
+    RunStatus.IMPROVED: ExitStatus.DELIVERED,
+    RunStatus.UNCHANGED: ExitStatus.DELIVERED,
+    RunStatus.BUDGET_MISSED: ExitStatus.NOT_HELD,
+    RunStatus.FAILED: ExitStatus.NOT_HELD,
+}
+
+
+def run(
+    model: str | PathLike[str],
+    output: str | PathLike[str],
+    *,
+    target: str = "cpu",
+    data: str | None = None,
+    goal: Goal = "latency",
+    max_drift: float = DEFAULT_MAX_DRIFT,
+    lossless: bool = False,
+    passes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] = (),
+    without: Sequence[str] = (),
+    stages: Sequence[str] = (),
+    search_seconds: float = DEFAULT_SEARCH_SECONDS,
+    seed: int = 0,
+    fresh: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> Report:
+    """Make a model fast for a target, verify it, and leave a folder to deploy.
+
+    Args:
+        model: an ``.onnx`` file.
+        output: the run folder; absent, empty, or of an earlier run.
+        target: where it will run, see ``optim targets``.
+        data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; None: synthesized.
+        goal: ``latency`` or ``size``.
+        max_drift: largest relative L2 of any output that lossy passes may cause.
+        lossless: admit only passes held to rounding error.
+        passes: passes that must hold, by name; a mapping gives their options (None: what the pass proposes).
+        without: passes to leave out.
+        stages: only these stages; empty: all.
+        search_seconds: bound of the search, in seconds.
+        seed: of everything random.
+        fresh: take nothing from the cache.
+        say: told what is going on, a line at a time.
+
+    Returns:
+        What ``report.json`` says. ``report.status`` is ``budget-missed`` or ``failed`` where a pass that was named
+        did not hold; the folder then has a report and no model.
+
+    Raises:
+        OptimError: the model, the feeds, the target, the folder or the request cannot be used.
+    """
+    named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
+    settings = RunSettings(
+        source=Path(model), target=target, data=data, goal=goal, max_drift=max_drift, lossless=lossless,
+        named=tuple(Named(name, options) for name, options in named), without=frozenset(without),
+        stages=tuple(parse_stage(stage) for stage in stages), search_seconds=search_seconds, seed=seed, fresh=fresh,
+    )  # fmt: skip
+    return run_settings(settings, Path(output), say or (lambda text: None))
+
+
+def run_settings(
+    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None
+) -> Report:
+    """Run what was asked for into a folder; with a lock the model must come out the same.
+
+    Raises:
+        OptimError[bad-budget]: a number that cannot be one.
+        OptimError[other-source]: the lock is of another model.
+        OptimError[lock-mismatch]: the chain of the lock gives another model here.
+    """
+    if not 0 < settings.max_drift < float("inf") or settings.search_seconds < 0:
+        raise OptimError(
+            "bad-budget", "--max-drift must be a positive number and --search-seconds must not be negative",
+            f"max drift {settings.max_drift}, search seconds {settings.search_seconds}", status=ExitStatus.USAGE,
+        )  # fmt: skip
+    registry, store = load_registry(), Store()
+    with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
+        outcome = execute(settings, registry, store, say)
+        if lock is not None:
+            _require_same(outcome, lock)
+        from optim.reports.build import build_report
+
+        report = build_report(outcome)
+        say("writing the result")
+        folder.publish(lambda path: write_run(outcome, report, path))
+    return report
+
+
+def _require_same(outcome: Outcome, lock: Lock) -> None:
+    require_source(lock, outcome.source.model.digest)
+    found = outcome.delivered.model.digest if outcome.delivered else "none"
+    if found != lock.result.model_digest:
+        changed = [
+            f"{name} {version} -> {outcome.versions.get(name, 'none')}"
+            for name, version in lock.target.versions.items()
+            if outcome.versions.get(name) != version
+        ]
+        why = ", ".join(changed) or "no version differs"
+        raise OptimError(
+            "lock-mismatch", "the repeated model is not the one of the lock",
+            f"expected {lock.result.model_digest[:12]}, got {found[:12]}; {why}",
+            "install the versions that the lock names, or search again without --recipe", status=ExitStatus.NOT_HELD,
+        )  # fmt: skip
+
+
+def write_run(outcome: Outcome, report: Report, folder: Path) -> None:
+    """Every file of a run folder but its mark."""
+    from optim.recipes.write import write_lock
+    from optim.reports.html import render_html
+    from optim.reports.schema import REPORT_FILE
+
+    if outcome.delivered is not None:
+        from optim.graphs.files import deliver
+
+        deliver(outcome.delivered.model, folder)
+        write_session_files(folder, outcome.delivered.model.session, outcome.target)
+        write_lock(lock_of(outcome), folder / "recipe.lock.toml")
+    (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
+    (folder / "report.html").write_text(render_html(report), encoding="utf-8")
+
+
+def parse_stage(name: str) -> Stage:
+    """A stage by its name.
+
+    Raises:
+        OptimError[unknown-stage]: lists those there are.
+    """
+    from optim.errors import unknown_name
+
+    try:
+        return Stage(name)
+    except ValueError:
+        raise unknown_name("stage", name, [stage.value for stage in Stage]) from None

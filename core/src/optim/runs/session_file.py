@@ -1,0 +1,122 @@
+"""``session.json``, how the model of a run folder is opened, and ``load.py``, which does so with onnxruntime alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from optim.errors import ExitStatus, OptimError
+from optim.model import SessionConfig
+from optim.target import Target
+
+SESSION_FILE = "session.json"
+LOAD_SCRIPT = "load.py"
+MODEL_FILE = "model.onnx"
+
+LOAD_TEXT = '''\
+"""Opens model.onnx with the settings of session.json. Needs onnxruntime and nothing else."""
+
+import json
+from pathlib import Path
+
+import onnxruntime as ort
+
+
+def load():
+    """An onnxruntime.InferenceSession."""
+    folder = Path(__file__).resolve().parent
+    saved = json.loads((folder / "session.json").read_text(encoding="utf-8"))
+    options = ort.SessionOptions()
+    for name, value in saved["session_options"].items():
+        members = getattr(type(getattr(options, name)), "__members__", None)  # an enum is saved by name
+        setattr(options, name, members[value] if members else value)
+    for key, value in saved["session_config"].items():
+        options.add_session_config_entry(key, value)
+    if saved["provider"] != "CPUExecutionProvider":  # fail rather than run on the CPU in silence
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    return ort.InferenceSession(
+        str(folder / "model.onnx"),
+        options,
+        providers=[(saved["provider"], saved["provider_options"])],
+        disabled_optimizers=saved["disabled_optimizers"] or None,
+    )
+
+
+if __name__ == "__main__":
+    for value in load().get_inputs():
+        print(value.name, value.type, value.shape)
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFile:
+    """What ``session.json`` holds.
+
+    Attributes:
+        provider: execution provider.
+        provider_options: of the provider.
+        session_options: attributes of ``onnxruntime.SessionOptions``, enums by name.
+        session_config: config entries as strings.
+        disabled_optimizers: graph optimizers of the runtime that are switched off.
+    """
+
+    provider: str
+    provider_options: Mapping[str, str] = field(default_factory=dict)
+    session_options: Mapping[str, bool | int | str] = field(default_factory=dict)
+    session_config: Mapping[str, str] = field(default_factory=dict)
+    disabled_optimizers: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, session: SessionConfig, target: Target) -> SessionFile:
+        """The settings of a model, and where it runs."""
+        return cls(
+            target.provider or "CPUExecutionProvider", dict(target.provider_options), dict(session.session_options),
+            dict(session.session_config), session.disabled_optimizers,
+        )  # fmt: skip
+
+    @property
+    def config(self) -> SessionConfig:
+        """The settings without the provider."""
+        return SessionConfig(self.session_options, self.session_config, self.disabled_optimizers)
+
+
+def write_session_files(folder: Path, session: SessionConfig, target: Target) -> None:
+    """Write ``session.json`` and ``load.py`` beside ``model.onnx``."""
+    from optim.wire import to_wire
+
+    text = json.dumps(to_wire(SessionFile.of(session, target)), indent=2)
+    (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
+    (folder / LOAD_SCRIPT).write_text(LOAD_TEXT, encoding="utf-8")
+
+
+def read_session(folder: Path) -> SessionConfig:
+    """The settings of a run folder's model, without the provider; raises as :func:`read_session_file`."""
+    return read_session_file(folder).config
+
+
+def read_session_file(folder: Path) -> SessionFile:
+    """What ``session.json`` in ``folder`` says.
+
+    Raises:
+        OptimError[not-a-run-folder]: there is none.
+        OptimError[bad-session-file]: it is not what :func:`write_session_files` writes.
+    """
+    from pydantic import ValidationError
+
+    from optim.wire import from_wire
+
+    path = folder / SESSION_FILE
+    try:
+        return from_wire(SessionFile, json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise OptimError(
+            "not-a-run-folder", f"{folder} is not a folder that optim run wrote", f"there is no {path}",
+            "optim run MODEL -o DIR", status=ExitStatus.USAGE,
+        ) from error  # fmt: skip
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise OptimError("bad-session-file", f"{path} cannot be used", problems, "run optim run again") from error
+    except ValueError as error:
+        raise OptimError("bad-session-file", f"{path} is not JSON", str(error), "run optim run again") from error

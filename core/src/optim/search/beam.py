@@ -1,0 +1,170 @@
+"""The beam: chains that go on from stage to stage, always with one that leaves a stage out.
+
+Stages are not independent: a fusion that is slower under the runtime's default settings may be the fastest under
+others, and the best quantized model may come from the unfused graph. So every stage is looked at through the first
+session settings that the tune stage proposes, and the clock decides at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optim.errors import ExitStatus, OptimError
+from optim.gate.budget import Budget
+from optim.passes import Role, Stage
+from optim.search.clock import Clock
+from optim.search.expand import Expander
+from optim.search.journal import Journal, chain_key, failures, step_of
+from optim.search.nodes import Measured, Node, StepStatus
+from optim.search.plan import Plan, Planned
+from optim.search.workbench import Workbench
+
+_LOOK_AHEAD = 3
+_NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
+
+
+class NamedPassError(OptimError):
+    """A pass asked for by name was wrong, broke, or was slower."""
+
+
+class Beam:
+    """One search."""
+
+    def __init__(self, bench: Workbench, budget: Budget, plan: Plan) -> None:
+        self._bench = bench
+        self._plan = plan
+        self.journal = Journal()
+        self._deadline = time.monotonic() + bench.settings.search_seconds
+        self._by_size = bench.settings.goal == "size" or not bench.target.timed
+        self._expander = Expander(bench, budget, self.journal, self._deadline)
+        self.clock = Clock(bench, budget, self._deadline)
+        self._note_left_out()
+
+    def run(self) -> list[Measured]:
+        """Search; what held, best first. The original is among them unless a pass was named.
+
+        Raises:
+            NamedPassError: no chain with a pass that was named is left.
+        """
+        beam = [Measured(self._bench.original, 1.0, 1.0, 1.0)]
+        ranking = beam
+        for stage, passes in self._plan.stages.items():
+            ranking = self._stage(stage, passes, beam)
+            if not ranking:
+                self._fail(passes)
+            beam = self._select(ranking, beam, stage)
+        return ranking
+
+    def _stage(self, stage: Stage, passes: Sequence[Planned], beam: Sequence[Measured]) -> list[Measured]:
+        self._bench.say(f"stage {stage}")
+        tune = self._plan.stages.get(Stage.TUNE, ()) if stage is not Stage.TUNE else ()
+        pools = [(parent, self._expander.expand(parent.node, passes)) for parent in beam]
+        nodes = _unique([node for _, pool in pools for node in pool])
+        parents = {node.model.digest: parent for parent, pool in reversed(pools) for node in pool}
+        if not nodes:
+            return []
+        if self._by_size:
+            return self._by_rank([self._sized(node) for node in nodes])
+        if len(nodes) == len(beam) and all(
+            not node.steps or node is parent.node for node, parent in zip(nodes, beam, strict=True)
+        ):
+            return list(beam)
+        variants = {node.model.digest: self._expander.session_variants(node, tune)[:_LOOK_AHEAD] for node in nodes}
+        lanes = [lane for lane in _in_turns(nodes, variants) if lane.steps and not self.clock.is_beaten(lane)]
+        owner = {lane.model.digest: node for node in nodes for lane in (node, *variants[node.model.digest])}
+        measured = self.clock.explore(lanes, self._share(stage))
+        best = self._best_by_node(measured, owner, beam)
+        self._write_journal(nodes, parents, best)
+        return self._by_rank(list(best.values()))
+
+    def _share(self, stage: Stage) -> float:
+        """Of the time that is left: what the stages still to come will need is not spent here."""
+        stages = list(self._plan.stages)
+        return 0.85 / (len(stages) - stages.index(stage))
+
+    def _best_by_node(
+        self, measured: Sequence[Measured], owner: dict[str, Node], beam: Sequence[Measured]
+    ) -> dict[str, Measured]:
+        """Each graph with its best time over session settings; the graph itself goes on, not the settings."""
+        best: dict[str, Measured] = {}
+        for parent in beam:
+            if parent.node.model.digest in owner:
+                best[parent.node.model.digest] = parent
+        for item in measured:
+            node = owner[item.node.model.digest]
+            known = best.get(node.model.digest)
+            if known is None or known.ratio is None or (item.ratio is not None and item.ratio < known.ratio):
+                drift = item.node.drift if item.node.model.digest == node.model.digest else node.drift
+                best[node.model.digest] = item.with_node(replace(node, drift=drift))
+        return best
+
+    def _write_journal(self, nodes: Sequence[Node], parents: dict[str, Measured], best: dict[str, Measured]) -> None:
+        ratios = {chain_key(item.node): item.ratio for item in best.values()}
+        for node in nodes:
+            parent, attempt = parents[node.model.digest], self.journal.find(node)
+            if attempt is None or node.model.digest == parent.node.model.digest:
+                continue
+            without = ratios.get(chain_key(node)[:-1], parent.ratio)
+            if node.model.digest in best:
+                self.journal.timed(best[node.model.digest], without)
+            elif node.model.digest in self.clock.objections:
+                attempt.settle(StepStatus.DROPPED, self.clock.objections[node.model.digest])
+            elif node.model.digest in self.clock.seen:
+                attempt.ratio, attempt.parent_ratio = self.clock.seen[node.model.digest], without
+            else:
+                attempt.settle(StepStatus.SKIPPED, _NOT_TIMED)
+
+    def _select(self, ranking: Sequence[Measured], beam: Sequence[Measured], stage: Stage) -> list[Measured]:
+        """The best chains, and with them the best that leaves the stage out."""
+        chosen = list(ranking[: self._bench.settings.beam])
+        before = {parent.node.model.digest for parent in beam}
+        if all(item.node.model.digest not in before for item in chosen):
+            chosen += [item for item in ranking if item.node.model.digest in before][:1]
+        enabling = [item for item in ranking if item.node.steps and item.node.steps[-1].role is Role.ENABLE]
+        if (
+            enabling
+            and stage is not Stage.POST_PROCESS
+            and enabling[0] not in chosen
+            and enabling[0].node.steps[-1].stage is stage
+        ):
+            chosen.append(enabling[0])
+        return chosen
+
+    def _by_rank(self, measured: list[Measured]) -> list[Measured]:
+        if self._by_size:
+            return sorted(measured, key=lambda item: (item.node.size_bytes, len(item.node.steps)))
+        return sorted(measured, key=lambda item: (item.ratio if item.ratio is not None else 1.0, len(item.node.steps)))
+
+    def _sized(self, node: Node) -> Measured:
+        return Measured(node, None)
+
+    def _fail(self, passes: Sequence[Planned]) -> None:
+        named = [planned for planned in passes if planned.forced]
+        name = named[0].ordered.name if named else passes[0].ordered.name
+        raise NamedPassError(
+            "pass-did-not-hold", f"{name} was asked for and did not hold", failures(self.journal.attempts, name),
+            f"leave it out, give it other options (optim passes show {name}), or allow more with --max-drift",
+            status=ExitStatus.NOT_HELD,
+        )  # fmt: skip
+
+    def _note_left_out(self) -> None:
+        for left_out in self._plan.left_out:
+            attempt = self.journal.open(step_of(left_out.offered), self._bench.original)
+            attempt.settle(StepStatus.SKIPPED, left_out.reason)
+
+
+def _unique(nodes: Sequence[Node]) -> list[Node]:
+    found: dict[str, Node] = {}
+    for node in nodes:
+        found.setdefault(node.model.digest, node)
+    return list(found.values())
+
+
+def _in_turns(nodes: Sequence[Node], variants: dict[str, list[Node]]) -> list[Node]:
+    """Newest chains first under their first guess, then the next guess of each, so that little time is well spent."""
+    newest = sorted(nodes, key=lambda node: -len(node.steps))
+    rows = [[node, *variants[node.model.digest]] for node in newest]
+    order = (1, 0, *range(2, _LOOK_AHEAD + 1))
+    return [row[i] for i in order for row in rows if i < len(row)]

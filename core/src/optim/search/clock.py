@@ -1,0 +1,93 @@
+"""Races of the search: which of the chains are faster, looked at in heats that fit into memory and time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optim.gate.budget import Budget
+from optim.gate.drift import worst_drift
+from optim.search.nodes import Measured, Node
+from optim.search.workbench import Workbench
+from optim.timing.race import Effort, LaneResult
+
+_PROCESS_S = 0.4
+_RUNS_A_LANE = 30
+_BEATEN = 1.08
+
+
+class Clock:
+    """Times chains against the original within the search's time."""
+
+    def __init__(self, bench: Workbench, budget: Budget, deadline: float) -> None:
+        self._bench = bench
+        self._budget = budget
+        self._deadline = deadline
+        prepared = bench.prepared
+        self._lane_s = _PROCESS_S + 0.6 * prepared.open_s + _RUNS_A_LANE * prepared.run_s
+        self.base: LaneResult | None = None
+        self.objections: dict[str, str] = {}
+        self.seen: dict[str, float] = {}
+        self._best_of_graph: dict[str, float] = {}
+        self.results: dict[str, LaneResult] = {}
+
+    def is_beaten(self, node: Node) -> bool:
+        """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
+        own = self.seen.get(node.model.digest)
+        graph = node.model.path.name
+        return own is not None and own > _BEATEN * self._best_of_graph.get(graph, own)
+
+    def explore(self, nodes: Sequence[Node], share: float) -> list[Measured]:
+        """A quick look at many chains, best guess first.
+
+        Args:
+            nodes: the most promising first; those for which there is no time are left out of the answer.
+            share: of the search time that is left, 0..1.
+
+        Returns:
+            What held, in the order of ``nodes``; why others did not is in :attr:`objections` by model digest.
+        """
+        left = max(0.0, self._deadline - time.monotonic()) * share
+        affordable = max(3, int(left / self._lane_s))
+        chosen = list(nodes)[:affordable]
+        found: list[Measured] = []
+        width = self._bench.lanes_at_once()
+        for start in range(0, len(chosen), width):
+            heat = chosen[start : start + width]
+            seconds = max(1.0, left * len(heat) / len(chosen) - 0.4 * self._lane_s * len(heat))
+            effort = Effort(seconds, least_rounds=5, most_rounds=20, width=0.03)
+            started = time.monotonic()
+            found += self.measure(heat, effort, "explore")
+            self._lane_s = 0.5 * self._lane_s + 0.5 * (time.monotonic() - started) / len(heat)
+        return found
+
+    def measure(
+        self, nodes: Sequence[Node], effort: Effort, purpose: str, samples: tuple[int, ...] | None = None
+    ) -> list[Measured]:
+        """One race; a chain that does not run, or is not right with its session settings, is an objection."""
+        self._bench.say(f"timing {len(nodes)} model{'s' if len(nodes) > 1 else ''} against the original")
+        self.base, results = self._bench.race(nodes, effort, purpose=purpose, samples=samples)
+        found = []
+        for node, result in zip(nodes, results, strict=True):
+            self.results[node.model.digest] = result
+            measured = self._judged(node, result)
+            if measured:
+                found.append(measured)
+        return found
+
+    def _judged(self, node: Node, result: LaneResult) -> Measured | None:
+        if result.failure or result.ready is None or result.ratio is None:
+            self.objections[node.model.digest] = result.failure or "it was not timed"
+            return None
+        if objection := self._budget.objection(result.ready.comparisons, node.is_lossy):
+            self.objections[node.model.digest] = objection
+            return None
+        drift = worst_drift(result.ready.comparisons)
+        graph, ratio = node.model.path.name, result.ratio.value
+        self.seen[node.model.digest] = ratio
+        self._best_of_graph[graph] = min(ratio, self._best_of_graph.get(graph, ratio))
+        return Measured(
+            replace(node, drift=drift), result.ratio.value, result.ratio.low, result.ratio.high, result.latency_ms,
+            result.ready.peak_memory_bytes, result.ready.comparisons,
+        )  # fmt: skip

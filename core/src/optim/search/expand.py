@@ -1,0 +1,138 @@
+"""One stage on one chain: which new chains there are.
+
+Passes of a stage are tried in order, each on the chain of what held before it (its *frontier*); passes of one
+``alternatives`` group are tried on the same frontier. Everything that held stands in the pool, the chain that leaves
+the stage out too, unless the user named a pass: then only chains with it go on. What was tried is in the journal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from optim.gate.budget import Budget
+from optim.gate.drift import worst_drift
+from optim.jobs.offer import Proposal
+from optim.passes import Role
+from optim.search.journal import Journal, step_of
+from optim.search.nodes import Attempt, Node, StepStatus
+from optim.search.plan import Planned, slots
+from optim.search.workbench import Tried, Workbench
+
+OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
+_HOPELESS = 1.5
+"""Options that broke the budget by this factor on one chain are not tried on the next."""
+
+
+class Expander:
+    """Tries the passes of a stage on a chain."""
+
+    def __init__(self, bench: Workbench, budget: Budget, journal: Journal, deadline: float) -> None:
+        self._bench = bench
+        self._budget = budget
+        self._journal = journal
+        self._deadline = deadline
+        self._hopeless: dict[tuple[str, str], str] = {}
+
+    def expand(self, parent: Node, passes: Sequence[Planned]) -> list[Node]:
+        """The parent and every chain that goes on from it through this stage."""
+        pool, frontier = [parent], [parent]
+        for slot in slots(passes):
+            new: list[Node] = []
+            for node in frontier:
+                new += [
+                    n
+                    for n in self._try_slot(node, slot)
+                    if n.model.digest not in {m.model.digest for m in (*pool, *new)}
+                ]
+            if any(planned.forced for planned in slot):
+                pool = frontier = new
+                if not new:
+                    return []
+            elif new:
+                pool = pool + new
+                frontier = new if slot[0].pass_class.role is Role.ENABLE else new[:1]
+        return pool
+
+    def session_variants(self, node: Node, passes: Sequence[Planned]) -> list[Node]:
+        """The node under every session setting that session-only passes propose, each pass alone."""
+        found: list[Node] = []
+        chosen = [planned for planned in passes if planned.pass_class.session_only]
+        if not chosen:
+            return found
+        asked = self._bench.ask(node, [planned.offered for planned in chosen])
+        for planned in chosen:
+            answer = asked[planned.ordered.name]
+            for proposal in answer.proposals:
+                if proposal.result is not None and proposal.result.changed:
+                    step = step_of(planned.offered, proposal.options)
+                    found.append(node.after(step, proposal.result.model, node.size_bytes, proposal.result.interface))
+        return found
+
+    def _try_slot(self, node: Node, slot: Sequence[Planned]) -> list[Node]:
+        asked = self._bench.ask(node, [planned.offered for planned in slot])
+        found: list[Node] = []
+        wanted: list[tuple[Planned, Proposal, Attempt]] = []
+        for planned in slot:
+            answer = asked[planned.ordered.name]
+            if not answer.proposals:
+                attempt = self._journal.open(step_of(planned.offered), node)
+                attempt.settle(StepStatus.FAILED if answer.failed else StepStatus.NOT_APPLICABLE, answer.reason)
+            for proposal in answer.proposals:
+                attempt = self._journal.open(step_of(planned.offered, proposal.options), node)
+                if attempt.step.key in self._hopeless and not planned.forced:
+                    attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
+                elif proposal.result is None:
+                    wanted.append((planned, proposal, attempt))
+                elif proposal.result.changed:
+                    found.append(
+                        node.after(attempt.step, proposal.result.model, node.size_bytes, proposal.result.interface)
+                    )
+                    attempt.notes = proposal.result.notes
+                else:
+                    attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
+        return found + self._apply(node, wanted)
+
+    def _apply(self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]]) -> list[Node]:
+        """Run the candidate jobs; what was named gets its full time, the rest what the search has left."""
+        tried: list[tuple[Attempt, Tried]] = []
+        width = 2
+        for start in range(0, len(wanted), width):
+            batch = wanted[start : start + width]
+            left = self._deadline - time.monotonic()
+            forced = any(planned.forced for planned, _, _ in batch)
+            if left <= 0 and not forced:
+                for _, _, attempt in batch:
+                    attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                continue
+            timeout = (
+                self._bench.settings.timeout_s
+                if forced
+                else min(self._bench.settings.timeout_s, max(30.0, left + 30.0))
+            )
+            jobs: list[tuple[Node, Any, dict[str, Any]]] = [
+                (node, p.offered, proposal.options) for p, proposal, _ in batch
+            ]
+            tried += zip((attempt for _, _, attempt in batch), self._bench.try_all(jobs, timeout), strict=True)
+        return [new for attempt, outcome in tried if (new := self._judge(node, attempt, outcome)) is not None]
+
+    def _judge(self, node: Node, attempt: Attempt, tried: Tried) -> Node | None:
+        attempt.seconds += tried.seconds
+        if tried.answer is None:
+            attempt.settle(StepStatus.FAILED, tried.failure)
+            return None
+        result = tried.answer.result
+        attempt.counts, attempt.notes = dict(result.counts), result.notes
+        if not result.changed:
+            attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
+            return None
+        new = node.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
+        attempt.drift = worst_drift(tried.answer.comparisons)
+        if objection := self._budget.objection(tried.answer.comparisons, new.is_lossy):
+            attempt.settle(StepStatus.DROPPED, objection)
+            if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
+                self._hopeless[attempt.step.key] = f"on another chain: {objection}"
+            return None
+        return replace(new, drift=attempt.drift)

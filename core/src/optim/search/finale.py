@@ -1,0 +1,115 @@
+"""The end of a search: the best chains on fresh rounds and all samples, and what nothing needs taken out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optim.gate.budget import Budget
+from optim.gate.drift import worst_drift
+from optim.passes import Role
+from optim.search.clock import Clock
+from optim.search.journal import Journal
+from optim.search.nodes import Measured, Node, Step, StepStatus
+from optim.search.workbench import Workbench
+from optim.timing.race import Effort
+
+_FINALISTS = 3
+_FINAL_S = 12.0
+_SAME = 1.01
+"""Within one per cent the shorter chain is taken."""
+
+_FASTER = 0.995
+"""The upper end of the interval must lie below this for a result to be called faster."""
+
+
+class Finale:
+    """Decides which chain is delivered."""
+
+    def __init__(self, bench: Workbench, budget: Budget, journal: Journal) -> None:
+        self._bench = bench
+        self._budget = budget
+        self._journal = journal
+        self.clock = Clock(bench, budget, time.monotonic())
+
+    def decide(self, ranking: Sequence[Measured]) -> Measured | None:
+        """The chain to deliver, measured anew; None where nothing is better than the original."""
+        finalists = [item.node for item in ranking if item.node.steps][:_FINALISTS]
+        if not finalists:
+            return None
+        finalists += self._without_enabling(finalists[0])
+        measured = self.measure(finalists)
+        for node in finalists:
+            if objection := self.clock.objections.get(node.model.digest):
+                attempt = self._journal.find(node)
+                if attempt is not None:
+                    attempt.settle(StepStatus.DROPPED, f"on all samples: {objection}")
+        better = [item for item in measured if self.is_better(item)]
+        if not better:
+            return None
+        best = min(better, key=self._rank)
+        return min((item for item in better if self._as_good(item, best)), key=lambda item: len(item.node.steps))
+
+    def measure(self, nodes: Sequence[Node]) -> list[Measured]:
+        """Fresh rounds against the original, outputs compared on every sample the gate uses."""
+        effort = Effort(
+            seconds=_FINAL_S, least_rounds=12, most_rounds=40, width=0.015, drop=len(nodes) > 1,
+            open_timeout_s=self._bench.settings.timeout_s,
+        )  # fmt: skip
+        return self.clock.measure(nodes, effort, "final", self._bench.prepared.compared)
+
+    def is_better(self, item: Measured) -> bool:
+        """Whether it reaches the goal: faster beyond the noise, or smaller."""
+        if self._bench.settings.goal == "size" or not self._bench.target.timed:
+            return item.node.size_bytes < self._bench.original.size_bytes
+        if all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in item.node.steps):
+            return True
+        return item.high is not None and item.high < _FASTER
+
+    def _was_asked_for(self, step: Step) -> bool:
+        asked = self._bench.settings.named_options(step.pass_name) is not None
+        return asked or step.pass_name in self._bench.target.requires
+
+    def _rank(self, item: Measured) -> float:
+        if self._bench.settings.goal == "size" or not self._bench.target.timed:
+            return float(item.node.size_bytes)
+        assert item.ratio is not None
+        return item.ratio
+
+    def _as_good(self, item: Measured, best: Measured) -> bool:
+        if item is best:
+            return True
+        return self._bench.settings.goal == "latency" and self._rank(item) <= self._rank(best) * _SAME
+
+    def _without_enabling(self, node: Node) -> list[Node]:
+        """The chain without each of its enabling steps, as far as the steps after it still apply."""
+        found = []
+        for step in node.steps:
+            if step.role is Role.ENABLE:
+                shorter = self._rebuild([other for other in node.steps if other is not step])
+                if shorter is not None:
+                    found.append(shorter)
+        return found
+
+    def _rebuild(self, steps: Sequence[Step]) -> Node | None:
+        node: Node | None = self._bench.original
+        for step in steps:
+            assert node is not None
+            node = self._again(node, step)
+            if node is None:
+                return None
+        return node
+
+    def _again(self, node: Node, step: Step) -> Node | None:
+        """Apply one known step to another chain; None where it changes nothing or fails there."""
+        offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
+        attempt = self._journal.open(step, node)
+        tried = self._bench.try_one(node, offered, step.options, self._bench.settings.timeout_s)
+        if tried.answer is None or not tried.answer.result.changed:
+            attempt.settle(StepStatus.FAILED, tried.failure or "it changes nothing on this chain")
+            return None
+        result = tried.answer.result
+        attempt.drift = worst_drift(tried.answer.comparisons)
+        attempt.counts, attempt.notes, attempt.seconds = dict(result.counts), result.notes, tried.seconds
+        return replace(node.after(step, result.model, tried.answer.size_bytes, result.interface), drift=attempt.drift)

@@ -1,0 +1,340 @@
+"""Where the search has things done: jobs in subprocesses, their answers kept, failures put into words.
+
+Jobs are submitted to a ``concurrent.futures.Executor`` (threads here, each holding one subprocess); another executor,
+such as dask's, fits the same seam. Races are not submitted: they hold the machine's clock.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from optim.errors import ExitStatus, OptimError
+from optim.graphs.files import is_whole
+from optim.jobs import candidate, ingest, lane, offer, prepare
+from optim.jobs.ingest import Answer as Ingested
+from optim.jobs.ingest import Request as IngestRequest
+from optim.jobs.place import Place, Reference
+from optim.model import Model
+from optim.plugins.offers import OfferedPass
+from optim.plugins.registry import Registry
+from optim.plugins.versions import plugin_version_key, source_digest
+from optim.processes.process import WorkerFailed, WorkerProcess, run_job
+from optim.search.nodes import Node
+from optim.search.settings import RunSettings
+from optim.store import Store, cache_key
+from optim.timing.race import Effort, LaneResult, race
+from optim.wire import from_wire, to_wire
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A candidate job's answer, or why there is none."""
+
+    answer: candidate.Answer | None
+    failure: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a pass offers for a model: proposals, or the reason there are none; ``failed`` where it broke down."""
+
+    proposals: tuple[offer.Proposal, ...]
+    reason: str = ""
+    failed: bool = False
+
+
+class Workbench:
+    """The jobs of one run."""
+
+    def __init__(self, settings: RunSettings, registry: Registry, store: Store, executor: Executor, say: Say) -> None:
+        self.settings = settings
+        self.registry = registry
+        self.store = store
+        self.say = say
+        self.from_cache = 0
+        self.computed = 0
+        self.peak_memory_bytes = 0
+        self.made: set[Path] = set()
+        self._executor = executor
+        self._core_key = source_digest("optim")
+        target = registry.target(settings.target)
+        backends = registry.offered("backend")
+        registry.backend(target.backend)
+        self.target = replace(target, probe=None)
+        self.place = Place(self.target, backends[target.backend].plugin.name)
+        self._backend_key = plugin_version_key(backends[target.backend].plugin)
+        self.prepared: prepare.Answer
+        self.reference: Reference
+        self.original: Node
+
+    def ingest(self) -> Ingested:
+        """Bring the source into the store; it is the original from then on."""
+        found = self.ingest_file(self.settings.source)
+        self.original = Node(found.model, found.size_bytes)
+        return found
+
+    def ingest_file(self, path: Path) -> Ingested:
+        """Bring a file into the store."""
+        self.say(f"reading {path.name}")
+        answer = self._must(ingest, IngestRequest(path.absolute(), self.store.models), "ingest")
+        return from_wire(Ingested, answer)
+
+    def prepare(self, model: Model) -> prepare.Answer:
+        """Feeds, reference outputs and the tolerance; afterwards candidates can be tried."""
+        self.say("running the original")
+        key = cache_key(
+            "prepare", model.digest, self._place_key(), self._data_key(), self.settings.seed, self.settings.most_samples
+        )
+        holder: list[Any] = []
+
+        def make(folder: Path) -> None:
+            request = prepare.Request(
+                model, self.place, self.settings.data, folder / "feeds", folder / "outputs", self.settings.seed,
+                self.settings.most_samples,
+            )  # fmt: skip
+            holder.append(self._must(prepare, request, "prepare"))
+            self.store.write("steps", key, holder[0])
+
+        known = None if self.settings.fresh else self.store.read("steps", key)
+        folder = self.store.root / "references" / key
+        if known is None and folder.is_dir():
+            shutil.rmtree(folder)
+        folder, _ = self.store.folder("references", key, make)
+        self.prepared = from_wire(prepare.Answer, holder[0] if holder else known)
+        if not holder:
+            self.from_cache += 1
+        self.reference = Reference(folder / "feeds", folder / "outputs", model, self.prepared.compared)
+        return self.prepared
+
+    def ask(self, node: Node, passes: Sequence[OfferedPass]) -> dict[str, Asked]:
+        """What each pass offers for a model; one subprocess for all, a new one after a crash."""
+        found: dict[str, Asked] = {}
+        left = []
+        for offered in passes:
+            known = self._known(self._offer_key(node, offered))
+            if known is None:
+                left.append(offered)
+            else:
+                self.from_cache += 1
+                found[offered.name] = _asked(from_wire(offer.Offer, known))
+        while left:
+            answers, broken = self._ask_once(node, left)
+            for answer in answers:
+                offered = next(p for p in left if p.name == answer.name)
+                self.store.write("steps", self._offer_key(node, offered), to_wire(answer))
+                found[answer.name] = _asked(answer)
+                self.computed += 1
+            if broken is not None:
+                found[broken[0]] = Asked((), broken[1], failed=True)
+            left = [offered for offered in left if offered.name not in found]
+        return found
+
+    def try_all(self, wanted: Sequence[tuple[Node, OfferedPass, dict[str, Any]]], timeout_s: float) -> Iterator[Tried]:
+        """Apply and judge candidates, as many at a time as memory allows, in order."""
+        futures = [
+            self._executor.submit(self.try_one, node, offered, options, timeout_s) for node, offered, options in wanted
+        ]
+        for future in futures:
+            yield future.result()
+
+    def try_one(self, node: Node, offered: OfferedPass, options: dict[str, Any], timeout_s: float) -> Tried:
+        """Apply one pass and judge the result on the explored samples."""
+        key = cache_key(
+            "candidate", node.model.digest, [to_wire(i) for i in node.interfaces], offered.name,
+            plugin_version_key(offered.plugin), options, self._reference_key(), self.settings.seed,
+            self.prepared.explored,
+        )  # fmt: skip
+        known = self._known(key)
+        if known is not None:
+            answer = from_wire(candidate.Answer, known["answer"])
+            if is_whole(answer.result.model.path):
+                self.from_cache += 1
+                return Tried(answer, "", known["seconds"])
+        self.say(f"trying {offered.name} {_short(options)}")
+        request = candidate.Request(
+            node.model, offered.name, offered.plugin.name, options, self.place, self.reference, self.prepared.explored,
+            node.interfaces, self.store.models, self.settings.seed,
+        )  # fmt: skip
+        started = time.monotonic()
+        phases = ["applying"]
+        try:
+            data = self._job(candidate, request, timeout_s, lambda event: phases.append(event["event"]))
+        except WorkerFailed as failed:
+            return Tried(None, _candidate_failure(failed, phases[-1]), time.monotonic() - started)
+        seconds = time.monotonic() - started
+        answer = from_wire(candidate.Answer, data)
+        self.made |= {answer.result.model.path} if answer.result.changed else set()
+        self.store.write("steps", key, {"answer": data, "seconds": seconds})
+        return Tried(answer, "", seconds)
+
+    def race(
+        self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None
+    ) -> tuple[LaneResult, list[LaneResult]]:
+        """Time nodes against the original; compares their outputs first, on ``samples`` or on the explored ones.
+
+        With ``samples=()`` nothing is compared.
+        """
+        samples = self.prepared.explored if samples is None else samples
+        key = cache_key(
+            "race", purpose, [(n.model.digest, [to_wire(i) for i in n.interfaces]) for n in nodes], samples,
+            self._reference_key(), machine_key(), self.prepared.timed, effort.least_rounds, effort.drop,
+        )  # fmt: skip
+        known = self._known(key)
+        if known is not None:
+            self.from_cache += 1
+            return from_wire(LaneResult, known[0]), from_wire(list[LaneResult], known[1])
+        base = lane.Request(self.original.model, self.place, self.reference, (), self.prepared.timed, ())
+        lanes = [
+            lane.Request(n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces) for n in nodes
+        ]
+        result = race(base, lanes, effort, self.settings.seed)
+        self.computed += 1
+        self.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
+        return result
+
+    def lanes_at_once(self) -> int:
+        """How many models may be open together: half of the free memory, three times a model's size each."""
+        each = 3 * self.original.size_bytes + (150 << 20)
+        return max(2, min(24, int(_available_memory_bytes() * 0.5 / each)))
+
+    def _ask_once(self, node: Node, passes: Sequence[OfferedPass]) -> tuple[list[offer.Offer], tuple[str, str] | None]:
+        asked = []
+        for offered in passes:
+            named = self.settings.named_options(offered.name)
+            options = dict(named.options) if named and named.options is not None else None
+            asked.append(offer.Asked(offered.name, offered.plugin.name, options))
+        request = offer.Request(
+            node.model, self.target, tuple(asked), self.store.models, self.reference.feeds, self.settings.seed
+        )
+        answers: list[offer.Offer] = []
+        current = passes[0].name
+        with WorkerProcess("optim.jobs.offer", to_wire(request)) as worker:
+            try:
+                while True:
+                    message = worker.receive(min(self.settings.timeout_s, 120.0))
+                    if "result" in message:
+                        return answers, None
+                    if message["event"] == "asking":
+                        current = message["name"]
+                    elif message["event"] == "offer":
+                        answers.append(from_wire(offer.Offer, message["offer"]))
+            except WorkerFailed as failed:
+                return answers, (current, failed.reason)
+
+    def _job(
+        self, job: Any, request: object, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None
+    ) -> Any:
+        self.computed += 1
+        data, peak = run_job(job.__name__, to_wire(request), timeout_s, on_event)
+        self.peak_memory_bytes = max(self.peak_memory_bytes, peak)
+        return data
+
+    def _must(self, job: Any, request: object, what: str) -> Any:
+        """A job that the whole run depends on."""
+        try:
+            return self._job(job, request, self.settings.timeout_s, lambda event: self.say(event.get("text", what)))
+        except WorkerFailed as failed:
+            if failed.error:
+                raise failed.error from failed
+            raise OptimError(
+                f"{what}-failed", f"could not {what} {self.settings.source.name}", failed.reason,
+                "run it with --debug for the whole trace", status=ExitStatus.BAD_INPUT,
+            ) from failed  # fmt: skip
+
+    def _known(self, key: str) -> Any | None:
+        return None if self.settings.fresh else self.store.read("steps", key)
+
+    def _offer_key(self, node: Node, offered: OfferedPass) -> str:
+        named = self.settings.named_options(offered.name)
+        options = dict(named.options) if named and named.options is not None else None
+        return cache_key(
+            "offer",
+            node.model.digest,
+            offered.name,
+            plugin_version_key(offered.plugin),
+            options,
+            self._reference_key(),
+            self.settings.seed,
+            machine_key(),
+        )
+
+    def _place_key(self) -> object:
+        return [self._core_key, to_wire(self.target), self._backend_key]
+
+    def _reference_key(self) -> object:
+        return [self._place_key(), self.prepared.versions, self.prepared.digest, self.original.model.digest]
+
+    def _data_key(self) -> object:
+        """What tells one set of feeds from another before it is read."""
+        data = self.settings.data
+        if data is None:
+            return None
+        if not Path(data).exists():
+            return [data, time.time_ns()]  # a function may return something else each time
+        path = Path(data).absolute()
+        files = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
+        return [str(path), [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]]
+
+
+def machine_key() -> str:
+    """What a timing depends on of the machine."""
+    import platform
+
+    model = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
+    except OSError:
+        pass
+    return f"{platform.node()}/{model}/{os.cpu_count()}"
+
+
+@contextmanager
+def thread_executor() -> Iterator[Executor]:
+    """Threads, each holding one subprocess: half as many as processors, at least one, at most four."""
+    executor = ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 2))))
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _asked(answer: offer.Offer) -> Asked:
+    return Asked(answer.proposals, answer.reason)
+
+
+def _candidate_failure(failed: WorkerFailed, phase: str) -> str:
+    doing = {
+        "applying": "while it was applied",
+        "applied": "when the result was opened",
+        "opened": "when the result was run",
+    }
+    if failed.kind == "raised":
+        return failed.reason
+    return f"{failed.reason} ({doing.get(phase, phase)})"
+
+
+def _short(options: dict[str, Any]) -> str:
+    text = ", ".join(f"{key}={value}" for key, value in options.items() if value not in (None, (), [], {}))
+    return f"({text})" if text else ""
+
+
+def _available_memory_bytes() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 4 << 30

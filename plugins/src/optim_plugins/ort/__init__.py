@@ -1,0 +1,1 @@
+"""Passes, backend and target for ONNX Runtime on the CPU."""

@@ -1,0 +1,80 @@
+"""Backend ``ort``: ONNX Runtime with any provider."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
+from optim.arrays import Feeds, Outputs
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+_DISTRIBUTIONS = ("onnxruntime", "onnxruntime-gpu")
+
+_HARNESS = {"session.force_spinning_stop": "1"}
+"""Threads of one session must not spin into the next one's time; never part of a model's settings."""
+
+
+class OrtSession(Session):
+    """An ``onnxruntime.InferenceSession``."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, provider: str) -> None:
+        self._session = session
+        self._names = [output.name for output in session.get_outputs()]
+        self._inputs = {value.name for value in session.get_inputs()}
+        self._provider = provider
+
+    def run(self, feeds: Feeds) -> Outputs:
+        """One run; feeds that the graph no longer has are left out."""
+        outputs = self._session.run(None, {name: array for name, array in feeds.items() if name in self._inputs})
+        return dict(zip(self._names, outputs, strict=True))
+
+    @property
+    def executed_on(self) -> Mapping[str, float]:
+        """All nodes run on the session's provider: falling back to another is switched off."""
+        return {self._provider: 1.0}
+
+
+class OrtBackend(Backend):
+    """ONNX Runtime."""
+
+    name = "ort"
+
+    def open(self, model: Model, target: Target) -> Session:
+        """Open with the model's own settings."""
+        from optim.onnxruntime_sessions import open_session
+
+        session = open_session(
+            model.path, model.session, target.provider, target.provider_options, extra_config=_HARNESS
+        )
+        return OrtSession(session, target.provider)
+
+    def limits(self) -> BackendLimits:
+        """Measured on the installed runtime."""
+        from optim.onnxruntime_sessions import limits
+
+        return limits()
+
+    def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
+        """Optimization levels, and one thread: each reorders reductions and nothing else."""
+        del target
+        level = "graph_optimization_level"
+        return (
+            SessionConfig({level: "ORT_DISABLE_ALL"}),
+            SessionConfig({level: "ORT_ENABLE_BASIC"}),
+            SessionConfig({"intra_op_num_threads": 1}),
+        )
+
+    def versions(self) -> Mapping[str, str]:
+        """Whichever build of onnxruntime is installed."""
+        import onnxruntime
+
+        for name in _DISTRIBUTIONS:
+            try:
+                return {name: importlib.metadata.version(name)}
+            except importlib.metadata.PackageNotFoundError:
+                continue
+        return {"onnxruntime": onnxruntime.__version__}

@@ -1,0 +1,58 @@
+"""The plugin ``ort``: what it offers. A new pass is one file beside this one, and one line here."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+from optim import Backend, Pass, Target, hookimpl
+from optim_plugins.ort.backend import OrtBackend
+from optim_plugins.ort.clean import Clean
+from optim_plugins.ort.fuse_transformer import FuseTransformer
+from optim_plugins.ort.gemm_to_matmul import GemmToMatMul
+from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.tune_session import TuneSession
+
+OPTIM_HOOK_API = 1
+
+_FUSE: tuple[type[Pass], ...] = (Clean, FuseTransformer)
+_QUANTIZE: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeDynamic)
+_TUNE: tuple[type[Pass], ...] = (TuneSession,)
+
+
+def _runtime_missing() -> str | None:
+    """The reason why ONNX Runtime cannot be used, without importing it."""
+    return None if importlib.util.find_spec("onnxruntime") else "onnxruntime is not installed: pip install optim-core[cpu]"
+
+
+CPU = Target(name="cpu", backend="ort", provider="CPUExecutionProvider", device="CPU", probe=_runtime_missing)
+
+
+@hookimpl
+def optim_targets() -> Sequence[Target]:
+    """The processor."""
+    return (CPU,)
+
+
+@hookimpl
+def optim_backends() -> Sequence[type[Backend]]:
+    """ONNX Runtime with any provider."""
+    return (OrtBackend,)
+
+
+@hookimpl
+def optim_fuse(target: Target) -> Sequence[type[Pass]]:
+    """Rewrites for ONNX Runtime."""
+    return _FUSE if target.backend == "ort" else ()
+
+
+@hookimpl
+def optim_quantize(target: Target) -> Sequence[type[Pass]]:
+    """Quantization for the processor."""
+    return _QUANTIZE if target.provider == CPU.provider else ()
+
+
+@hookimpl
+def optim_tune(target: Target) -> Sequence[type[Pass]]:
+    """How the runtime is set."""
+    return _TUNE if target.backend == "ort" else ()
