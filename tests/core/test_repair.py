@@ -22,7 +22,7 @@ def drift_model(cost: dict[str, float]):
 
 def test_the_one_node_that_breaks_the_budget_is_found():
     cost = dict.fromkeys(NODES, 0.001) | {"n17": 0.2}
-    drift_of, asked = drift_model(cost)
+    drift_of, _ = drift_model(cost)
     found = find_keep(NODES, drift_of, whole=drift_of(frozenset()), limit=0.05, evaluations=40)
     assert found is not None
     assert found.keep == ("n17",)
@@ -61,7 +61,7 @@ def test_nothing_is_claimed_where_nothing_was_found_in_time():
 
 
 def test_keeping_everything_is_the_last_resort_and_is_exact():
-    drift_of, _ = drift_model({name: 1.0 for name in NODES})
+    drift_of, _ = drift_model(dict.fromkeys(NODES, 1.0))
     found = find_keep(NODES, drift_of, whole=drift_of(frozenset()), limit=1e-6, evaluations=60)
     assert found is not None
     assert set(found.keep) == set(NODES)
