@@ -27,8 +27,10 @@ class Origin:
 
 
 Size: TypeAlias = int | str | Origin | None
-"""A number, the name that an input gives it, where it comes from, or unknown."""
+"""A number, the name that the exporter gave it, where it comes from, or unknown."""
 
+_MADE_UP = "unk__"
+"""How onnx's shape inference calls sizes that it knows nothing of."""
 _STEPS = 64
 """Chains are short; a longer one is given up, not followed."""
 _HANDS_ON_FIRST = frozenset(
@@ -79,16 +81,15 @@ def size_of(value: ir.Value | None, axis: int, steps: int = _STEPS) -> Size:
     """The size of an axis (counted from the front) of a tensor."""
     if value is None or steps == 0:
         return None
-    if value.shape is not None and axis < len(value.shape):
-        known = value.shape[axis]
-        if isinstance(known, int):
-            return known
-        if value.is_graph_input() and known.value is not None:
-            return known.value
+    known = value.shape[axis] if value.shape is not None and axis < len(value.shape) else None
+    if isinstance(known, int):
+        return known
     node = value.producer()
     found: Size = None
     if node is not None and node.domain in ("", "ai.onnx"):
         found = _handed_on(node, axis, steps - 1)
+    if found is None and known is not None and known.value is not None and not known.value.startswith(_MADE_UP):
+        return known.value
     return found if found is not None else Origin(value, axis)
 
 
@@ -202,6 +203,10 @@ def _handed_on(node: ir.Node, axis: int, steps: int) -> Size:
         return None if axes is None else _together([_aligned(value, axis, axes, steps) for value in node.inputs])
     if node.op_type == "Expand":
         return _expanded(node, axis, steps)
+    if node.op_type == "Gather" and node.attributes.get_int("axis", 0) == 0:
+        indices = node.inputs[1]
+        axes = rank(indices) if indices is not None else None
+        return size_of(indices, axis, steps) if axes is not None and axis < axes else None
     return _of_product(node, axis, steps) if node.op_type == "MatMul" else None
 
 
