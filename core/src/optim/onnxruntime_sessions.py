@@ -118,7 +118,7 @@ def limits() -> BackendLimits:
     newest_ir = _newest(lambda version: _accepts(version, {"": 17}), int(onnx.IR_VERSION) + 1, 8)
     newest_opset = onnx.defs.onnx_opset_version()
     standard = _newest(lambda version: _accepts(8, {"": version}), newest_opset + 1, 13)
-    domains = {domain: 1 for domain in _CONTRIB_DOMAINS}
+    domains = dict.fromkeys(_CONTRIB_DOMAINS, 1)
     domains["ai.onnx.ml"] = _newest(lambda version: _accepts(8, {"": 17, "ai.onnx.ml": version}), 8, 1)
     return BackendLimits(newest_ir, {"": standard, **domains})
 
