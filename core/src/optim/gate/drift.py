@@ -59,7 +59,7 @@ class OutputComparison:
         max_abs: largest absolute difference.
         cosine: of the flattened arrays.
         sqnr_db: signal to quantization noise ratio, 20 log10(||reference|| / ||difference||), in dB.
-        max_ulp: largest distance in units in the last place of the reference's dtype, None for other than floats.
+        max_ulp: largest distance in units in the last place of the larger of the two, None for other than floats.
         top1_agreement: share of rows whose largest element is at the same place, None below two columns.
         problem: what makes it incomparable or infinitely far, or empty.
     """
@@ -219,7 +219,8 @@ def _new_nonfinite(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
 def _max_ulp(reference: Array, other: Array) -> float | None:
     if reference.dtype.kind != "f" or not reference.size:
         return None
-    spacing = np.spacing(np.abs(reference)).astype(np.float64)
+    larger = np.maximum(np.abs(reference), np.abs(other))
+    spacing = np.spacing(larger).astype(np.float64)
     return float((np.abs(other.astype(np.float64) - reference.astype(np.float64)) / spacing).max())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from optim.gate.drift import Drift
 from optim.plugins.offers import OfferedPass
@@ -26,7 +26,11 @@ class Journal:
 
     def find(self, node: Node) -> Attempt | None:
         """The row of the last step of a chain."""
-        return self._by_chain.get(chain_key(node))
+        return self.find_chain(node.steps)
+
+    def find_chain(self, steps: Sequence[Step]) -> Attempt | None:
+        """The row of the last of these steps, with the others before it."""
+        return self._by_chain.get(tuple(step.key for step in steps))
 
     def timed(self, measured: Measured, parent_ratio: float | None, drift: Drift | None = None) -> None:
         """Note the best time seen of a chain."""
