@@ -18,7 +18,7 @@ PAGE = Path(__file__).with_name("errors.md")
 SOURCES = ("core/src/optim", "plugins/src/optim_plugins")
 
 GROUPS = {
-    "The model": ("graphs", "onnxruntime_sessions.py"),
+    "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py"),
     "The feeds": ("feeds",),
     "The command line, plugins and passes": ("cli", "plugins", "options.py", "search/plan.py"),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/replay.py"),

@@ -122,21 +122,12 @@ def limits() -> BackendLimits:
     """
     import onnx
 
-<<<<<<< HEAD
     newest_ir = _newest(lambda version: _accepts(version, {}), int(onnx.IR_VERSION) + 1)
     opset = {"": _newest(partial(_accepts_domain, ""), onnx.defs.onnx_opset_version() + 1)}
     for domain in _ASKED_DOMAINS:
         if not _accepts(_OLD_IR, {domain: _FAR_TOO_NEW}):
             opset[domain] = _newest(partial(_accepts_domain, domain), _NEWEST_DOMAIN)
     return BackendLimits(newest_ir, opset)
-=======
-    newest_ir = _newest(lambda version: _accepts(version, {"": 17}), int(onnx.IR_VERSION) + 1, 8)
-    newest_opset = onnx.defs.onnx_opset_version()
-    standard = _newest(lambda version: _accepts(8, {"": version}), newest_opset + 1, 13)
-    domains = dict.fromkeys(_CONTRIB_DOMAINS, 1)
-    domains["ai.onnx.ml"] = _newest(lambda version: _accepts(8, {"": 17, "ai.onnx.ml": version}), 8, 1)
-    return BackendLimits(newest_ir, {"": standard, **domains})
->>>>>>> tests
 
 
 def _newest(accepted: Callable[[int], bool], start: int) -> int:
