@@ -7,6 +7,7 @@ An error is printed on stderr as a diagnosis. A caller who asked for ``--json`` 
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Sequence
 
@@ -96,11 +97,16 @@ def _fail(error: Exception, arguments: Sequence[str]) -> int:
 def _reader_is_gone() -> bool:
     """Whether it is our stdout that is broken; if so, point it elsewhere so that Python's own last flush is quiet."""
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+        stdout = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return False
+    if hasattr(select, "poll"):  # not on Windows
+        poll = select.poll()
+        poll.register(stdout, 0)
+        if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+            return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
+    return True
 
 
 if __name__ == "__main__":
