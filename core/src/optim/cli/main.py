@@ -61,10 +61,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return shell_complete(optim, {}, "optim", _COMPLETE_VARIABLE, os.environ[_COMPLETE_VARIABLE])
     try:
-        status = _invoke(arguments)
+        status = _answer(arguments)
         sys.stdout.flush()
     except BrokenPipeError as error:
         return _BROKEN_PIPE if _reader_is_gone() else _fail(error, arguments)
+    return status
+
+
+def _answer(arguments: list[str]) -> int:
+    """Run the command and print how it failed, if it did."""
+    try:
+        return _invoke(arguments)
+    except BrokenPipeError:
+        raise
     except click.exceptions.NoArgsIsHelpError as request:
         request.show()
         return ExitStatus.USAGE
@@ -73,7 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ExitStatus.INTERRUPTED
     except Exception as error:  # the last resort of the program: anything else is a defect of optim
         return _fail(error, arguments)
-    return status
 
 
 def _invoke(arguments: list[str]) -> int:
