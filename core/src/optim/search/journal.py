@@ -100,6 +100,6 @@ def _why_dropped(attempt: Attempt, best: float | None) -> tuple[StepStatus, str]
     if best is not None:
         return (
             StepStatus.DROPPED,
-            f"latency ratio {attempt.ratio:.2f} when explored; another was better in the end, {best:.2f} on fresh rounds",
+            f"latency ratio {attempt.ratio:.2f} when explored; another won in the end, {best:.2f} on fresh rounds",
         )
     return StepStatus.DROPPED, f"latency ratio {attempt.ratio:.2f}; not enough for a model that is better in the end"

@@ -64,6 +64,11 @@ class QuantizeDynamic(Pass):
         yield QuantizeDynamicOptions(per_channel=True, reduce_range=reduce_range)
         yield QuantizeDynamicOptions(per_channel=False, reduce_range=reduce_range)
 
+    def keepable(self, model: Model, options: QuantizeDynamicOptions) -> list[str]:
+        """Every product it would quantize."""
+        del options
+        return [node.name or "" for node, _, _ in _products(model.ir())]
+
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
         """Rewrite every product that is not kept."""
         graph = model.ir()
