@@ -65,8 +65,10 @@ class QuantizeDynamic(Pass):
 
     def keepable(self, model: Model, options: QuantizeDynamicOptions) -> list[str]:
         """Every product it would quantize."""
+        from optim_plugins.ort.products import find_products
+
         del options
-        return [node.name or "" for node, _, _ in _products(model.ir())]
+        return [product.node.name or "" for product in find_products(model.ir(), _LEAST_ELEMENTS)]
 
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
         """Rewrite every product that is not kept."""
