@@ -72,10 +72,12 @@ class QuantizeDynamic(Pass):
 
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
         """Rewrite every product that is not kept."""
+        from optim_plugins.ort.fixed_weights import fix_weights
         from optim_plugins.ort.products import find_products
         from optim_plugins.ort.quantize_graph import ProductQuantizer
 
         graph = model.ir()
+        fix_weights(graph)
         found = list(find_products(graph, _LEAST_ELEMENTS))
         chosen = [product for product in found if product.node.name not in options.keep]
         quantizer = ProductQuantizer(graph, chosen, options)
