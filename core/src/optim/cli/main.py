@@ -64,6 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError as error:
         return _BROKEN_PIPE if _reader_is_gone() else _fail(error, arguments)
+    except click.exceptions.NoArgsIsHelpError as request:
+        request.show()
+        return ExitStatus.USAGE
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         return ExitStatus.INTERRUPTED

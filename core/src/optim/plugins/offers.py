@@ -117,4 +117,4 @@ def _subject(item: object) -> str:
 
 
 def _short(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    return "None" if value is None else f"something of type {type(value).__name__}"

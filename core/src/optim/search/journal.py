@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from optim.gate.drift import Drift
 from optim.plugins.offers import OfferedPass
@@ -26,7 +26,11 @@ class Journal:
 
     def find(self, node: Node) -> Attempt | None:
         """The row of the last step of a chain."""
-        return self._by_chain.get(chain_key(node))
+        return self.find_chain(node.steps)
+
+    def find_chain(self, steps: Sequence[Step]) -> Attempt | None:
+        """The row of the last of these steps, with the others before it."""
+        return self._by_chain.get(tuple(step.key for step in steps))
 
     def timed(self, measured: Measured, parent_ratio: float | None, drift: Drift | None = None) -> None:
         """Note the best time seen of a chain."""
@@ -100,6 +104,6 @@ def _why_dropped(attempt: Attempt, best: float | None) -> tuple[StepStatus, str]
     if best is not None:
         return (
             StepStatus.DROPPED,
-            f"latency ratio {attempt.ratio:.2f} when explored; another was better in the end, {best:.2f} on fresh rounds",
+            f"latency ratio {attempt.ratio:.2f} when explored; another won in the end, {best:.2f} on fresh rounds",
         )
     return StepStatus.DROPPED, f"latency ratio {attempt.ratio:.2f}; not enough for a model that is better in the end"

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from optim.errors import ExitStatus, OptimError
+from optim.gate.drift import worst_drift
+from optim.gate.repair import Repair
 from optim.graphs.files import is_whole
-from optim.jobs import candidate, ingest, lane, offer, prepare
+from optim.jobs import candidate, ingest, lane, offer, prepare, repair
 from optim.jobs.ingest import Answer as Ingested
 from optim.jobs.ingest import Request as IngestRequest
 from optim.jobs.place import Place, Reference
@@ -34,6 +36,9 @@ from optim.timing.race import Effort, LaneResult, race
 from optim.wire import from_wire, to_wire
 
 Say = Callable[[str], None]
+
+_REPAIR_EVALUATIONS = 40
+_REPAIR_SAMPLES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +155,7 @@ class Workbench:
 
     def try_one(self, node: Node, offered: OfferedPass, options: dict[str, Any], timeout_s: float) -> Tried:
         """Apply one pass and judge the result on the explored samples."""
-        key = cache_key(
-            "candidate", node.model.digest, [to_wire(i) for i in node.interfaces], offered.name,
-            plugin_version_key(offered.plugin), options, self._reference_key(), self.settings.seed,
-            self.prepared.explored,
-        )  # fmt: skip
+        key = self._candidate_key(node, offered, options)
         known = self._known(key)
         if known is not None:
             answer = from_wire(candidate.Answer, known["answer"])
@@ -162,10 +163,7 @@ class Workbench:
                 self.from_cache += 1
                 return Tried(answer, "", known["seconds"])
         self.say(f"trying {offered.name} {_short(options)}")
-        request = candidate.Request(
-            node.model, offered.name, offered.plugin.name, options, self.place, self.reference, self.prepared.explored,
-            node.interfaces, self.store.models, self.settings.seed,
-        )  # fmt: skip
+        request = self._candidate_request(node, offered, options, self.prepared.explored)
         started = time.monotonic()
         phases = ["applying"]
         try:
@@ -177,6 +175,28 @@ class Workbench:
         self.made |= {answer.result.model.path} if answer.result.changed else set()
         self.store.write("steps", key, {"answer": data, "seconds": seconds})
         return Tried(answer, "", seconds)
+
+    def repair(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], tried: Tried, limit: float, seconds: float
+    ) -> Repair | None:
+        """Which nodes a candidate that broke the budget must leave alone; None where nothing was found in time."""
+        assert tried.answer is not None
+        whole = worst_drift(tried.answer.comparisons).relative_l2
+        samples = self.prepared.compared[:_REPAIR_SAMPLES]
+        key = cache_key("repair", self._candidate_key(node, offered, options), limit, samples)
+        known = self._known(key)
+        if known is not None:
+            self.from_cache += 1
+            return from_wire(repair.Answer, known).repair
+        self.say(f"repairing {offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
+        asked = self._candidate_request(node, offered, options, samples)
+        request = repair.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
+        try:
+            data = self._job(repair, request, seconds + 60.0)
+        except WorkerFailed:
+            return None
+        self.store.write("steps", key, data)
+        return from_wire(repair.Answer, data).repair
 
     def race(
         self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None
@@ -207,6 +227,21 @@ class Workbench:
         """How many models may be open together: half of the free memory, three times a model's size each."""
         each = 3 * self.original.size_bytes + (150 << 20)
         return max(2, min(24, int(_available_memory_bytes() * 0.5 / each)))
+
+    def _candidate_key(self, node: Node, offered: OfferedPass, options: dict[str, Any]) -> str:
+        return cache_key(
+            "candidate", node.model.digest, [to_wire(i) for i in node.interfaces], offered.name,
+            plugin_version_key(offered.plugin), options, self._reference_key(), self.settings.seed,
+            self.prepared.explored,
+        )  # fmt: skip
+
+    def _candidate_request(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
+    ) -> candidate.Request:
+        return candidate.Request(
+            node.model, offered.name, offered.plugin.name, options, self.place, self.reference, samples,
+            node.interfaces, self.store.models, self.settings.seed,
+        )  # fmt: skip
 
     def _ask_once(self, node: Node, passes: Sequence[OfferedPass]) -> tuple[list[offer.Offer], tuple[str, str] | None]:
         asked = []

@@ -56,9 +56,8 @@ class FuseTransformer(Pass):
         from optim.graphs.files import size_bytes
         from optim_plugins.ort.fuse_transformer_options import FuseTransformerOptions
 
-        norms = ("skip_layer_normalization", "skip_rms_normalization")
-        yield FuseTransformerOptions(leave_out=norms)
-        yield FuseTransformerOptions(leave_out=(*norms, "attention"))
+        yield FuseTransformerOptions(leave_out=("skip_layer_normalization",))
+        yield FuseTransformerOptions(leave_out=("skip_layer_normalization", "attention"))
         yield FuseTransformerOptions()
         if size_bytes(model) * _MEMORY_FACTOR > _MEMORY_LIMIT_BYTES:
             context.log.warning(
@@ -77,10 +76,11 @@ class FuseTransformer(Pass):
             if not any(counts.values()):
                 return PassResult(model, changed=False, notes=("onnxruntime's optimizer found nothing to fuse",))
             return PassResult(context.adopt(path, model), changed=True, counts=counts)
-        from optim_plugins.ort.fusions_onnxscript import fuse_graph
+        from optim_plugins.ort.fusions import fuse_graph
 
         graph = model.ir()
-        counts = fuse_graph(graph, frozenset(options.leave_out))
-        if not any(counts.values()):
-            return PassResult(model, changed=False, notes=("none of onnxscript's patterns is in the graph",), counts=counts)
-        return PassResult(context.save(graph, model), changed=True, counts=counts)
+        counts, missed = fuse_graph(graph, options.leave_out)
+        notes = tuple(f"not fused: {reason}" for reason in missed)
+        if not counts:
+            return PassResult(model, changed=False, notes=notes or ("none of its patterns is in the graph",))
+        return PassResult(context.save(graph, model), changed=True, notes=notes, counts=counts)

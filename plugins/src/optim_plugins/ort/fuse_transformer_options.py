@@ -8,13 +8,19 @@ from pydantic import Field
 
 from optim import PassOptions
 
+Fusion = Literal[
+    "multi_head_attention", "attention", "erf_gelu", "gelu", "bias_gelu", "skip_layer_normalization"
+]  # fmt: skip
+
 
 class FuseTransformerOptions(PassOptions):
-    """Which engine, and what it leaves alone."""
+    """Whose fusions, and what they leave alone."""
 
-    engine: Literal["onnxscript", "onnxruntime"] = Field(
-        "onnxscript", description="whose fusions: onnxscript.rewriter.ort_fusions or onnxruntime.transformers.optimizer"
+    engine: Literal["optim", "onnxruntime"] = Field(
+        "optim", description="whose fusions: this package's with onnxscript's, or onnxruntime.transformers.optimizer"
     )
-    leave_out: tuple[str, ...] = Field(
-        (), description="fusions of onnxscript to leave out, e.g. skip_layer_normalization, attention"
+    leave_out: tuple[Fusion, ...] = Field(
+        (),
+        description="fusions of engine optim to leave out; attention is the one that takes the projections in, "
+        "multi_head_attention leaves them outside",
     )

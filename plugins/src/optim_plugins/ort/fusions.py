@@ -1,0 +1,64 @@
+"""The fusions of ``ort.fuse-transformer``, in their order, each one optional.
+
+Attention is ours (:mod:`optim_plugins.ort.fuse_attention`): onnxscript's own patterns miss TorchScript exports and
+decoders with a past, and its rewriting of Gemm takes GPT2 apart wrongly. Gelu and SkipLayerNormalization are
+``onnxscript.rewriter.ort_fusions``. RMS normalization is left to the runtime: as an operator of its own it is in the
+standard domain, where no checker knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from onnx_ir.passes.common import (
+    CommonSubexpressionEliminationPass,
+    IdentityEliminationPass,
+    RemoveUnusedNodesPass,
+    RemoveUnusedOpsetsPass,
+    ShapeInferencePass,
+)
+from onnxscript.rewriter.ort_fusions.bias_gelu import fuse_bias_gelu
+from onnxscript.rewriter.ort_fusions.erfgelu import fuse_erfgelu
+from onnxscript.rewriter.ort_fusions.gelu import fuse_gelu
+from onnxscript.rewriter.ort_fusions.skip_normalization import fuse_skip_layer_normalization
+
+from optim_plugins.ort.clean_graph import fold_constants
+from optim_plugins.ort.fuse_attention import fuse_attention
+from optim_plugins.ort.pack_attention import pack_attention
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+_SIMPLE: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (
+    ("attention", pack_attention),
+    ("erf_gelu", fuse_erfgelu),
+    ("gelu", fuse_gelu),
+    ("bias_gelu", fuse_bias_gelu),
+    ("skip_layer_normalization", fuse_skip_layer_normalization),
+)
+
+
+def fuse_graph(graph: ir.Model, leave_out: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+    """Fuse in place.
+
+    Args:
+        graph: changed.
+        leave_out: fusions not to run.
+
+    Returns:
+        How often each fusion was applied, and for each attention that was found but not fused, why.
+    """
+    ShapeInferencePass()(graph)
+    fold_constants(graph)
+    counts: dict[str, int] = {}
+    missed: list[str] = []
+    if "multi_head_attention" not in leave_out:
+        counts["multi_head_attention"], missed = fuse_attention(graph)
+        ShapeInferencePass()(graph)
+    for name, fusion in _SIMPLE:
+        if name not in leave_out:
+            counts[name] = int(fusion(graph))
+    for step in (CommonSubexpressionEliminationPass(), IdentityEliminationPass(), RemoveUnusedNodesPass(), RemoveUnusedOpsetsPass()):
+        step(graph)
+    return {name: count for name, count in counts.items() if count}, missed

@@ -1,0 +1,99 @@
+"""Attention with its three projections inside: one product of three times the width instead of three.
+
+Before::
+
+    y = com.microsoft.MultiHeadAttention(x Wq + bq, x Wk + bk, x Wv + bv, attention_bias=mask)
+
+After::
+
+    y = com.microsoft.Attention(x, [Wq Wk Wv], [bq bk bv], attention_bias=mask)
+
+The joined weight is new data. Quantization cannot reach it, so this pays where the model stays in float.
+Operator: onnxruntime ``docs/ContribOperators.md``, com.microsoft.Attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from optim_plugins.ort.dimensions import rank
+
+
+@dataclass(frozen=True)
+class _Projection:
+    """``source @ weight + bias``."""
+
+    source: ir.Value
+    weight: ir.Value
+    bias: ir.Value | None
+
+
+def pack_attention(graph: ir.Model) -> int:
+    """Join the projections of every attention that has three of one input, in place; how many."""
+    packed = 0
+    for node in list(graph.graph):
+        if node.op_type != "MultiHeadAttention" or node.domain != "com.microsoft":
+            continue
+        projections = [_projection(value) for value in node.inputs[:3]]
+        if any(value is not None for value in (*node.inputs[3:5], *node.inputs[6:])) or len(node.outputs) != 1:
+            continue
+        joined = [one for one in projections if one is not None]
+        if len(joined) == 3 and len({one.source for one in joined}) == 1 and rank(joined[0].source) == 3:
+            _pack(graph, node, joined)
+            packed += 1
+    return packed
+
+
+def _projection(value: ir.Value | None) -> _Projection | None:
+    node = value.producer() if value is not None else None
+    bias: ir.Value | None = None
+    if node is not None and node.op_type == "Add":
+        bias = next((side for side in node.inputs if side is not None and _is_constant(side, 1)), None)
+        rest = next((side for side in node.inputs if side is not bias), None)
+        node = rest.producer() if bias is not None and rest is not None else None
+    if node is None or node.op_type != "MatMul" or node.inputs[0] is None or node.inputs[1] is None:
+        return None
+    return _Projection(node.inputs[0], node.inputs[1], bias) if _is_constant(node.inputs[1], 2) else None
+
+
+def _is_constant(value: ir.Value, axes: int) -> bool:
+    tensor = value.const_value
+    return value.is_initializer() and not value.is_graph_input() and tensor is not None and len(tensor.shape) == axes
+
+
+def _pack(graph: ir.Model, node: ir.Node, projections: list[_Projection]) -> None:
+    name = node.name or node.outputs[0].name
+    arrays = [_array(one.weight) for one in projections]
+    inputs: list[ir.Value | None] = [projections[0].source, _initializer(graph, f"{name}_weight", np.concatenate(arrays, axis=1))]
+    biases = [
+        np.zeros(array.shape[1], array.dtype) if one.bias is None else np.broadcast_to(_array(one.bias), array.shape[1:])
+        for one, array in zip(projections, arrays, strict=True)
+    ]
+    inputs.append(_initializer(graph, f"{name}_bias", np.concatenate(biases)))
+    if len(node.inputs) > 5 and node.inputs[5] is not None:
+        inputs += [None, None, node.inputs[5]]
+    sizes = [array.shape[1] for array in arrays]
+    attributes = {"num_heads": node.attributes.get_int("num_heads", 1), "qkv_hidden_sizes": sizes}
+    scale = node.attributes.get_float("scale", 0.0)
+    attention = ir.node(
+        "Attention", inputs, attributes | ({"scale": scale} if scale else {}), domain="com.microsoft", name=f"{name}_packed"
+    )
+    attention.metadata_props.update(node.metadata_props)
+    assert node.graph is not None
+    node.graph.insert_before(node, attention)
+    ir.convenience.replace_all_uses_with(node.outputs[0], attention.outputs[0], replace_graph_outputs=True)
+
+
+def _array(value: ir.Value) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    assert value.const_value is not None
+    return value.const_value.numpy()
+
+
+def _initializer(graph: ir.Model, name: str, array: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> ir.Value:
+    tensor = ir.tensor(array, name=name)
+    value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+    graph.graph.register_initializer(value)
+    return value
