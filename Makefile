@@ -12,7 +12,7 @@ test: .venv/installed
 	$(BIN)/python -m pytest
 
 lint: .venv/installed
-	$(BIN)/ruff check core plugins tests examples
+	$(BIN)/ruff check .
 	$(BIN)/mypy core/src plugins/src
 
 clean:

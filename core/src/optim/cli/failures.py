@@ -63,7 +63,7 @@ def _usage(error: click.ClickException) -> OptimError:
     context = getattr(error, "ctx", None)
     if context is None:
         return OptimError("usage", error.format_message(), fix="optim --help", status=ExitStatus.USAGE)
-    usage = " ".join(context.get_usage().split())
+    usage = "the usage is" + " ".join(context.get_usage().split()).removeprefix("Usage")
     return OptimError(
         "usage", error.format_message(), usage, f"{context.command_path} --help", status=ExitStatus.USAGE
     )  # fmt: skip

@@ -71,6 +71,14 @@ def find_products(graph: ir.Model, least_elements: int) -> Iterator[Product]:
             yield _whole(Product(node, weight, transposed), shape[0 if transposed else 1])
 
 
+def gemm_weight(node: ir.Node) -> tuple[ir.Value, bool] | None:
+    """The initializer that a Gemm of no factors multiplies its first input with, and whether transposed."""
+    value = node.inputs[1]
+    plain = _number(node, "alpha", 1) == 1 and _number(node, "beta", 1) == 1 and _number(node, "transA", 0) == 0
+    is_weight = value is not None and value.is_initializer() and value.const_value is not None
+    return (value, _number(node, "transB", 0) == 1) if plain and is_weight and value is not None else None
+
+
 def _operands(node: ir.Node) -> tuple[ir.Value, bool] | None:
     """The weight and whether it is read transposed; None where this is no product with an initializer."""
     if len(node.inputs) < 2 or node.inputs[1] is None:
@@ -81,8 +89,7 @@ def _operands(node: ir.Node) -> tuple[ir.Value, bool] | None:
     if node.domain not in _STANDARD:
         return None
     if node.op_type == "Gemm":
-        plain = _number(node, "alpha", 1) == 1 and _number(node, "beta", 1) == 1 and _number(node, "transA", 0) == 0
-        return (value, _number(node, "transB", 0) == 1) if plain and value.is_initializer() else None
+        return gemm_weight(node)
     if node.op_type != "MatMul":
         return None
     producer = value.producer()

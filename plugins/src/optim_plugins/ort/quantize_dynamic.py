@@ -65,15 +65,19 @@ class QuantizeDynamic(Pass):
 
     def keepable(self, model: Model, options: QuantizeDynamicOptions) -> list[str]:
         """Every product it would quantize."""
+        from optim_plugins.ort.products import find_products
+
         del options
-        return [node.name or "" for node, _, _ in _products(model.ir())]
+        return [product.node.name or "" for product in find_products(model.ir(), _LEAST_ELEMENTS)]
 
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
         """Rewrite every product that is not kept."""
+        from optim_plugins.ort.fixed_weights import fix_weights
         from optim_plugins.ort.products import find_products
         from optim_plugins.ort.quantize_graph import ProductQuantizer
 
         graph = model.ir()
+        fix_weights(graph)
         found = list(find_products(graph, _LEAST_ELEMENTS))
         chosen = [product for product in found if product.node.name not in options.keep]
         quantizer = ProductQuantizer(graph, chosen, options)
