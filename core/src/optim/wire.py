@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 T = TypeVar("T")
 
@@ -17,8 +18,7 @@ def _adapter(cls: Any) -> TypeAdapter[Any]:
 
 def to_wire(value: object) -> Any:
     """JSON values of a dataclass, a pydantic model or a plain value; NaN and infinity are kept."""
-    cls: Any = type(value)
-    return _adapter(cls).dump_python(value, mode="json")
+    return to_jsonable_python(value)
 
 
 def from_wire(cls: type[T], data: object) -> T:

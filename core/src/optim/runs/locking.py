@@ -87,7 +87,7 @@ def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
     given = {key: value for key, value in plain.items() if value is not None}
     return replace(
         settings, **given, lossless=bool(recipe.budget.lossless), stages=recipe.stages,
-        without=frozenset(recipe.without), named=recipe.named(),
+        without=tuple(sorted(set(recipe.without))), named=recipe.named(),
     )  # fmt: skip
 
 

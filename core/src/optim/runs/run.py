@@ -77,7 +77,7 @@ def run(
     named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
     settings = RunSettings(
         source=Path(model), target=target, data=data, goal=goal, max_drift=max_drift, lossless=lossless,
-        named=tuple(Named(name, options) for name, options in named), without=frozenset(without),
+        named=tuple(Named(name, options) for name, options in named), without=tuple(sorted(set(without))),
         stages=tuple(parse_stage(stage) for stage in stages), search_seconds=search_seconds, seed=seed, fresh=fresh,
     )  # fmt: skip
     return run_settings(settings, Path(output), say or (lambda text: None))

@@ -220,7 +220,8 @@ class Workbench:
         ]
         result = race(base, lanes, effort, self.settings.seed)
         self.computed += 1
-        self.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
+        if not any(found.failure for found in result[1]):
+            self.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
         return result
 
     def lanes_at_once(self) -> int:
