@@ -15,12 +15,12 @@ import tempfile
 import time
 from typing import Any
 
+COLUMNS = (("budget", 8), ("status", 10), ("ratio", 6), ("interval", 14), ("drift", 8), ("size", 5), ("run s", 6))
+
 
 def main() -> int:
     """Print a line for each model."""
-    print(
-        f"{'model':32s} {'budget':>8s} {'status':>10s} {'ratio':>6s} {'interval':>15s} {'drift':>8s} {'size':>5s} {'run s':>6s}"
-    )
+    print("model".ljust(32), *(word.rjust(width) for word, width in COLUMNS))
     failed = 0
     for argument in sys.argv[1:]:
         model, _, rest = argument.partition("=")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
+from optim.gate.drift import worst_drift
 from optim.options import parse_options
 from optim.search.journal import Journal, step_of
 from optim.search.nodes import Node, StepStatus
@@ -30,6 +31,7 @@ def replay(bench: Workbench, budget: Budget, journal: Journal, chain: tuple[Name
         if tried.answer is not None:
             result = tried.answer.result
             attempt.counts, attempt.notes = dict(result.counts), result.notes
+            attempt.drift = worst_drift(tried.answer.comparisons) if tried.answer.comparisons else None
             new = node.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
             reason = (
                 budget.objection(tried.answer.comparisons, new.is_lossy) if result.changed else "; ".join(result.notes)
