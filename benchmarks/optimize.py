@@ -18,7 +18,9 @@ from typing import Any
 
 def main() -> int:
     """Print a line for each model."""
-    print(f"{'model':32s} {'budget':>8s} {'status':>10s} {'ratio':>6s} {'interval':>15s} {'drift':>8s} {'size':>5s} {'run s':>6s}")
+    print(
+        f"{'model':32s} {'budget':>8s} {'status':>10s} {'ratio':>6s} {'interval':>15s} {'drift':>8s} {'size':>5s} {'run s':>6s}"
+    )
     failed = 0
     for argument in sys.argv[1:]:
         model, _, rest = argument.partition("=")

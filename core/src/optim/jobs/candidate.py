@@ -27,6 +27,8 @@ from optim.passes import Interface, PassResult
 from optim.plugins.registry import load_registry
 from optim.processes.channel import Channel
 
+_REPORT = "this is a defect of the plugin: report it to its author, and leave the pass out with --without"
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -76,7 +78,9 @@ def run(request: Request, channel: Channel) -> Answer:
         result = pass_class().apply(request.model, options, context)
     _require_untouched(request.model, before)
     if not isinstance(result, PassResult):
-        raise OptimError("bad-result", f"{request.name} returned {type(result).__name__}, not a PassResult")
+        raise OptimError(
+            "bad-result", f"{request.name} returned {type(result).__name__}, not a PassResult", fix=_REPORT
+        )
     channel.event("applied")
     if not result.changed or result.model.digest == request.model.digest:
         return Answer(
@@ -102,7 +106,9 @@ def _checked_model(model: Model, request: Request) -> Model:
         )  # fmt: skip
     found = describe(model.path, session=model.session, provenance=(*request.model.provenance, request.name))
     if hashlib.sha256(model.path.read_bytes()).hexdigest() != model.path.stem:
-        raise OptimError("store-changed", f"{request.name} wrote into a file of the store", model.path.name)
+        raise OptimError(
+            "store-changed", f"{request.name} wrote into a file of the store", model.path.stem[:12], _REPORT
+        )
     try:
         check_graph(read_skeleton(model.path), model.path)
     except OptimError as error:
@@ -124,4 +130,6 @@ def _require_untouched(model: Model, before: object) -> None:
     except OSError:
         same = False
     if not same:
-        raise OptimError("mutated-input", "the pass changed its input model", f"{model.path.name} is not as it was")
+        raise OptimError(
+            "mutated-input", "the pass changed its input model", f"{model.path.stem[:12]} is not as it was", _REPORT
+        )

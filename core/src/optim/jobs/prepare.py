@@ -28,6 +28,7 @@ _FACTOR = 10.0
 _CAP = 1e-2
 _TIMED_SHAPES = 3
 _EXPLORED = 2
+_SAY_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def _make_feeds(request: Request, session: Session) -> FeedSet:
 
 def _write_outputs(session: Session, feeds: FeedSet, compared: Sequence[int], folder: Path, channel: Channel) -> float:
     """Keep the original's outputs; the mean duration of a run, in seconds."""
-    total = 0.0
+    total, said = 0.0, time.perf_counter()
     with FeedWriter(folder) as writer:
         for done, sample in enumerate(compared):
             arrays = feeds.sample(sample)
@@ -144,7 +145,9 @@ def _write_outputs(session: Session, feeds: FeedSet, compared: Sequence[int], fo
             outputs = session.run(arrays)
             total += time.perf_counter() - started
             writer.add(outputs)
-            channel.event("progress", text=f"running the original on sample {done + 1} of {len(compared)}")
+            if time.perf_counter() - said > _SAY_EVERY_S:
+                said = time.perf_counter()
+                channel.event("progress", text=f"running the original on sample {done + 1} of {len(compared)}")
         writer.finish("the original's outputs", ())
     return total / max(1, len(compared))
 

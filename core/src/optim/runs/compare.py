@@ -127,7 +127,9 @@ def bench_models(
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
         base, results = bench.race(nodes, effort, purpose="bench", samples=())
         if base.ready is None:
-            raise OptimError("bench-failed", f"{models[0]} does not run", base.failure)
+            raise OptimError(
+                "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"
+            )
         sizes = (first.size_bytes, *(node.size_bytes for node in nodes))
         return Benchmark(tuple(map(str, models)), sizes, (base, *results), bench.prepared)
 

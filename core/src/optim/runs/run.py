@@ -96,7 +96,8 @@ def run_settings(
     if not 0 < settings.max_drift < float("inf") or settings.search_seconds < 0:
         raise OptimError(
             "bad-budget", "--max-drift must be a positive number and --search-seconds must not be negative",
-            f"max drift {settings.max_drift}, search seconds {settings.search_seconds}", status=ExitStatus.USAGE,
+            f"max drift {settings.max_drift}, search seconds {settings.search_seconds}", "leave them out for 0.05 and 60",
+            status=ExitStatus.USAGE,
         )  # fmt: skip
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
@@ -155,4 +156,5 @@ def parse_stage(name: str) -> Stage:
     try:
         return Stage(name)
     except ValueError:
-        raise unknown_name("stage", name, [stage.value for stage in Stage]) from None
+        known = [stage.value for stage in Stage]
+        raise unknown_name("stage", name, known, fix="optim passes list shows the stages") from None

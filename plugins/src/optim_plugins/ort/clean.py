@@ -6,10 +6,11 @@ Small constants folded, shapes inferred, equal nodes merged, nodes that do nothi
     Reshape(x, [2, -1, 64])
 
 Old exporters list every weight among the inputs, where a run may replace it, so that nothing can be folded into it;
-there they are taken out. Weights are not read: folding stops at 64 KiB, so the pass writes a graph and no data. The exception is asked for by
-name: with ``fold_transposes`` a large ``Transpose(W)`` becomes a weight of its own. ONNX Runtime does that itself when
-it opens the model, and ``ort.quantize-dynamic`` reads through it, so it is for other tools, and for running without
-the runtime's own optimizations.
+there they are taken out. Weights are not read: folding stops at 16,384 elements, so the pass writes a graph, no data.
+
+The exception is asked for: with ``fold_transposes`` a large ``Transpose(W)`` becomes a weight of its own. ONNX Runtime
+does that itself when it opens the model, and ``ort.quantize-dynamic`` reads through it, so it is for other tools, and
+for running without the runtime's own optimizations.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from onnxscript.optimizer import optimize_ir
 
 from optim_plugins.ort.transposed_weights import add_transposed
 
-_LARGEST_INPUT = 64 << 10
-"""Constants above this many bytes are not folded: folding a weight writes it anew."""
+_MOST_ELEMENTS = 16 << 10
+"""Constants of more elements are not folded: folding a weight reads it, and writes it anew."""
 
 _STEPS = (
     IdentityEliminationPass(),
@@ -28,15 +28,21 @@ _STEPS = (
 
 def fold_constants(graph: ir.Model) -> None:
     """Fold constants and propagate shapes; weights stay where they are."""
-    optimize_ir(graph, input_size_limit=_LARGEST_INPUT, output_size_limit=_LARGEST_INPUT)
+    optimize_ir(graph, input_size_limit=_MOST_ELEMENTS, output_size_limit=_MOST_ELEMENTS, should_fold=_unless_large)
 
 
 def clean(graph: ir.Model) -> None:
     """Fold small constants, merge equal nodes, drop what does nothing or is not used."""
     ShapeInferencePass()(graph)
-    fold(graph, input_size_limit=_LARGEST_INPUT, output_size_limit=_LARGEST_INPUT)
+    fold(graph, input_size_limit=_MOST_ELEMENTS, output_size_limit=_MOST_ELEMENTS, should_fold=_unless_large)
     for step in _STEPS:
         step(graph)
+
+
+def _unless_large(node: ir.Node) -> bool | None:
+    """No for a node that reads a weight, else onnxscript's own rules, which fold the Transpose of any."""
+    tensors = [value.const_value for value in node.inputs if value is not None]
+    return False if any(tensor is not None and tensor.size > _MOST_ELEMENTS for tensor in tensors) else None
 
 
 def fold_transposes(graph: ir.Model) -> int:

@@ -32,9 +32,11 @@ import numpy as np
 import onnx_ir as ir
 
 from optim_plugins.ort.attention_pattern import Attention, find_attention
-from optim_plugins.ort.dimensions import Size, constant, keeps_shape, rank, scalar, size_of, target_sizes
+from optim_plugins.ort.dimensions import Size, Sizes, constant, permutation, producer, scalar
 
 _LOWEST = np.float32(np.finfo(np.float32).min)
+_SWAP = [0, 2, 1, 3]
+"""Heads before the sequence, or behind it."""
 _ORDERS = frozenset(("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Trilu"))
 
 
@@ -45,8 +47,9 @@ def fuse_attention(graph: ir.Model) -> tuple[int, list[str]]:
         How many, and for each block that was found but not fused, why.
     """
     _split_key_transposes(graph)
-    blocks, missed = find_attention(graph)
-    writer = _Writer(graph)
+    sizes = Sizes(graph)
+    blocks, missed = find_attention(graph, sizes)
+    writer = _Writer(graph, sizes)
     for block in blocks:
         reason = writer.rewrite(block)
         if reason is not None:
@@ -59,11 +62,11 @@ def fuse_attention(graph: ir.Model) -> tuple[int, list[str]]:
 def _split_key_transposes(graph: ir.Model) -> None:
     """``[b, t, h, d] -> [b, h, d, t]`` in two steps, the first of which makes keys: [b, h, t, d]."""
     for node in list(graph.graph):
-        if node.op_type != "Transpose" or list(node.attributes.get_ints("perm", [])) != [0, 2, 3, 1]:
+        if permutation(node) != [0, 2, 3, 1]:
             continue
         if not any(use.node.op_type in ("MatMul", "Mul", "Div") for use in node.outputs[0].uses()):
             continue
-        keys = ir.node("Transpose", [node.inputs[0]], {"perm": [0, 2, 1, 3]}, name=f"{node.name}_keys")
+        keys = ir.node("Transpose", [node.inputs[0]], {"perm": _SWAP}, name=f"{node.name}_keys")
         keys.outputs[0].type = node.outputs[0].type
         node.graph.insert_before(node, keys)  # type: ignore[union-attr]
         node.replace_input_with(0, keys.outputs[0])
@@ -73,8 +76,9 @@ def _split_key_transposes(graph: ir.Model) -> None:
 class _Writer:
     """Writes the operator in place of each block; remembers masks, which all layers share."""
 
-    def __init__(self, graph: ir.Model) -> None:
+    def __init__(self, graph: ir.Model, sizes: Sizes) -> None:
         self.fused = 0
+        self._sizes = sizes
         self._graph = graph.graph
         self._opset = graph.graph.opset_imports.get("", 1)
         self._masks: dict[tuple[ir.Value, Size, int], ir.Value] = {}
@@ -85,13 +89,13 @@ class _Writer:
     def rewrite(self, block: Attention) -> str | None:
         """Replace one block; else the reason why not."""
         group = block.heads // block.key_heads
-        if group > 1 and block.mask is not None and size_of(block.mask, _axis(block.mask, 1)) != 1:
+        if group > 1 and block.mask is not None and self._heads_of(block.mask) != 1:
             return "its mask differs between heads that share keys"
         self._before = block.output.producer()
         additive = self._additive(block) if block.mask is not None else None
         bias = self._shaped(block, additive, group) if additive is not None else None
         query = self._rows(block, group)
-        flat = [_flat(block.key), _flat(block.value)] if group == 1 else [None]
+        flat = [self._flat(block.key), self._flat(block.value)] if group == 1 else [None]
         key, value = flat if all(flat) else (block.key, block.value)
         inputs = [query, key, value, None, None, bias] if bias is not None else [query, key, value]
         attention = self._add(
@@ -110,7 +114,7 @@ class _Writer:
     def _rows(self, block: Attention, group: int) -> ir.Value:
         """The query as [batch, rows, key heads * head size]."""
         query = block.query
-        if group == 1 and (flat := _flat(query)) is not None:
+        if group == 1 and (flat := self._flat(query)) is not None:
             return flat
         if group > 1:
             query = self._reshape(query, [0, block.key_heads, -1, block.head_size])
@@ -147,14 +151,14 @@ class _Writer:
 
     def _shaped(self, block: Attention, mask: ir.Value, group: int) -> ir.Value:
         """The mask as the operator takes it: four axes, of which only the first two are broadcast."""
-        rows = size_of(block.query, 2)
+        rows = self._sizes.of(block.query, 2)
         key = (mask, rows, group)
         if key in self._masks:
             return self._masks[key]
         shaped = mask
-        axes = rank(mask)
-        total_known = axes is not None and size_of(mask, axes - 1) != 1
-        if axes != 4 or rows is None or size_of(mask, 2) != rows or not total_known:
+        axes = self._sizes.rank(mask)
+        total_known = axes is not None and self._sizes.of(mask, axes - 1) != 1
+        if axes != 4 or rows is None or self._sizes.of(mask, 2) != rows or not total_known:
             one = self._constant(np.array([1], np.int64))
             total = one if total_known else self._size(block.key, 2)
             target = self._add("Concat", [one, one, self._size(block.query, 2), total], axis=0)
@@ -177,22 +181,46 @@ class _Writer:
 
     def _hand_on(self, block: Attention, heads: ir.Value, flat: ir.Value | None) -> None:
         """Let whoever read the block read its replacement, without the Transpose and Reshape that are undone at once."""
-        for reader in _through_kept_shapes(block.output):
-            if reader.op_type == "Transpose" and list(reader.attributes.get_ints("perm", [])) == [0, 2, 1, 3]:
+        query = block.query
+        whole = [self._sizes.of(query, 0), block.heads, self._sizes.of(query, 2), block.head_size]
+        self._sizes.declare(block.output, whole)
+        for reader in self._readers(block.output):
+            if permutation(reader) == _SWAP:
                 self._hand_on_rows(reader, block, heads, flat)
         ir.convenience.replace_all_uses_with(block.output, self._transpose(heads))
 
     def _hand_on_rows(self, transpose: ir.Node, block: Attention, heads: ir.Value, flat: ir.Value | None) -> None:
         rows = transpose.outputs[0]
-        whole = [size_of(block.query, 0), size_of(block.query, 2), block.heads * block.head_size]
+        whole = [self._sizes.of(block.query, 0), self._sizes.of(block.query, 2), block.heads * block.head_size]
         for use in list(rows.uses()):
             node = use.node
-            target = target_sizes(node) if node.op_type == "Reshape" else None
-            if flat is None or target is None or len(target) != 3:
-                continue
-            if sum(asked is None or asked != size for asked, size in zip(target, whole, strict=True)) <= 1:
+            target = self._sizes.target(node) if node.op_type == "Reshape" else None
+            if flat is not None and target is not None and len(target) == 3 and self._sizes.differing(target, whole) <= 1:
                 _take_over(node.outputs[0], flat)
         _take_over(rows, heads)
+
+    def _heads_of(self, mask: ir.Value) -> Size:
+        """The size of a mask at the axis of heads; 1 where it has no such axis."""
+        axes = self._sizes.rank(mask)
+        return None if axes is None else self._sizes.of(mask, axes - 3) if axes >= 3 else 1
+
+    def _flat(self, value: ir.Value) -> ir.Value | None:
+        """[batch, sequence, hidden] of heads split off it: Transpose(Reshape(flat, [b, s, h, d]), [0, 2, 1, 3])."""
+        transpose = producer(value, "Transpose")
+        split = producer(transpose.inputs[0], "Reshape") if transpose is not None and permutation(transpose) == _SWAP else None
+        flat = split.inputs[0] if split is not None else None
+        if split is None or flat is None or self._sizes.rank(flat) != 3:
+            return None
+        kept = all(self._sizes.of(split.outputs[0], axis) == self._sizes.of(flat, axis) for axis in (0, 1))
+        return flat if kept else None
+
+    def _readers(self, value: ir.Value) -> list[ir.Node]:
+        """Readers of a value, also behind a Reshape that changes nothing."""
+        found: list[ir.Node] = []
+        for use in value.uses():
+            same = use.node.op_type == "Reshape" and self._sizes.keeps_shape(use.node)
+            found += self._readers(use.node.outputs[0]) if same else [use.node]
+        return found
 
     def _size(self, value: ir.Value, axis: int) -> ir.Value:
         shape = self._add("Shape", [value])
@@ -202,7 +230,7 @@ class _Writer:
         return self._add("Reshape", [value, self._constant(np.array(sizes, np.int64))])
 
     def _transpose(self, value: ir.Value) -> ir.Value:
-        return self._add("Transpose", [value], perm=[0, 2, 1, 3])
+        return self._add("Transpose", [value], perm=_SWAP)
 
     def _constant(self, array: np.ndarray[Any, Any] | np.generic) -> ir.Value:
         content = np.asarray(array)
@@ -226,27 +254,6 @@ class _Writer:
         return node.outputs[0]
 
 
-def _flat(value: ir.Value) -> ir.Value | None:
-    """[batch, sequence, hidden] of heads split off it: Transpose(Reshape(flat, [b, s, h, d]), [0, 2, 1, 3])."""
-    transpose = value.producer()
-    if transpose is None or transpose.op_type != "Transpose" or list(transpose.attributes.get_ints("perm", [])) != [0, 2, 1, 3]:
-        return None
-    split = transpose.inputs[0].producer() if transpose.inputs[0] is not None else None
-    if split is None or split.op_type != "Reshape" or split.inputs[0] is None or rank(split.inputs[0]) != 3:
-        return None
-    target = target_sizes(split)
-    own = [size_of(split.inputs[0], axis) for axis in (0, 1)]
-    if target is None or len(target) != 4:
-        return None
-    kept = all(asked in (0, size) and asked is not None for asked, size in zip(target[:2], own, strict=True))
-    return split.inputs[0] if kept else None
-
-
-def _axis(mask: ir.Value, axis: int) -> int:
-    """Axis of four, counted in a mask that may have fewer."""
-    return axis - 4 + (rank(mask) or 4)
-
-
 def _hides_completely(mask: ir.Value | None) -> bool:
     """Whether a mask may hold -inf: all but a choice between finite constants."""
     node = mask.producer() if mask is not None else None
@@ -268,17 +275,6 @@ def _has_order(mask: ir.Value | None) -> bool:
             return True
         todo += node.inputs
     return False
-
-
-def _through_kept_shapes(value: ir.Value) -> list[ir.Node]:
-    """Readers of a value, also behind a Reshape that changes nothing."""
-    found: list[ir.Node] = []
-    for use in value.uses():
-        if use.node.op_type == "Reshape" and keeps_shape(use.node):
-            found += _through_kept_shapes(use.node.outputs[0])
-        else:
-            found.append(use.node)
-    return found
 
 
 def _take_over(old: ir.Value, new: ir.Value) -> None:

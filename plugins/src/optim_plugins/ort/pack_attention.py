@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from optim_plugins.ort.dimensions import rank
+from optim_plugins.ort.dimensions import Sizes
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class _Projection:
 def pack_attention(graph: ir.Model) -> int:
     """Join the projections of every attention that has three of one input, in place; how many."""
     packed = 0
+    sizes = Sizes(graph)
     for node in list(graph.graph):
         if node.op_type != "MultiHeadAttention" or node.domain != "com.microsoft":
             continue
@@ -41,7 +42,7 @@ def pack_attention(graph: ir.Model) -> int:
         if any(value is not None for value in (*node.inputs[3:5], *node.inputs[6:])) or len(node.outputs) != 1:
             continue
         joined = [one for one in projections if one is not None]
-        if len(joined) == 3 and len({one.source for one in joined}) == 1 and rank(joined[0].source) == 3:
+        if len(joined) == 3 and len({one.source for one in joined}) == 1 and sizes.rank(joined[0].source) == 3:
             _pack(graph, node, joined)
             packed += 1
     return packed
