@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from optim.options import NoOptions, PassOptions
     from optim.passes import APPLICABLE, Applicable, Exporter, Interface, Pass, PassResult, Role, SourcePass, Stage
     from optim.runs.load import load
+    from optim.runs.run import run
     from optim.target import Target
 
 _HOMES = {
@@ -33,6 +34,7 @@ _HOMES = {
         "APPLICABLE", "Applicable", "Exporter", "Interface", "Pass", "PassResult", "Role", "SourcePass", "Stage",
     ),
     "optim.runs.load": ("load",),
+    "optim.runs.run": ("run",),
     "optim.target": ("Target",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -42,6 +44,7 @@ __all__ = [
     "Interface", "Metric", "Model", "NoOptions", "OptimError", "Pass", "PassOptions", "PassResult", "Role", "Session",
     "SessionConfig", "SourcePass", "Stage", "Target", "TensorInfo", "hookimpl",
     "load",
+    "run",
 ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ pasted, and the package at fault. Its ``reference`` is stable: search for it, te
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import IntEnum
@@ -55,6 +56,19 @@ class OptimError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by fields: exceptions otherwise pickle by ``args``."""
         return (type(self), tuple(asdict(self).values()))
+
+
+def disk_error(error: OSError, what: str) -> OptimError:
+    """What the file system refused, as a diagnosis.
+
+    Args:
+        error: as it came.
+        what: what could not be done, one line.
+    """
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    cause = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+    fix = "free some space: optim cache prune" if full else "set OPTIM_CACHE_DIR to a folder that you may write to"
+    return OptimError("disk-full" if full else "not-writable", what, cause, fix, status=ExitStatus.USAGE)
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], *, fix: str = "") -> OptimError:

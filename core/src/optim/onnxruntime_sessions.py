@@ -7,9 +7,9 @@ says what to do.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from functools import cache
+import itertools
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import onnxruntime as ort
 from optim.backend import BackendLimits
 from optim.errors import ExitStatus, OptimError
 from optim.model import SessionConfig
+from optim.onnxruntime_refusals import session_failed
 
 CPU = "CPUExecutionProvider"
 _ENUMS = {
@@ -26,14 +27,22 @@ _ENUMS = {
     "execution_order": ort.ExecutionOrder,
 }
 _SILENT = 4
-_CONTRIB_DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml", "ai.onnx.training", "com.ms.internal.nhwc")
+_ASKED_DOMAINS = (
+    "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "com.microsoft", "com.microsoft.experimental",
+    "com.microsoft.nchwc", "com.ms.internal.nhwc",
+)  # fmt: skip
+_OLD_IR, _OLD_OPSET = 8, 17
+_NEWEST_DOMAIN = 8
+"""Where the search for a domain's newest version begins."""
+_FAR_TOO_NEW = 9999
 
 
 def session_options(settings: SessionConfig) -> ort.SessionOptions:
     """``onnxruntime.SessionOptions`` with the settings of a model.
 
     Raises:
-        OptimError[bad-session-setting]: an attribute or an enum name that onnxruntime does not have.
+        OptimError[bad-session-setting]: an attribute or an enum name that onnxruntime does not have, or a value that
+            an attribute does not take.
     """
     options = ort.SessionOptions()
     options.log_severity_level = _SILENT
@@ -45,7 +54,10 @@ def session_options(settings: SessionConfig) -> ort.SessionOptions:
             chosen = getattr(_ENUMS[name], value, None)
             if chosen is None:
                 raise _bad_setting(f"{_ENUMS[name].__name__} has no value '{value}'")
-        setattr(options, name, chosen)
+        try:
+            setattr(options, name, chosen)
+        except (TypeError, AttributeError) as error:
+            raise _bad_setting(f"SessionOptions.{name} does not take {chosen!r}") from error
     for key, text in settings.session_config.items():
         options.add_session_config_entry(key, text)
     return options
@@ -73,9 +85,10 @@ def open_session(
         OptimError[cpu-fallback]: the session would run on the CPU instead.
         OptimError[session-failed]: the runtime refused the model.
     """
-    if provider not in ort.get_available_providers():
+    available = ort.get_available_providers()
+    if provider not in available:
         raise OptimError(
-            "provider-missing", f"this onnxruntime has no {provider}", f"it has {', '.join(ort.get_available_providers())}",
+            "provider-missing", f"this onnxruntime has no {provider}", f"it has {', '.join(available)}",
             "install the onnxruntime build that has it, e.g. onnxruntime-gpu instead of onnxruntime",
             status=ExitStatus.TARGET_UNAVAILABLE,
         )  # fmt: skip
@@ -94,37 +107,38 @@ def open_session(
     if session.get_providers()[0] != provider:
         raise OptimError(
             "cpu-fallback", f"{path.name} would run on {session.get_providers()[0]}, not on {provider}",
-            "onnxruntime could not start the provider and fell back", "optim targets", status=ExitStatus.TARGET_UNAVAILABLE,
+            "onnxruntime could not start the provider and fell back", "optim targets",
+            status=ExitStatus.TARGET_UNAVAILABLE,
         )  # fmt: skip
     return session
 
 
-def session_failed(path: Path, error: BaseException) -> OptimError:
-    """The runtime's refusal as a diagnosis."""
-    text = " ".join(str(error).split())
-    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
-    text = re.sub(r"/\S*/(\S+\.(?:onnx|data|cc|h))\b", r"\1", text)
-    fix = "optim inspect shows the model's operators and opset"
-    if "is not a registered function/op" in text:
-        fix = "the operator belongs to a custom domain that this onnxruntime lacks, or the name is misspelt"
-    return OptimError("session-failed", f"onnxruntime refuses {path.name}", text[:400], fix)
-
-
 @cache
 def limits() -> BackendLimits:
-    """The newest IR version and opsets that the installed onnxruntime accepts, found by offering it tiny models."""
+    """The newest IR version and opsets that the installed onnxruntime accepts, found by offering it tiny models.
+
+    A domain that it knows it refuses in a version far too new; one that it does not know it lets through in any,
+    until a node asks for an operator of it.
+    """
     import onnx
 
-    newest_ir = _newest(lambda version: _accepts(version, {"": 17}), int(onnx.IR_VERSION) + 1, 8)
-    newest_opset = onnx.defs.onnx_opset_version()
-    standard = _newest(lambda version: _accepts(8, {"": version}), newest_opset + 1, 13)
-    domains = {domain: 1 for domain in _CONTRIB_DOMAINS}
-    domains["ai.onnx.ml"] = _newest(lambda version: _accepts(8, {"": 17, "ai.onnx.ml": version}), 8, 1)
-    return BackendLimits(newest_ir, {"": standard, **domains})
+    newest_ir = _newest(lambda version: _accepts(version, {}), int(onnx.IR_VERSION) + 1)
+    opset = {"": _newest(partial(_accepts_domain, ""), onnx.defs.onnx_opset_version() + 1)}
+    for domain in _ASKED_DOMAINS:
+        if not _accepts(_OLD_IR, {domain: _FAR_TOO_NEW}):
+            opset[domain] = _newest(partial(_accepts_domain, domain), _NEWEST_DOMAIN)
+    return BackendLimits(newest_ir, opset)
 
 
-def _newest(accepted: Any, start: int, floor: int) -> int:
-    return next((version for version in range(start, floor, -1) if accepted(version)), floor)
+def _newest(accepted: Callable[[int], bool], start: int) -> int:
+    """The newest accepted version at or below ``start``, or beyond it where ``start`` itself is accepted."""
+    if accepted(start):
+        return next(version for version in itertools.count(start) if not accepted(version + 1))
+    return next((version for version in range(start, 0, -1) if accepted(version)), 0)
+
+
+def _accepts_domain(domain: str, version: int) -> bool:
+    return _accepts(_OLD_IR, {domain: version})
 
 
 def _accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
@@ -135,17 +149,20 @@ def _accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
         [onnx.helper.make_node("Identity", ["x"], ["y"])], "probe",
         [shape("x", onnx.TensorProto.FLOAT, [1])], [shape("y", onnx.TensorProto.FLOAT, [1])],
     )  # fmt: skip
-    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in {"": _OLD_OPSET, **opsets}.items()]
     model = onnx.helper.make_model(graph, ir_version=ir_version, opset_imports=imports)
     options = ort.SessionOptions()
     options.log_severity_level = _SILENT
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
         ort.InferenceSession(model.SerializeToString(), options, providers=[CPU])
-    except Exception:
+    except Exception:  # whatever it says, it does not accept the model
         return False
     return True
 
 
 def _bad_setting(cause: str) -> OptimError:
-    return OptimError("bad-session-setting", "a session setting does not exist", cause, status=ExitStatus.USAGE)
+    return OptimError(
+        "bad-session-setting", "onnxruntime does not have a session setting", cause,
+        "names and values are those of onnxruntime.SessionOptions", status=ExitStatus.USAGE,
+    )  # fmt: skip

@@ -27,8 +27,7 @@ def options_class(pass_class: type[Pass]) -> type[PassOptions]:
     if not isinstance(pass_class.options, str):
         return pass_class.options
     module, _, name = pass_class.options.partition(":")
-    found = getattr(importlib.import_module(module), name)
-    assert issubclass(found, PassOptions)
+    found: type[PassOptions] = getattr(importlib.import_module(module), name)
     return found
 
 

@@ -147,6 +147,15 @@ class Pass(ABC):
 
         return (options_class(type(self))(),)
 
+    def keepable(self, model: Model, options: Any) -> Sequence[str]:
+        """Names of the nodes that the option ``keep`` can leave alone, in graph order; empty for a pass without it.
+
+        A lossy pass with such an option is repaired by the core: where it breaks the budget, a small set to keep is
+        searched for.
+        """
+        del model, options
+        return ()
+
     @abstractmethod
     def apply(self, model: Model, options: Any, context: Context) -> PassResult:
         """Make the new model; ``options`` is an instance of the pass's own options class. Never mutates ``model``."""

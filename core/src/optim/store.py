@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import ExitStatus, OptimError, disk_error
 
 T = TypeVar("T")
 
@@ -53,10 +53,7 @@ class Store:
             for shelf in (*_SHELVES, "active"):
                 (self.root / shelf).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OptimError(
-                "cache-not-writable", f"the cache folder {self.root} cannot be used", error.strerror or str(error),
-                "set OPTIM_CACHE_DIR to a folder that you may write to", status=ExitStatus.USAGE,
-            ) from error  # fmt: skip
+            raise disk_error(error, f"the cache folder {self.root} cannot be used") from error
 
     @property
     def models(self) -> Path:
@@ -80,6 +77,8 @@ class Store:
         try:
             temporary.write_text(json.dumps(data))
             os.replace(temporary, path)
+        except OSError as error:
+            raise disk_error(error, f"cannot write to the cache {self.root}") from error
         finally:
             temporary.unlink(missing_ok=True)
 

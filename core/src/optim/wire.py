@@ -6,18 +6,19 @@ from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 T = TypeVar("T")
 
 
 @cache
-def _adapter(cls: type[Any]) -> TypeAdapter[Any]:
+def _adapter(cls: Any) -> TypeAdapter[Any]:
     return TypeAdapter(cls)
 
 
 def to_wire(value: object) -> Any:
     """JSON values of a dataclass, a pydantic model or a plain value; NaN and infinity are kept."""
-    return _adapter(type(value)).dump_python(value, mode="json")
+    return to_jsonable_python(value)
 
 
 def from_wire(cls: type[T], data: object) -> T:
@@ -26,5 +27,6 @@ def from_wire(cls: type[T], data: object) -> T:
     Raises:
         pydantic.ValidationError: the data does not fit.
     """
-    result: T = _adapter(cls).validate_python(data)
+    kind: Any = cls
+    result: T = _adapter(kind).validate_python(data)
     return result

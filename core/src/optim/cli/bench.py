@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,7 +14,9 @@ from optim.errors import ExitStatus
 
 @click.command
 @click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MODEL_OR_RUN_FOLDER...")
-@click.option("--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]")
+@click.option(
+    "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
+)
 @click.option("--target", type=TARGET_NAME, default="cpu", show_default=True)
 @click.option("--seconds", type=float, default=20.0, show_default=True, help="Of timing, at most.")
 @click.option("--seed", type=int, default=0, help="Of synthesized feeds and of the order.")
@@ -30,21 +33,31 @@ def bench(models: tuple[Path, ...], data: str | None, target: str, seconds: floa
 
     with progress() as say:
         found = bench_models(
-            models, registry=load_registry(), store=Store(), say=say, data=data, target=target, seconds=seconds, seed=seed
+            models,
+            registry=load_registry(),
+            store=Store(),
+            say=say,
+            data=data,
+            target=target,
+            seconds=seconds,
+            seed=seed,
         )
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, size, result in zip(found.names, found.sizes, found.results, strict=True):
         ratio, ready = result.ratio, result.ready
         rows.append(
             {
-                "model": name, "error": result.failure or None, "latency_ms": result.latency_ms or None, "size_bytes": size,
+                "model": name, "error": result.failure or None,
+                "latency_ms": result.latency_ms or None, "size_bytes": size,
                 "peak_memory_bytes": ready.peak_memory_bytes if ready else None,
                 "latency_ratio": ratio.value if ratio else None,
                 "latency_ratio_ci": [ratio.low, ratio.high] if ratio else None,
                 "rounds": ratio.rounds if ratio else 0,
                 "shapes": [
                     {"shape": shape, "latency_ms": ms, "ratio": each.value, "ci": [each.low, each.high]}
-                    for shape, ms, each in zip(found.prepared.shapes, result.sample_ms, result.sample_ratio, strict=False)
+                    for shape, ms, each in zip(
+                        found.prepared.shapes, result.sample_ms, result.sample_ratio, strict=False
+                    )
                 ],
             }
         )  # fmt: skip
@@ -55,11 +68,10 @@ def bench(models: tuple[Path, ...], data: str | None, target: str, seconds: floa
     return ExitStatus.BAD_INPUT if any(row["error"] for row in rows) else ExitStatus.DELIVERED
 
 
-def _print(rows: list[dict[str, object]]) -> None:
+def _print(rows: list[dict[str, Any]]) -> None:
     table = []
     for row in rows:
         low_high = row["latency_ratio_ci"]
-        assert isinstance(low_high, list | None)
         figures = (
             [f"{row['latency_ms']:.3f}", f"{row['latency_ratio']:.3f}", f"[{low_high[0]:.3f}, {low_high[1]:.3f}]"]
             if low_high
@@ -69,7 +81,6 @@ def _print(rows: list[dict[str, object]]) -> None:
         table.append([str(row["model"]), *figures, _megabytes(row["size_bytes"]), _megabytes(peak), str(row["rounds"])])
     print_table(["model", "ms", "ratio", "95 % interval", "MB", "peak MB", "rounds"], table)
     shapes = rows[0]["shapes"]
-    assert isinstance(shapes, list)
     if len(shapes) > 1:
         click.echo("latency is the geometric mean over " + "; ".join(item["shape"] for item in shapes))
 

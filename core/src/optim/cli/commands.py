@@ -76,10 +76,9 @@ class OptimGroup(click.Group):
 
 
 def _added() -> Mapping[str, Offer]:
-    """Verbs of plugins; one that is called like ours never comes through."""
     from optim.plugins.registry import load_registry
 
-    return {verb: offer for verb, offer in load_registry().commands().items() if verb not in COMMANDS}
+    return load_registry().commands()
 
 
 def _import(path: str) -> click.Command:

@@ -20,7 +20,8 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
     if as_json:
         considered = [
             {
-                "stage": stage, "pass": planned.ordered.name, "role": planned.pass_class.role, "lossy": planned.pass_class.lossy,
+                "stage": stage, "pass": planned.ordered.name,
+                "role": planned.pass_class.role, "lossy": planned.pass_class.lossy,
                 "forced": planned.forced, "reasons": list(planned.ordered.reasons),
             }
             for stage, passes in plan.stages.items() for planned in passes
@@ -29,7 +30,12 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
         print_json({"target": target.name, "passes": considered, "left_out": left_out})
         return
     rows = [
-        [stage, planned.ordered.name, planned.pass_class.role + (", named" if planned.forced else ""), "; ".join(planned.ordered.reasons)]
+        [
+            stage,
+            planned.ordered.name,
+            planned.pass_class.role + (", named" if planned.forced else ""),
+            "; ".join(planned.ordered.reasons),
+        ]
         for stage, passes in plan.stages.items()
         for planned in passes
     ]

@@ -11,8 +11,6 @@ import click
 
 from optim.errors import ExitStatus, OptimError
 
-_PLAIN = {"error": "", "label": ""}
-
 
 def diagnose(error: BaseException) -> OptimError:
     """Any exception as a diagnosis: ours as it is, a wrong command line as ``usage``, all else as ``internal``."""
@@ -21,8 +19,8 @@ def diagnose(error: BaseException) -> OptimError:
     if isinstance(error, click.ClickException):
         return _usage(error)
     message = " ".join(str(error).split())
-    place = traceback.extract_tb(error.__traceback__)[-1:]
-    where = f" ({Path(place[0].filename).name}:{place[0].lineno})" if place else ""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return OptimError(
         "internal",
         "optim failed in a way that it should not",
@@ -65,7 +63,7 @@ def _usage(error: click.ClickException) -> OptimError:
     context = getattr(error, "ctx", None)
     if context is None:
         return OptimError("usage", error.format_message(), fix="optim --help", status=ExitStatus.USAGE)
-    usage = " ".join(context.get_usage().split())
+    usage = "the usage is" + " ".join(context.get_usage().split()).removeprefix("Usage")
     return OptimError(
         "usage", error.format_message(), usage, f"{context.command_path} --help", status=ExitStatus.USAGE
     )  # fmt: skip

@@ -7,6 +7,7 @@ An error is printed on stderr as a diagnosis. A caller who asked for ``--json`` 
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Sequence
 
@@ -60,16 +61,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return shell_complete(optim, {}, "optim", _COMPLETE_VARIABLE, os.environ[_COMPLETE_VARIABLE])
     try:
-        status = _invoke(arguments)
+        status = _answer(arguments)
         sys.stdout.flush()
     except BrokenPipeError as error:
         return _BROKEN_PIPE if _reader_is_gone() else _fail(error, arguments)
+    return status
+
+
+def _answer(arguments: list[str]) -> int:
+    """Run the command and print how it failed, if it did."""
+    try:
+        return _invoke(arguments)
+    except BrokenPipeError:
+        raise
+    except click.exceptions.NoArgsIsHelpError as request:
+        request.show()
+        return ExitStatus.USAGE
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         return ExitStatus.INTERRUPTED
     except Exception as error:  # the last resort of the program: anything else is a defect of optim
         return _fail(error, arguments)
-    return status
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -93,11 +105,16 @@ def _fail(error: Exception, arguments: Sequence[str]) -> int:
 def _reader_is_gone() -> bool:
     """Whether it is our stdout that is broken; if so, point it elsewhere so that Python's own last flush is quiet."""
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+        stdout = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return False
+    if hasattr(select, "poll"):  # not on Windows
+        poll = select.poll()
+        poll.register(stdout, 0)
+        if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+            return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
+    return True
 
 
 if __name__ == "__main__":

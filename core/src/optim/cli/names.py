@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from optim.plugins.registry import Registry
 
 
-class _Name(click.ParamType):
+class _Name(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
     """A text whose completions come from the installed plugins."""
 
     def __init__(self, name: str, known: Callable[[Registry], Iterable[str]]) -> None:

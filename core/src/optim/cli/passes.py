@@ -24,10 +24,10 @@ def passes() -> None:
 
 @passes.command("list")
 @click.option("--stage", type=click.Choice([stage.value for stage in Stage]), help="Only the passes of this stage.")
-@click.option("--target", "target_name", type=TARGET_NAME, help="Only what is offered for this target, in running order.")
+@click.option("--target", "target_name", type=TARGET_NAME, help="Only what is offered for this target.")
 @json_option
 def list_command(stage: str | None, target_name: str | None, as_json: bool) -> None:
-    """List the passes by stage; in the order they run."""
+    """List the passes in the order they run."""
     from optim.plugins.registry import load_registry
 
     registry = load_registry()

@@ -105,7 +105,10 @@ def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
 
 
 def _pass_lines(one: SurveyedPlugin) -> list[str]:
-    return [line for item in one.passes for line in (f"{item.offered.name} ({item.offered.stage})", *_order_lines(item))]
+    lines = []
+    for item in one.passes:
+        lines += [f"{item.offered.name} ({item.offered.stage})", *_order_lines(item)]
+    return lines
 
 
 def _order_lines(item: SurveyedPass) -> list[str]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+import click
+
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
@@ -23,7 +25,7 @@ def progress() -> Iterator[Callable[[str], None]]:
                 yield lambda text: status.update(f"{text} [dim]({time.monotonic() - started:.0f} s)[/dim]")
         else:
             started = time.monotonic()
-            yield lambda text: print(f"[{time.monotonic() - started:6.1f} s] {text}", file=sys.stderr, flush=True)
+            yield lambda text: click.echo(f"[{time.monotonic() - started:6.1f} s] {text}\n", err=True, nl=False)
 
 
 @contextmanager

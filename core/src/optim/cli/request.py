@@ -36,7 +36,7 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
     if "timeout" in given:
         changes["timeout_s"] = given["timeout"]
     if "without" in given:
-        changes["without"] = frozenset(given["without"])
+        changes["without"] = tuple(sorted(set(given["without"])))
     if "stages" in given:
         changes["stages"] = tuple(parse_stage(name) for name in given["stages"])
     if "named" in given:

@@ -16,12 +16,16 @@ from optim.errors import ExitStatus, OptimError
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The run folder; not needed with --dry-run.")
 @click.option("--target", type=TARGET_NAME, help="Where the model will run. [default: cpu]")
-@click.option("--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]")
+@click.option(
+    "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
+)
 @click.option("--goal", type=click.Choice(["latency", "size"]), help="What better means. [default: latency]")
 @click.option("--max-drift", type=float, help="Largest relative L2 that lossy passes may cause. [default: 0.05]")
 @click.option("--lossless", is_flag=True, help="Admit only passes held to rounding error.")
 @click.option("--recipe", type=click.Path(path_type=Path), help="A recipe, or the lock of an earlier run to repeat.")
-@click.option("--with", "named", multiple=True, metavar="PASS[:k=v,...]", help="A pass that must hold; values are TOML.")
+@click.option(
+    "--with", "named", multiple=True, metavar="PASS[:k=v,...]", help="A pass that must hold; values are TOML."
+)
 @click.option("--without", multiple=True, type=PASS_NAME, help="Leave a pass out.")
 @click.option("--stage", "stages", multiple=True, help="Only this stage; may be given more than once.")
 @click.option("--search-seconds", type=float, help="Bound of the search, in seconds. [default: 60]")
@@ -46,8 +50,8 @@ def run(model: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: 
     if output is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
     from optim.cli.progress import progress
-    from optim.runs.run import EXIT_STATUS, run_settings
     from optim.runs.outcome import RunStatus
+    from optim.runs.run import EXIT_STATUS, run_settings
 
     with progress() as say:
         report = run_settings(settings, output, say, lock=lock)

@@ -14,7 +14,8 @@ def targets(as_json: bool) -> None:
     from optim.plugins.registry import load_registry
 
     registry = load_registry()
-    found = [(offer.value, offer.plugin, registry.unavailable(offer.value)) for offer in registry.offered("target").values()]
+    offers = registry.offered("target").values()
+    found = [(offer.value, offer.plugin, registry.unavailable(offer.value)) for offer in offers]
     if as_json:
         print_json({
             "targets": [

@@ -14,7 +14,9 @@ from optim.errors import ExitStatus
 @click.command
 @click.argument("reference", type=click.Path(path_type=Path))
 @click.argument("other", type=click.Path(path_type=Path))
-@click.option("--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]")
+@click.option(
+    "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
+)
 @click.option("--max-drift", type=float, help="Largest relative L2 of any output. [default: 0.05]")
 @click.option("--target", type=TARGET_NAME, default="cpu", show_default=True)
 @click.option("--seed", type=int, default=0, help="Of synthesized feeds.")
@@ -48,12 +50,22 @@ def verify(
                 "lossless": found.drift.relative_l2 <= found.tolerance,
                 "drift": DriftReport.model_validate(to_wire(found.drift)).model_dump(mode="json"),
                 "outputs": [item.model_dump(mode="json") for item in outputs],
-                "feeds": {"origin": found.prepared.origin, "samples": found.prepared.available, "compared": len(found.prepared.compared)},
+                "feeds": {
+                    "origin": found.prepared.origin, "samples": found.prepared.available,
+                    "compared": len(found.prepared.compared),
+                },
             }
         )  # fmt: skip
         return ExitStatus.DELIVERED if found.within else ExitStatus.NOT_HELD
     rows = [
-        [item.name, "x".join(map(str, item.shape)), _number(item.relative_l2), _number(item.max_abs), _number(item.cosine), item.problem]
+        [
+            item.name,
+            "x".join(map(str, item.shape)),
+            _number(item.relative_l2),
+            _number(item.max_abs),
+            _number(item.cosine),
+            item.problem,
+        ]
         for item in outputs
     ]
     print_table(["output", "shape", "drift", "max abs", "cosine", ""], rows)

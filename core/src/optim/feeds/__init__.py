@@ -1,7 +1,5 @@
-"""The feeds of a run: read from what the user gives, or synthesized from the graph."""
+"""The feeds of a run: read and checked (:mod:`.load`), or synthesized from the graph (:mod:`.synthesize`).
 
-from optim.feeds.feedset import Assumption, FeedSet, FeedWriter
-from optim.feeds.load import load_feeds
-from optim.feeds.synthesize import synthesize_feeds
-
-__all__ = ["Assumption", "FeedSet", "FeedWriter", "load_feeds", "synthesize_feeds"]
+Either way a :class:`~optim.feeds.feedset.FeedSet` on disk. Nothing is imported here: a process that times a model
+reads feeds and must start fast.
+"""

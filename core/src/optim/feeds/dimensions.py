@@ -40,7 +40,7 @@ class Measure(StrEnum):
 
 _HINTS = (
     (r"total|kv_len|past.*\+|\+.*past", Measure.TOTAL),
-    (r"^(b|n|bs|bsz)$|batch", Measure.BATCH),
+    (r"batch|^bsz?$", Measure.BATCH),
     (r"past|cache|mem", Measure.PAST),
     (r"^enc|encoder|source|src", Measure.SOURCE),
     (r"height|^h$", Measure.HEIGHT),
@@ -119,7 +119,7 @@ def plan_inputs(
 
 def shape_of(plan: PlannedInput, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """The shape of one input in a sample; ``sizes`` as from :func:`symbol_sizes`."""
-    return tuple(symbol if isinstance(symbol, int) else sizes[symbol] for symbol in plan.symbols)
+    return tuple(symbol if isinstance(symbol, int) else max(0, sizes[symbol]) for symbol in plan.symbols)
 
 
 def symbol_sizes(plans: Sequence[PlannedInput], setting: Setting) -> dict[str, int]:

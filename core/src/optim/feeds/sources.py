@@ -66,24 +66,33 @@ def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
 
 def _read_npz(path: Path) -> Iterator[RawSample]:
     try:
-        archive = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise _unreadable(path, str(error) if isinstance(error, OSError) else "it is no .npz archive") from error
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise _unreadable(path, "it holds one array without a name (.npy)")
-    with archive:
-        names = archive.files
-        numbered = [_NUMBERED.fullmatch(name) for name in names]
-        if not names or not all(numbered):
-            yield RawSample(path.name, {name: _member(archive, name, path) for name in names})
-            return
-        samples: dict[int, list[tuple[str, str]]] = {}
-        for match in numbered:
-            assert match is not None
-            samples.setdefault(int(match[1]), []).append((match[2], match[0]))
-        for index in sorted(samples):
-            arrays = {name: _member(archive, member, path) for name, member in samples[index]}
-            yield RawSample(f"{path.name} sample {index}", arrays)
+        stream = path.open("rb")
+    except OSError as error:
+        raise _unreadable(path, str(error.strerror)) from error
+    with stream:
+        try:
+            archive = np.load(stream, allow_pickle=False)
+        except (ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise _unreadable(path, "it is no whole .npz archive") from error
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise _unreadable(path, "it holds one array without a name (.npy)")
+        with archive:
+            yield from _split(archive, path)
+
+
+def _split(archive: Any, path: Path) -> Iterator[RawSample]:
+    """One sample, or those that the names number."""
+    numbered = [_NUMBERED.fullmatch(name) for name in archive.files]
+    if not numbered or not all(numbered):
+        yield RawSample(path.name, {name: _member(archive, name, path) for name in archive.files})
+        return
+    samples: dict[int, list[tuple[str, str]]] = {}
+    for match in numbered:
+        assert match is not None
+        samples.setdefault(int(match[1]), []).append((match[2], match[0]))
+    for index in sorted(samples):
+        arrays = {name: _member(archive, member, path) for name, member in samples[index]}
+        yield RawSample(f"{path.name} sample {index}", arrays)
 
 
 def _member(archive: Any, name: str, path: Path) -> Array:

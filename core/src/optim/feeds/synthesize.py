@@ -149,24 +149,29 @@ def _generator(seed: int, index: int) -> np.random.Generator:
 def _assumptions(
     plans: Sequence[PlannedInput], used: Sequence[Setting], refused: Sequence[tuple[Setting, str]]
 ) -> tuple[Assumption, ...]:
-    found = [Assumption(plan.info.name, describe_values(plan)) for plan in plans]
-    sizes: dict[str, list[int]] = {}
-    for setting in used:
-        for symbol, size in symbol_sizes(plans, setting).items():
-            known = sizes.setdefault(symbol, [])
-            if size not in known:
-                known.append(size)
-    measures = {symbol: m for plan in plans for symbol, m in zip(plan.symbols, plan.measures, strict=True)}
-    for symbol, values in sizes.items():
-        if "[" not in symbol or len(sizes) <= 8:
-            relation = ", past and new tokens together" if measures[symbol] is Measure.TOTAL else ""
-            found.append(Assumption("", f"dimension {symbol} is {', '.join(map(str, values))}{relation}"))
+    past = any(plan.role is Role.PAST for plan in plans)
+    found = [Assumption(plan.info.name, describe_values(plan, past=past)) for plan in plans]
+    found += _sizes_used(plans, used)
     if any(setting.padded for setting in used):
         padded = sum(setting.padded for setting in used)
         found.append(Assumption("", f"{padded} of {len(used)} samples are padded, the first is not"))
     for setting, why in refused[:_REFUSALS_SHOWN]:
         found.append(Assumption("", f"left out, because the model refuses it: {_sizes_text(setting)} ({why[:200]})"))
     return tuple(found)
+
+
+def _sizes_used(plans: Sequence[PlannedInput], used: Sequence[Setting]) -> Iterator[Assumption]:
+    """The sizes of dimensions that are not fixed; those that always agree are named together."""
+    sizes = [symbol_sizes(plans, setting) for setting in used]
+    measures = {symbol: measure for plan in plans for symbol, measure in zip(plan.symbols, plan.measures, strict=True)}
+    groups: dict[tuple[Measure, tuple[int, ...]], list[str]] = {}
+    for symbol in sizes[0]:
+        groups.setdefault((measures[symbol], tuple(size[symbol] for size in sizes)), []).append(symbol)
+    for (measure, values), symbols in groups.items():
+        names = symbols[0] + (f" (and {len(symbols) - 1} others)" if len(symbols) > 1 else "")
+        text = f"dimension {names} is {', '.join(map(str, dict.fromkeys(values)))}"
+        text += ": past and new tokens together" if measure is Measure.TOTAL else ""
+        yield Assumption("", text)
 
 
 def _sizes_text(setting: Setting) -> str:

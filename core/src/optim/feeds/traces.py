@@ -18,9 +18,10 @@ import onnx.inliner
 from optim.graphs.operators import subgraphs
 from optim.graphs.skeleton import read_skeleton
 
-_KEEP_VALUES = frozenset(
-    ["Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Expand", "Slice", "Split", "Tile", "Concat", "Where", "Gather", "Pad"]
-)
+_KEEP_VALUES = frozenset({
+    "Cast", "Concat", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Slice", "Split", "Squeeze", "Tile",
+    "Transpose", "Unsqueeze", "Where",
+})  # fmt: skip
 """Operators whose outputs hold values of their inputs, rearranged."""
 _NO_NUMBERS = (onnx.TensorProto.STRING, onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128)
 _KEEP_SHAPE = frozenset(["Cast", "Identity", "Neg", "Relu", "Sigmoid", "Tanh", "Dropout"])

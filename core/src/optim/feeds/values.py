@@ -27,8 +27,8 @@ def make_sample(plans: Sequence[PlannedInput], setting: Setting, rng: np.random.
     return {plan.info.name: sample.make(plan, shape_of(plan, sizes)) for plan in plans}
 
 
-def describe_values(plan: PlannedInput) -> str:
-    """What :func:`make_sample` assumes about an input, in plain words."""
+def describe_values(plan: PlannedInput, *, past: bool) -> str:
+    """What :func:`make_sample` assumes about an input, in plain words; ``past`` says whether the model has a cache."""
     if plan.role is Role.TOKENS:
         if plan.rows is None:
             return "random small token ids: no table tells how many there are"
@@ -37,7 +37,7 @@ def describe_values(plan: PlannedInput) -> str:
     if plan.role is Role.INTEGER and plan.rows is not None:
         return f"random numbers from 0 to {plan.rows - 1}: the table they index has {plan.rows} rows"
     if plan.role is Role.MASK and len(plan.symbols) > 2:
-        return "causal where there is a past, hiding padding; zero or -10000 if it is added, else one or zero"
+        return "it hides padding" + (" and what comes later" if past else "") + ": -10000 for a float mask, else zero"
     return {
         Role.HIDDEN: "normal noise, mean 0, sd 1",
         Role.IMAGE: "normal noise, mean 0, sd 1, as of a normalized image; 0 to 255 for integers",
@@ -45,9 +45,9 @@ def describe_values(plan: PlannedInput) -> str:
         Role.WAVEFORM: "normal noise, sd 0.1",
         Role.PAST: "normal noise, mean 0, sd 0.5",
         Role.STATE: "normal noise, sd 0.1",
-        Role.POSITIONS: "counted along the positions that the mask shows, from 0 at the first, after the past",
+        Role.POSITIONS: "counted along the positions that the mask shows" + (", after the past" if past else ""),
         Role.TYPES: "zeros; in every other sample ones in the second half, where the table has two rows or more",
-        Role.MASK: "ones; zeros where a sample is padded, at the left of a past, at the right without one",
+        Role.MASK: "ones; zeros where a sample is padded, at the " + ("beginning of the past" if past else "end"),
         Role.HEAD_MASK: "ones: no head is masked",
         Role.CACHE_BRANCH: "true where there is a past",
         Role.FLAG: "random",
@@ -72,7 +72,7 @@ class _Sample:
     setting: Setting
     rng: np.random.Generator
     start: int
-    visible: dict[tuple[int, int], NDArray[np.bool_]] = field(default_factory=dict)
+    visible: dict[tuple[int, int, int], NDArray[np.bool_]] = field(default_factory=dict)
 
     def make(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
         makers: Mapping[Role, Callable[[PlannedInput, tuple[int, ...]], Array]] = {
@@ -88,12 +88,11 @@ class _Sample:
         values = makers.get(plan.role, self.noise)(plan, shape)
         return np.asarray(values, dtype=dtype_of(plan.info.dtype), order="C")
 
-    def shown(self, batch: int, length: int) -> NDArray[np.bool_]:
+    def shown(self, batch: int, length: int, past: int) -> NDArray[np.bool_]:
         """Which positions are no padding, (batch, length); all inputs of one length agree."""
-        if (batch, length) in self.visible:
-            return self.visible[batch, length]
+        if (batch, length, past) in self.visible:
+            return self.visible[batch, length, past]
         shown = np.ones((batch, length), dtype=bool)
-        past = self.start
         room = (past if past else length) - 1
         if self.setting.padded and room > 0:
             count = int(self.rng.integers(max(1, room // 4), max(2, room // 2 + 1)))
@@ -101,9 +100,9 @@ class _Sample:
                 shown[-1, :count] = False
             elif not past:
                 shown[-1, length - count :] = False
-        if past + self.setting.length < length:
+        if past and past + self.setting.length < length:
             shown[:, past + self.setting.length :] = False
-        self.visible[batch, length] = shown
+        self.visible[batch, length, past] = shown
         return shown
 
     def tokens(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
@@ -111,7 +110,7 @@ class _Sample:
         low = lowest_id(plan.rows) if plan.rows is not None else 0
         ids: Array = self.rng.integers(low, max(high, low + 1), shape)
         if len(shape) == 2 and not self.start and self.maskable:
-            ids = np.where(self.shown(*shape), ids, 0)
+            ids = np.where(self.shown(*shape, past=0), ids, 0)
         return ids
 
     @property
@@ -121,7 +120,7 @@ class _Sample:
     def positions(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
         batch, length = (shape[-2] if len(shape) > 1 else 1), shape[-1]
         total = self.start + length
-        counted = np.maximum(np.cumsum(self.shown(batch, total), axis=1) - 1, 0)[:, self.start :]
+        counted = np.maximum(np.cumsum(self.shown(batch, total, self.start), axis=1) - 1, 0)[:, self.start :]
         if len(shape) == 1:
             counted = np.arange(self.start, total)
         limit = plan.rows if plan.rows is not None else np.iinfo(np.int64).max
@@ -138,7 +137,7 @@ class _Sample:
             return np.ones(shape)
         if "global" in plan.info.name.lower():
             return np.broadcast_to(np.arange(shape[-1]) == 0, shape)
-        shown = self.shown(shape[0], shape[-1])
+        shown = self.shown(shape[0], shape[-1], 0 if plan.source else self.start)
         if len(shape) == 2:
             return shown
         total, new = shape[-1], shape[-2]

@@ -43,6 +43,9 @@ class Drift:
         )
 
 
+NO_DRIFT = Drift(0.0, 0.0, 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class OutputComparison:
     """One output of one model against the reference.
@@ -56,7 +59,7 @@ class OutputComparison:
         max_abs: largest absolute difference.
         cosine: of the flattened arrays.
         sqnr_db: signal to quantization noise ratio, 20 log10(||reference|| / ||difference||), in dB.
-        max_ulp: largest distance in units in the last place of the reference's dtype, None for other than floats.
+        max_ulp: largest distance in units in the last place of the larger of the two, None for other than floats.
         top1_agreement: share of rows whose largest element is at the same place, None below two columns.
         problem: what makes it incomparable or infinitely far, or empty.
     """
@@ -117,7 +120,9 @@ def compare_sample(
     return results
 
 
-def compare_output(name: str, reference: Array, other: Array, valid: NDArray[np.bool_] | None = None) -> OutputComparison:
+def compare_output(
+    name: str, reference: Array, other: Array, valid: NDArray[np.bool_] | None = None
+) -> OutputComparison:
     """Compare one output.
 
     Args:
@@ -151,13 +156,15 @@ def compare_output(name: str, reference: Array, other: Array, valid: NDArray[np.
 
 def worst_drift(comparisons: Iterable[OutputComparison]) -> Drift:
     """The drift of a model: the worst of every figure over its outputs."""
-    total = Drift(0.0, 0.0, 1.0)
+    total = NO_DRIFT
     for comparison in comparisons:
         total = total.worst(comparison.drift)
     return total
 
 
-def merge_samples(total: Mapping[str, OutputComparison], sample: Iterable[OutputComparison]) -> dict[str, OutputComparison]:
+def merge_samples(
+    total: Mapping[str, OutputComparison], sample: Iterable[OutputComparison]
+) -> dict[str, OutputComparison]:
     """Fold one sample's comparisons into the worst so far, by output."""
     merged = dict(total)
     for comparison in sample:
@@ -199,12 +206,12 @@ def _incomparable(name: str, dtype: str, shape: tuple[int, ...], problem: str) -
 
 def _new_nonfinite(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
     """What NaN or infinity ``b`` has that ``a`` lacks, or loses."""
-    if (nans := int((np.isnan(b) & ~np.isnan(a)).sum())):
+    if nans := int((np.isnan(b) & ~np.isnan(a)).sum()):
         return f"{nans} elements became NaN"
-    if (nans := int((np.isnan(a) & ~np.isnan(b)).sum())):
+    if nans := int((np.isnan(a) & ~np.isnan(b)).sum()):
         return f"{nans} elements are NaN in the reference only"
     infinite = np.isinf(a) | np.isinf(b)
-    if (moved := int((a[infinite] != b[infinite]).sum())):
+    if moved := int((a[infinite] != b[infinite]).sum()):
         return f"{moved} elements became, or are no longer, infinite"
     return ""
 
@@ -212,7 +219,8 @@ def _new_nonfinite(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
 def _max_ulp(reference: Array, other: Array) -> float | None:
     if reference.dtype.kind != "f" or not reference.size:
         return None
-    spacing = np.spacing(np.abs(reference)).astype(np.float64)
+    larger = np.maximum(np.abs(reference), np.abs(other))
+    spacing = np.spacing(larger).astype(np.float64)
     return float((np.abs(other.astype(np.float64) - reference.astype(np.float64)) / spacing).max())
 
 

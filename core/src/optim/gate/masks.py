@@ -36,19 +36,21 @@ def valid_positions(
         if axis is not None:
             shape = [1] * array.ndim
             shape[0], shape[axis] = mask.shape
-            return (np.asarray(mask) != 0).reshape(shape)
+            valid: NDArray[np.bool_] = (np.asarray(mask) != 0).reshape(shape)
+            return valid
     return None
 
 
 def _sequence_axis(array: Array, mask: Array, mask_info: TensorInfo, info: TensorInfo | None) -> int | None:
     name = mask_info.shape[1] if mask_info.shape and len(mask_info.shape) == 2 else None
+    fixed: set[int] = set()
     if isinstance(name, str) and info is not None and info.shape is not None and len(info.shape) == array.ndim:
         named = [axis for axis, size in enumerate(info.shape) if axis and size == name]
         if len(named) == 1 and array.shape[named[0]] == mask.shape[1]:
             return named[0]
-        if all(isinstance(size, int) or size in _names(mask_info) for size in info.shape[1:]):
-            return None
-    same = [axis for axis in range(1, array.ndim) if array.shape[axis] == mask.shape[1]]
+        # the sequence is dynamic: an axis of fixed size, or of the mask's other name, only happens to be as long
+        fixed = {axis for axis, size in enumerate(info.shape) if isinstance(size, int) or size in _names(mask_info)}
+    same = [axis for axis in range(1, array.ndim) if axis not in fixed and array.shape[axis] == mask.shape[1]]
     return same[0] if len(same) == 1 else None
 
 

@@ -187,7 +187,13 @@ def _write_tensors(tensors: Sequence[tuple[ir.Value, TensorProtocol]], path: Pat
                 places[key] = (start, position - start)
             start, length = places[key]
             value.const_value = ir.ExternalTensor(
-                path.name, start, length, tensor.dtype, shape=_shape(tensor), name=tensor.name or "", base_dir=path.parent
+                path.name,
+                start,
+                length,
+                tensor.dtype,
+                shape=_shape(tensor),
+                name=tensor.name or "",
+                base_dir=path.parent,
             )
     return digest.hexdigest()
 
@@ -225,7 +231,13 @@ def _external_like(tensor: TensorProtocol, name: str | None) -> TensorProtocol:
     if not isinstance(tensor, ir.ExternalTensor):
         return tensor
     return ir.ExternalTensor(
-        tensor.location, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape, name=name or "", base_dir=tensor.base_dir
+        tensor.location,
+        tensor.offset,
+        tensor.length,
+        tensor.dtype,
+        shape=tensor.shape,
+        name=name or "",
+        base_dir=tensor.base_dir,
     )
 
 
@@ -243,7 +255,7 @@ def _large_tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]
 
 
 def _shape(tensor: TensorProtocol) -> ir.Shape:
-    return ir.Shape(tensor.shape)
+    return ir.Shape(int(size) for size in tensor.shape)  # type: ignore[arg-type]
 
 
 @contextmanager

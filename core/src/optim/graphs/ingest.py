@@ -7,19 +7,20 @@ Constant node. Nothing is believed that the file says about places: data is read
 
 from __future__ import annotations
 
-import re
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from optim.errors import OptimError
+from optim.graphs.checker import check_graph, malformed_is_invalid
 from optim.graphs.external_data import check_external_data
 from optim.graphs.files import EXTERNAL_FROM_BYTES, save_in_store
 from optim.graphs.limits import check_operators
+from optim.graphs.operators import walk_graphs
 from optim.graphs.skeleton import read_skeleton
 from optim.model import Model
 
@@ -44,10 +45,13 @@ def ingest(path: Path, store: Path) -> Model:
     """
     check_file(path)
     skeleton = read_skeleton(path)
-    check_external_data(skeleton, path)
-    check_operators(skeleton, path)
-    _check_graph(skeleton, path)
-    graph = _to_ir(skeleton, path)
+    with malformed_is_invalid(path):
+        check_external_data(skeleton, path)
+        check_operators(skeleton, path)
+        check_graph(skeleton, path)
+        _fill_sparse(skeleton)
+        graph = ir.serde.deserialize_model(skeleton)
+        ir.external_data.set_base_dir(graph.graph, path.parent)
     del skeleton
     LiftConstantsToInitializersPass(size_limit=EXTERNAL_FROM_BYTES // 8)(graph)
     _embed_attributes(graph)
@@ -76,31 +80,19 @@ def check_file(path: Path) -> None:
         raise OptimError("model-empty", f"{path} is empty", "it has 0 bytes", "copy or download the file again")
 
 
-def _check_graph(skeleton: onnx.ModelProto, path: Path) -> None:
-    """Run the checker of onnx, by path: it reads no external data, and models above 2 GiB pass through it too."""
-    standin = onnx.ModelProto()
-    standin.CopyFrom(skeleton)
-    for tensor in onnx.external_data_helper._get_all_tensors(standin):
-        if onnx.external_data_helper.uses_external_data(tensor):
-            del tensor.external_data[:]
-            tensor.external_data.add(key="location", value="weights")
-    with tempfile.TemporaryDirectory(prefix="optim-check-") as folder:
-        file = Path(folder) / "graph.onnx"
-        file.write_bytes(standin.SerializeToString())
-        (file.parent / "weights").touch()
-        try:
-            onnx.checker.check_model(file)
-        except onnx.checker.ValidationError as error:
-            raise _invalid(path, error) from error
-
-
-def _to_ir(skeleton: onnx.ModelProto, path: Path) -> ir.Model:
-    try:
-        graph = ir.serde.deserialize_model(skeleton)
-    except (ir.serde.SerdeError, ValueError, TypeError) as error:
-        raise _invalid(path, error) from error
-    ir.external_data.set_base_dir(graph.graph, path.parent)
-    return graph
+def _fill_sparse(skeleton: onnx.ModelProto) -> None:
+    """Sparse initializers become dense ones: onnx-ir drops them."""
+    for graph in walk_graphs(skeleton.graph):
+        for sparse in graph.sparse_initializer:
+            values = onnx.numpy_helper.to_array(sparse.values)
+            indices = onnx.numpy_helper.to_array(sparse.indices)
+            dense = np.zeros(tuple(sparse.dims), dtype=values.dtype)
+            if indices.ndim == 1:
+                dense.reshape(-1)[indices] = values
+            else:
+                dense[tuple(indices.T)] = values
+            graph.initializer.append(onnx.numpy_helper.from_array(dense, sparse.values.name))
+        del graph.sparse_initializer[:]
 
 
 def _embed_attributes(graph: ir.Model) -> None:
@@ -121,19 +113,3 @@ def _embedded(tensor: ir.ExternalTensor) -> TensorProtocol:
         data = stream.read(tensor.nbytes)
     proto = onnx.TensorProto(data_type=tensor.dtype.value, dims=list(tensor.shape.numpy()), raw_data=data)
     return ir.Tensor(onnx.numpy_helper.to_array(proto), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)
-
-
-def _invalid(path: Path, error: Exception) -> OptimError:
-    text = re.sub(r"\s+", " ", str(error).split("==> Context:")[0]).strip()
-    node = re.search(r"Bad node spec for node\. Name: (.*?) OpType: (\S*)", str(error))
-    if node:
-        text += f" (at {node.group(2)} node '{node.group(1).strip()}')"
-    if isinstance(error, ir.serde.SerdeError) and error.__cause__ is not None:
-        text = str(error.__cause__)
-    reference = "invalid-graph"
-    if "ir_version" in text and "higher than the checker" in text:
-        reference = "ir-too-new"
-    return OptimError(
-        reference, f"{path} is not a valid ONNX model", text or type(error).__name__,
-        "export the model again; onnx.checker.check_model(path) shows the same problem",
-    )  # fmt: skip

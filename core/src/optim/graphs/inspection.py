@@ -10,6 +10,7 @@ from pathlib import Path
 import onnx
 from onnx.external_data_helper import uses_external_data
 
+from optim.graphs.checker import malformed_is_invalid
 from optim.graphs.external_data import tensor_bytes
 from optim.graphs.files import dtype_name, tensor_info
 from optim.graphs.ingest import check_file
@@ -87,6 +88,11 @@ def inspect(path: Path) -> Inspection:
     """
     check_file(path)
     model = read_skeleton(path)
+    with malformed_is_invalid(path):
+        return _describe(model, path)
+
+
+def _describe(model: onnx.ModelProto, path: Path) -> Inspection:
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs = tuple(tensor_info(value) for value in model.graph.input if value.name not in initializers)
     operators = count_operators(model)

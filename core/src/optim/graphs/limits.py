@@ -61,15 +61,13 @@ def check_operators(model: onnx.ModelProto, path: Path) -> None:
         domain = _domain(node.domain)
         if domain not in _STANDARD or domain not in versions or (domain, node.op_type) in own:
             continue
-        try:
-            onnx.defs.get_schema(node.op_type, versions[domain], domain)
-        except onnx.defs.SchemaError as error:
+        if not _exists(node.op_type, domain, versions[domain]):
             cause, fix = _why_unknown(node.op_type, domain, versions[domain])
             named = f"at node '{node.name}'" if node.name else f"at the node that makes '{node.output[0]}'"
             raise OptimError(
                 "unknown-operator", f"{path} uses operator {qualified_name(domain, node.op_type)}, which opset "
                 f"{versions[domain]} does not have", f"{named}: {cause}", fix,
-            ) from error  # fmt: skip
+            )  # fmt: skip
 
 
 def _check_domains(graph: onnx.ModelProto, limits: BackendLimits, backend_name: str, what: str) -> None:
@@ -86,13 +84,21 @@ def _check_domains(graph: onnx.ModelProto, limits: BackendLimits, backend_name: 
             )  # fmt: skip
 
 
+def _exists(op_type: str, domain: str, version: int) -> bool:
+    try:
+        return not onnx.defs.get_schema(op_type, version, domain).deprecated
+    except onnx.defs.SchemaError:
+        return False
+
+
 def _why_unknown(op_type: str, domain: str, version: int) -> tuple[str, str]:
     schemas = [schema for schema in onnx.defs.get_all_schemas_with_history() if schema.domain == domain]
     since = [schema.since_version for schema in schemas if schema.name == op_type]
     if since and min(since) > version:
         return f"{op_type} came with opset {min(since)}", f"export the model with opset_version={min(since)} or later"
     if since:
-        return f"{op_type} was removed before opset {version}", f"export the model with opset_version={version}"
+        cause = f"{op_type} was removed by opset {version}"
+        return cause, f"export the model again with opset_version={version}: its exporter mixes versions"
     near = _near(op_type, {schema.name for schema in schemas})
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return f"there is no operator of that name{hint}", "export the model again, or give the node its own domain"

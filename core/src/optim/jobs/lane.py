@@ -6,8 +6,10 @@ The parent drives several lanes in lock-step, so that all of them see the same m
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from optim.arrays import Feeds, Outputs
 from optim.gate.drift import OutputComparison
 from optim.jobs.place import Place, Reference, compare_session, mapped_feeds
 from optim.model import Model
@@ -65,7 +67,7 @@ class Ready:
 
 
 def run(request: Request, channel: Channel) -> Answer:
-    """Open, warm up, say ``ready``; then answer each ``{"runs": [...]}`` with ``{"seconds": [[...]], "cpu_s": ...}``."""
+    """Open, warm up, say ``ready``; then answer each ``{"go": true}`` with one round of times."""
     backend = request.place.backend()
     backend.versions()  # imports the runtime
     feeds = [mapped_feeds(request.reference.feed_set().sample(i), request.interfaces) for i in request.timed]
@@ -79,7 +81,9 @@ def run(request: Request, channel: Channel) -> Answer:
             duration.append(time.perf_counter() - started)
         peak = max(0, peak_memory_bytes() - before)
         comparisons = (
-            compare_session(session, request.reference, request.compared, request.interfaces) if request.compared else []
+            compare_session(session, request.reference, request.compared, request.interfaces)
+            if request.compared
+            else []
         )
         ready = Ready(tuple(comparisons), peak, dict(session.executed_on), tuple(duration))
         channel.event("ready", ready=to_wire(ready))
@@ -91,7 +95,7 @@ def run(request: Request, channel: Channel) -> Answer:
     return Answer()
 
 
-def _burst(run_once, feeds, count: int) -> list[float]:  # type: ignore[no-untyped-def]
+def _burst(run_once: Callable[[Feeds], Outputs], feeds: Feeds, count: int) -> list[float]:
     run_once(feeds)
     times = []
     for _ in range(count):

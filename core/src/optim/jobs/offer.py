@@ -70,7 +70,7 @@ def run(request: Request, channel: Channel) -> Answer:
     registry = load_registry(only=sorted({asked.plugin for asked in request.passes}))
     for asked in request.passes:
         channel.event("asking", name=asked.name)
-        pass_class = registry.find_pass(asked.name, request.target).pass_class
+        pass_class = registry.find_pass(asked.name, request.target).over_models
         channel.event("offer", offer=to_wire(_ask(pass_class(), asked, request)))
     return Answer()
 

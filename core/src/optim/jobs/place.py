@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from optim.arrays import Feeds, Outputs
 from optim.backend import Backend, Session
 from optim.errors import OptimError
@@ -43,13 +41,15 @@ class Reference:
 
     Attributes:
         feeds: folder of the feeds.
-        outputs: folder with one ``<sample>.npz`` each.
+        outputs: folder with the outputs on :attr:`compared`, in that order, kept as feeds are.
         original: for the names and symbolic dimensions of inputs and outputs.
+        compared: the samples there are outputs for.
     """
 
     feeds: Path
     outputs: Path
     original: Model
+    compared: tuple[int, ...]
 
     def feed_set(self) -> FeedSet:
         """The feeds of the run."""
@@ -57,13 +57,7 @@ class Reference:
 
     def expected(self, sample: int) -> Outputs:
         """The original's outputs on one sample."""
-        with np.load(self.outputs / f"{sample}.npz", allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-
-    def write(self, sample: int, outputs: Outputs) -> None:
-        """Keep the original's outputs on one sample."""
-        self.outputs.mkdir(parents=True, exist_ok=True)
-        np.savez(self.outputs / f"{sample}.npz", **{name: np.asarray(array) for name, array in outputs.items()})
+        return FeedSet.open(self.outputs).sample(self.compared.index(sample))
 
 
 def mapped_feeds(feeds: Feeds, interfaces: Sequence[Interface]) -> Feeds:

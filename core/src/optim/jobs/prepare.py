@@ -14,7 +14,7 @@ from pathlib import Path
 from optim.arrays import Feeds
 from optim.backend import Backend, Session
 from optim.errors import OptimError
-from optim.feeds.feedset import FeedSet
+from optim.feeds.feedset import FeedSet, FeedWriter
 from optim.feeds.load import load_feeds
 from optim.feeds.synthesize import synthesize_feeds
 from optim.gate.drift import worst_drift
@@ -28,6 +28,7 @@ _FACTOR = 10.0
 _CAP = 1e-2
 _TIMED_SHAPES = 3
 _EXPLORED = 2
+_SAY_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +100,19 @@ def run(request: Request, channel: Channel) -> Answer:
     with _open_original(backend, request) as session:
         open_s = time.perf_counter() - started
         feeds = _make_feeds(request, session)
-        reference = Reference(request.feeds, request.outputs, request.model)
         compared = _spread(len(feeds), request.most_samples)
-        run_s = 0.0
-        for done, sample in enumerate(compared):
-            arrays = feeds.sample(sample)
-            started = time.perf_counter()
-            outputs = session.run(arrays)
-            run_s += time.perf_counter() - started
-            reference.write(sample, outputs)
-            channel.event("progress", text=f"reference outputs {done + 1}/{len(compared)}")
+        run_s = _write_outputs(session, feeds, compared, request.outputs, channel)
+        reference = Reference(request.feeds, request.outputs, request.model, compared)
         executed_on = dict(session.executed_on)
     timed, shapes = _timed_samples(compared, feeds)
     explored = tuple(dict.fromkeys([*timed, *compared]))[:_EXPLORED]
     tolerance, notes = _measure_tolerance(backend, request, reference, explored)
     if len(compared) < len(feeds):
         notes.append(f"drift is measured on {len(compared)} of {len(feeds)} samples, spread evenly")
+    assumptions = tuple((assumption.input, assumption.text) for assumption in feeds.assumptions)
     return Answer(
-        feeds.digest, feeds.origin, len(feeds), compared, explored, timed, shapes,
-        tuple((a.input, a.text) for a in feeds.assumptions), tolerance, tuple(notes), executed_on, dict(backend.versions()),
-        open_s, run_s / max(1, len(compared)),
+        feeds.digest, feeds.origin, len(feeds), compared, explored, timed, shapes, assumptions, tolerance, tuple(notes),
+        executed_on, dict(backend.versions()), open_s, run_s,
     )  # fmt: skip
 
 
@@ -139,6 +133,23 @@ def _make_feeds(request: Request, session: Session) -> FeedSet:
     if request.data is None:
         return synthesize_feeds(request.model, request.feeds, request.seed, check=session.run)
     return load_feeds(request.data, request.model, request.feeds, request.seed)
+
+
+def _write_outputs(session: Session, feeds: FeedSet, compared: Sequence[int], folder: Path, channel: Channel) -> float:
+    """Keep the original's outputs; the mean duration of a run, in seconds."""
+    total, said = 0.0, time.perf_counter()
+    with FeedWriter(folder) as writer:
+        for done, sample in enumerate(compared):
+            arrays = feeds.sample(sample)
+            started = time.perf_counter()
+            outputs = session.run(arrays)
+            total += time.perf_counter() - started
+            writer.add(outputs)
+            if time.perf_counter() - said > _SAY_EVERY_S:
+                said = time.perf_counter()
+                channel.event("progress", text=f"running the original on sample {done + 1} of {len(compared)}")
+        writer.finish("the original's outputs", ())
+    return total / max(1, len(compared))
 
 
 def _spread(available: int, most: int) -> tuple[int, ...]:

@@ -63,11 +63,19 @@ def metric_defect(item: Any, plugin: PluginInfo) -> str:
 
 
 def command_defect(item: Any, plugin: PluginInfo) -> str:
-    """Why ``item`` names no command."""
+    """Why ``item`` names no command that a plugin may add."""
     del plugin
-    if isinstance(item, str) and _IMPORT_PATH.fullmatch(item):
-        return ""
-    return f"returned {item!r}, not 'package.module:command'"
+    if not isinstance(item, str) or not _IMPORT_PATH.fullmatch(item):
+        return f"returned {item!r}, not 'package.module:command'"
+    from optim.cli.commands import COMMANDS
+
+    verb = command_verb(item)
+    return f"{item}: 'optim {verb}' is a command of optim itself" if verb in COMMANDS else ""
+
+
+def command_verb(import_path: str) -> str:
+    """What users call the command ``package.module:name``: its name there, with dashes."""
+    return import_path.rpartition(":")[2].replace("_", "-")
 
 
 def _class_defect(item: Any, base: type) -> str:
@@ -113,4 +121,4 @@ def _options_defect(item: type[Pass]) -> str:
 def _described(item: Any) -> str:
     if item is None:
         return "None"
-    return f"class {item.__qualname__}" if inspect.isclass(item) else f"a {type(item).__name__}"
+    return f"class {item.__qualname__}" if inspect.isclass(item) else f"something of type {type(item).__name__}"

@@ -1,7 +1,7 @@
 """What makes a module or an object a plugin: the hook API that it names, and hooks that exist.
 
-pluggy accepts a misspelt hook without a word until ``check_pending``, and leaves a plugin registered whose hooks do
-not fit. Here every defect of a plugin is found when it is registered, named, and its plugin unregistered.
+pluggy accepts a misspelt hook without a word until ``check_pending``, and may leave a plugin registered whose hooks
+do not fit. Here every defect of a plugin is found when it is registered, named, and its plugin unregistered.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def register(manager: pluggy.PluginManager, name: str, implementation: object) -
     except ValueError:
         return Verdict(State.FAILED, f"is the same object as plugin '{manager.get_name(implementation)}'")
     if reason:
-        manager.unregister(implementation)
+        if manager.is_registered(implementation):  # which pluggy releases leave it registered differs
+            manager.unregister(implementation)
         return Verdict(State.FAILED, reason)
     callers = manager.get_hookcallers(implementation) or ()
     return Verdict(State.OK, hooks=tuple(sorted(caller.name for caller in callers)))

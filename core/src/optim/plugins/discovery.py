@@ -128,7 +128,9 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
             return LoadedPlugin(info, State.FAILED, reason, traceback.format_exc())
         except BaseException as error:  # a plugin may raise anything, and must cost only itself
             return LoadedPlugin(info, State.FAILED, describe_exception(error), traceback.format_exc())
-        return LoadedPlugin(info, verdict.state, verdict.reason, hooks=verdict.hooks, implementation=implementation)
+        if verdict.state is not State.OK:
+            return LoadedPlugin(info, verdict.state, verdict.reason)
+        return LoadedPlugin(info, hooks=verdict.hooks, implementation=implementation)
 
 
 def _info(entry: importlib.metadata.EntryPoint) -> PluginInfo:

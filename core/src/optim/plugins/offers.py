@@ -11,7 +11,7 @@ from typing import Any
 
 import pluggy
 
-from optim.passes import AnyPass, Stage
+from optim.passes import AnyPass, Pass, Stage
 from optim.plugins.plugin import LoadedPlugin, PluginInfo, Problem, describe_exception
 from optim.plugins.stdout import stdout_on_stderr
 
@@ -28,6 +28,17 @@ class OfferedPass:
     def name(self) -> str:
         """Of the pass, e.g. ``ort.clean``."""
         return self.pass_class.name
+
+    @property
+    def over_models(self) -> type[Pass]:
+        """Its class, of a stage that changes models.
+
+        Raises:
+            TypeError: it is of a stage before there is a model.
+        """
+        if not issubclass(self.pass_class, Pass):
+            raise TypeError(f"{self.name} is no pass over models")
+        return self.pass_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,4 +117,4 @@ def _subject(item: object) -> str:
 
 
 def _short(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    return "None" if value is None else f"something of type {type(value).__name__}"

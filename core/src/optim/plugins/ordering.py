@@ -130,13 +130,15 @@ def _cycle(names: Sequence[str], constraints: _Constraints) -> OptimError:
     for first, second in zip(ring, [*ring[1:], ring[0]], strict=True):
         speaker = constraints.by_name[constraints.said_by[first, second]]
         side = f"before {second}" if speaker.name == first else f"after {first}"
+        if first == second:
+            side = "before or after itself"
         steps.append(f"{speaker.name} ({speaker.plugin.release}) asks to run {side}")
         releases.append(speaker.plugin.release)
         plugins.append(speaker.plugin.name)
     stage = constraints.by_name[ring[0]].stage
     return OptimError(
         "order-cycle",
-        f"the passes {' and '.join(ring)} of stage {stage} cannot be ordered",
+        f"{' and '.join(ring)} of stage {stage} cannot be ordered",
         "; ".join(steps),
         f"OPTIM_DISABLE_PLUGINS={max(plugins)} leaves that plugin out until it is repaired",
         ", ".join(dict.fromkeys(releases)),

@@ -213,13 +213,9 @@ def _name(item: Any) -> str:
     return str(item.name)
 
 
-def _verb(import_path: str) -> str:
-    return import_path.rpartition(":")[2].replace("_", "-")
-
-
 _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "target": (checks.target_defect, _name),
     "backend": (checks.backend_defect, _name),
     "metric": (checks.metric_defect, _name),
-    "command": (checks.command_defect, _verb),
+    "command": (checks.command_defect, checks.command_verb),
 }

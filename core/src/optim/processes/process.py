@@ -61,6 +61,7 @@ class WorkerProcess:
         )
         self._answers: queue.Queue[bytes | None] = queue.Queue()
         threading.Thread(target=self._read_answers, daemon=True).start()
+        threading.Thread(target=self._end_group_with_leader, daemon=True).start()
         _alive.add(self)
         self.send({"job": job, "request": request})
 
@@ -71,8 +72,12 @@ class WorkerProcess:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
 
-    def receive(self, timeout_s: float) -> dict[str, Any]:
+    def receive(self, timeout_s: float, *, of_s: float | None = None) -> dict[str, Any]:
         """The worker's next line.
+
+        Args:
+            timeout_s: to wait for it.
+            of_s: the time that the whole job has, where this is the rest of it.
 
         Raises:
             WorkerFailed: it raised, crashed, wrote something else than the protocol, or said nothing in time.
@@ -81,7 +86,7 @@ class WorkerProcess:
             line = self._answers.get(timeout=max(0.0, timeout_s))
         except queue.Empty:
             self.kill()
-            raise WorkerFailed(f"did not finish within {timeout_s:.0f} s and was stopped", "timeout") from None
+            raise WorkerFailed(f"did not finish within {of_s or timeout_s:.0f} s and was stopped", "timeout") from None
         if line is None:
             raise self._crash()
         try:
@@ -98,7 +103,7 @@ class WorkerProcess:
         """Follow the worker's events until its result."""
         deadline = time.monotonic() + timeout_s
         while True:
-            message = self.receive(deadline - time.monotonic())
+            message = self.receive(deadline - time.monotonic(), of_s=timeout_s)
             if "result" in message:
                 return message["result"]
             if on_event:
@@ -126,7 +131,9 @@ class WorkerProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _read_answers(self) -> None:
@@ -135,6 +142,13 @@ class WorkerProcess:
             for line in self._process.stdout:
                 self._answers.put(line)
         self._answers.put(None)
+
+    def _end_group_with_leader(self) -> None:
+        """What the worker started ends with it: a fork that holds its pipe open would hide its end."""
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(OSError):  # it has been collected already
+                os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)  # its id stays taken until then
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def _crash(self) -> WorkerFailed:
         code = self._process.wait()
@@ -160,7 +174,9 @@ def kill_all() -> None:
         worker.close()
 
 
-def run_job(job: str, request: Any, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None) -> tuple[Any, int]:
+def run_job(
+    job: str, request: Any, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None
+) -> tuple[Any, int]:
     """Run one job in a subprocess of its own; what is submitted to the executor.
 
     Returns:

@@ -1,14 +1,16 @@
 """What runs in the subprocess: ``python -m optim.processes.worker``.
 
 The first line on stdin names a job, ``{"job": "package.module", "request": {...}}``; the module has a dataclass
-``Request`` and a function ``run(request, channel)``. Answers go to a private copy of stdout: descriptor 1 itself is
-turned to stderr before any plugin is imported, so nothing that a library prints can get between them.
+``Request`` and a function ``run(request, channel)``. Requests and answers go over private copies of stdin and stdout:
+descriptor 0 becomes empty and descriptor 1 stderr before any plugin is imported, so nothing that a library or a child
+of it prints can get between the answers, and none can eat a request.
 The process ends, with everything it started, when its stdin closes: a parent that was killed leaves no orphans.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import os
 import queue
@@ -17,18 +19,24 @@ import sys
 import threading
 import traceback
 from dataclasses import asdict
+from typing import BinaryIO
 
-from optim.errors import OptimError
+from optim.errors import OptimError, disk_error
 from optim.processes.channel import Channel
 from optim.processes.memory import peak_memory_bytes
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def main() -> None:
     """Run one job and exit."""
-    answers = os.fdopen(os.dup(1), "wb")
+    lines, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     os.dup2(2, 1)
     requests: queue.Queue[bytes] = queue.Queue()
-    threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()
+    threading.Thread(target=_read_requests, args=(lines, requests), daemon=True).start()
     channel = Channel(answers, requests)
     status = 0
     try:
@@ -41,7 +49,9 @@ def main() -> None:
 
 
 def describe_error(error: BaseException) -> dict[str, object]:
-    """An exception as JSON: an OptimError by its fields, anything else by its type and last frame outside optim."""
+    """An exception as JSON: an OptimError by its fields, anything else by its type and where it was raised."""
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        error = disk_error(error, "there is no room in the cache, or it cannot be written")
     if isinstance(error, OptimError):
         return {"optim": {**asdict(error), "status": int(error.status)}}
     text = str(error).strip() or repr(error)
@@ -64,8 +74,8 @@ def _run(channel: Channel) -> None:
     channel.send({"result": to_wire(answer), "peak_memory_bytes": peak_memory_bytes()})
 
 
-def _read_requests(requests: queue.Queue[bytes]) -> None:
-    for line in sys.stdin.buffer:
+def _read_requests(lines: BinaryIO, requests: queue.Queue[bytes]) -> None:
+    for line in lines:
         requests.put(line)
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         with contextlib.suppress(OSError):

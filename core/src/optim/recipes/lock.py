@@ -100,7 +100,7 @@ class LockedSession(_Table):
 class LockedResult(_Table):
     """What came of it: the digest is what a repetition must reach, the figures inform."""
 
-    model_digest: str = Field(description="sha256 of model.onnx followed by model.onnx.data, as delivered")
+    model_digest: str = Field(description="sha256 over graph, weights and session settings")
     drift: float | None = None
     latency_ratio: float | None = None
 

@@ -22,7 +22,7 @@ class _Table(BaseModel):
 class Budget(_Table):
     """How much drift is accepted: a figure, or none beyond rounding."""
 
-    max_drift: float | None = Field(default=None, gt=0, description="largest relative L2 distance to the original's outputs")
+    max_drift: float | None = Field(default=None, gt=0, description="largest relative L2 of any output")
     lossless: bool = Field(default=False, description="admit only passes held to rounding error")
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@ Make and verify the same model again, without searching:
 
     optim run {file_name} --recipe recipe.lock.toml -o run
 
-result.model_digest is what a repetition must reach: cat model.onnx model.onnx.data | sha256sum
+A repetition must reach result.model_digest: graph, weights and session settings, as report.json names them.
 """
 
 

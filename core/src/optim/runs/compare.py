@@ -14,7 +14,7 @@ from optim.jobs import prepare
 from optim.model import SessionConfig
 from optim.plugins.registry import Registry
 from optim.runs.execute import require_target
-from optim.runs.session_file import read_session
+from optim.runs.session_file import MODEL_FILE, read_session_file
 from optim.search.nodes import Node
 from optim.search.settings import RunSettings
 from optim.search.workbench import Workbench, thread_executor
@@ -90,7 +90,12 @@ def verify_models(
         effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
         _, (result,) = bench.race([candidate], effort, purpose="verify", samples=bench.prepared.compared)
         if result.ready is None:
-            raise OptimError("other-failed", f"{other} does not run on the same feeds", result.failure, "optim inspect shows its inputs")
+            raise OptimError(
+                "other-failed",
+                f"{other} does not run on the same feeds",
+                result.failure,
+                "optim inspect shows its inputs",
+            )
         comparisons = result.ready.comparisons
         objection = Budget(limit, bench.prepared.tolerance).objection(comparisons, lossy=True)
         return Verification(
@@ -122,7 +127,9 @@ def bench_models(
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
         base, results = bench.race(nodes, effort, purpose="bench", samples=())
         if base.ready is None:
-            raise OptimError("bench-failed", f"{models[0]} does not run", base.failure)
+            raise OptimError(
+                "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"
+            )
         sizes = (first.size_bytes, *(node.size_bytes for node in nodes))
         return Benchmark(tuple(map(str, models)), sizes, (base, *results), bench.prepared)
 
@@ -145,7 +152,7 @@ def _bench(
 def resolve(path: Path) -> tuple[Path, SessionConfig]:
     """The graph and the settings of an ``.onnx`` file (the runtime's defaults) or of a run folder."""
     if path.is_dir():
-        return path / "model.onnx", read_session(path)
+        return path / MODEL_FILE, read_session_file(path).config
     return path, SessionConfig()
 
 
@@ -153,4 +160,3 @@ def _node(bench: Workbench, path: Path) -> Node:
     graph, session = resolve(path)
     found = bench.ingest_file(graph)
     return Node(found.model.with_session(session), found.size_bytes)
-

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
 from optim.runs.outcome import RunStatus
-from optim.search.beam import Beam, PassDidNotHold
+from optim.search.beam import Beam, NamedPassError
 from optim.search.finale import Finale
 from optim.search.journal import Journal, failures
 from optim.search.nodes import Attempt, Measured, StepStatus
@@ -44,7 +44,7 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
     finale = Finale(bench, budget, beam.journal)
     try:
         ranking = beam.run()
-    except PassDidNotHold as failed:
+    except NamedPassError as failed:
         return _not_held(bench, beam.journal, plan, failed.what, failed.cause)
     bench.say("deciding")
     winner = finale.decide(ranking)

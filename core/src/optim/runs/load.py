@@ -27,27 +27,10 @@ def load(folder: str | PathLike[str]) -> onnxruntime.InferenceSession:
     from optim.onnxruntime_sessions import open_session
 
     path = Path(folder)
-    require_model(path)
+    if not (path / MODEL_FILE).is_file() and (read_mark(path) is not None or (path / SESSION_FILE).is_file()):
+        raise OptimError(
+            "no-model", f"the run in {folder} delivered no model",
+            "report.json there says why, or the run has not finished", status=ExitStatus.USAGE,
+        )  # fmt: skip
     saved = read_session_file(path)
     return open_session(path / MODEL_FILE, saved.config, saved.provider, saved.provider_options)
-
-
-def require_model(folder: Path) -> None:
-    """Check that a folder holds the result of a run.
-
-    Raises:
-        OptimError[not-a-run-folder]: nothing there is of a run.
-        OptimError[no-model]: the run delivered no model.
-    """
-    if (folder / SESSION_FILE).is_file() and (folder / MODEL_FILE).is_file():
-        return
-    if read_mark(folder) is None:
-        missing = f"it has no {SESSION_FILE}" if folder.is_dir() else "there is no such folder"
-        raise OptimError(
-            "not-a-run-folder", f"{folder} is not a folder that optim run wrote", missing, "optim run MODEL -o DIR",
-            status=ExitStatus.USAGE,
-        )  # fmt: skip
-    raise OptimError(
-        "no-model", f"the run in {folder} delivered no model",
-        "report.json there says why, or the run has not finished", status=ExitStatus.USAGE,
-    )  # fmt: skip

@@ -57,11 +57,12 @@ def apply_recipe(settings: RunSettings, path: Path) -> tuple[RunSettings, Lock |
     found = load_recipe_or_lock(path)
     if isinstance(found, Recipe):
         return _with_recipe(settings, found), None
-    budget = {} if found.budget.max_drift is None else {"max_drift": found.budget.max_drift}
-    return replace(
+    max_drift = settings.max_drift if found.budget.max_drift is None else found.budget.max_drift
+    repeated = replace(
         settings, target=found.target.name, goal=found.goal, data=_data_beside(found, path), seed=found.feeds.seed,
-        lossless=bool(found.budget.lossless), chain=found.chain(), **budget,
-    ), found  # fmt: skip
+        lossless=bool(found.budget.lossless), chain=found.chain(), max_drift=max_drift,
+    )  # fmt: skip
+    return repeated, found
 
 
 def require_source(lock: Lock, outcome_digest: str) -> None:
@@ -86,7 +87,7 @@ def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
     given = {key: value for key, value in plain.items() if value is not None}
     return replace(
         settings, **given, lossless=bool(recipe.budget.lossless), stages=recipe.stages,
-        without=frozenset(recipe.without), named=recipe.named(),
+        without=tuple(sorted(set(recipe.without))), named=recipe.named(),
     )  # fmt: skip
 
 

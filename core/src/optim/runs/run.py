@@ -17,7 +17,8 @@ from optim.runs.locking import lock_of, require_source
 from optim.runs.outcome import Outcome, RunStatus
 from optim.runs.session_file import write_session_files
 from optim.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
-from optim.store import Store
+from optim.store import Store, cache_key
+from optim.wire import to_wire
 
 if TYPE_CHECKING:
     from optim.recipes.lock import Lock
@@ -76,13 +77,15 @@ def run(
     named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
     settings = RunSettings(
         source=Path(model), target=target, data=data, goal=goal, max_drift=max_drift, lossless=lossless,
-        named=tuple(Named(name, options) for name, options in named), without=frozenset(without),
+        named=tuple(Named(name, options) for name, options in named), without=tuple(sorted(set(without))),
         stages=tuple(parse_stage(stage) for stage in stages), search_seconds=search_seconds, seed=seed, fresh=fresh,
     )  # fmt: skip
     return run_settings(settings, Path(output), say or (lambda text: None))
 
 
-def run_settings(settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None) -> Report:
+def run_settings(
+    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None
+) -> Report:
     """Run what was asked for into a folder; with a lock the model must come out the same.
 
     Raises:
@@ -93,10 +96,11 @@ def run_settings(settings: RunSettings, output: Path, say: Callable[[str], None]
     if not 0 < settings.max_drift < float("inf") or settings.search_seconds < 0:
         raise OptimError(
             "bad-budget", "--max-drift must be a positive number and --search-seconds must not be negative",
-            f"max drift {settings.max_drift}, search seconds {settings.search_seconds}", status=ExitStatus.USAGE,
+            f"max drift {settings.max_drift}, search seconds {settings.search_seconds}",
+            "leave them out for 0.05 and 60", status=ExitStatus.USAGE,
         )  # fmt: skip
     registry, store = load_registry(), Store()
-    with RunFolder.claim(output) as folder:
+    with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
         outcome = execute(settings, registry, store, say)
         if lock is not None:
             _require_same(outcome, lock)
@@ -112,14 +116,15 @@ def _require_same(outcome: Outcome, lock: Lock) -> None:
     require_source(lock, outcome.source.model.digest)
     found = outcome.delivered.model.digest if outcome.delivered else "none"
     if found != lock.result.model_digest:
-        changed = {
-            name: f"{name} {version} -> {outcome.versions.get(name, 'none')}"
+        changed = [
+            f"{name} {version} -> {outcome.versions.get(name, 'none')}"
             for name, version in lock.target.versions.items()
             if outcome.versions.get(name) != version
-        }
+        ]
+        why = ", ".join(changed) or "no version differs"
         raise OptimError(
             "lock-mismatch", "the repeated model is not the one of the lock",
-            f"expected {lock.result.model_digest[:12]}, got {found[:12]}; " + (", ".join(changed.values()) or "no version differs"),
+            f"expected {lock.result.model_digest[:12]}, got {found[:12]}; {why}",
             "install the versions that the lock names, or search again without --recipe", status=ExitStatus.NOT_HELD,
         )  # fmt: skip
 
@@ -151,4 +156,5 @@ def parse_stage(name: str) -> Stage:
     try:
         return Stage(name)
     except ValueError:
-        raise unknown_name("stage", name, [stage.value for stage in Stage]) from None
+        known = [stage.value for stage in Stage]
+        raise unknown_name("stage", name, known, fix="optim passes list shows the stages") from None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
 from optim.model import SessionConfig
 from optim.target import Target
 
@@ -15,7 +15,7 @@ SESSION_FILE = "session.json"
 LOAD_SCRIPT = "load.py"
 MODEL_FILE = "model.onnx"
 
-_LOAD = '''\
+LOAD_TEXT = '''\
 """Opens model.onnx with the settings of session.json. Needs onnxruntime and nothing else."""
 
 import json
@@ -88,15 +88,20 @@ def write_session_files(folder: Path, session: SessionConfig, target: Target) ->
 
     text = json.dumps(to_wire(SessionFile.of(session, target)), indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
-    (folder / LOAD_SCRIPT).write_text(_LOAD, encoding="utf-8")
+    (folder / LOAD_SCRIPT).write_text(LOAD_TEXT, encoding="utf-8")
+
+
+def read_session(folder: Path) -> SessionConfig:
+    """The settings of a run folder's model, without the provider; raises as :func:`read_session_file`."""
+    return read_session_file(folder).config
 
 
 def read_session_file(folder: Path) -> SessionFile:
-    """The settings in ``folder``.
+    """What ``session.json`` in ``folder`` says.
 
     Raises:
+        OptimError[not-a-run-folder]: there is none.
         OptimError[bad-session-file]: it is not what :func:`write_session_files` writes.
-        FileNotFoundError: there is none.
     """
     from pydantic import ValidationError
 
@@ -105,6 +110,11 @@ def read_session_file(folder: Path) -> SessionFile:
     path = folder / SESSION_FILE
     try:
         return from_wire(SessionFile, json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise OptimError(
+            "not-a-run-folder", f"{folder} is not a folder that optim run wrote", f"there is no {path}",
+            "optim run MODEL -o DIR", status=ExitStatus.USAGE,
+        ) from error  # fmt: skip
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise OptimError("bad-session-file", f"{path} cannot be used", problems, "run optim run again") from error

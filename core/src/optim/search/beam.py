@@ -15,16 +15,17 @@ from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
 from optim.passes import Role, Stage
 from optim.search.clock import Clock
-from optim.search.expand import OUT_OF_TIME, Expander
-from optim.search.journal import Journal, failures, step_of
+from optim.search.expand import Expander
+from optim.search.journal import Journal, chain_key, failures, step_of
 from optim.search.nodes import Measured, Node, StepStatus
 from optim.search.plan import Plan, Planned
 from optim.search.workbench import Workbench
 
 _LOOK_AHEAD = 3
+_NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
 
 
-class PassDidNotHold(OptimError):
+class NamedPassError(OptimError):
     """A pass asked for by name was wrong, broke, or was slower."""
 
 
@@ -45,7 +46,7 @@ class Beam:
         """Search; what held, best first. The original is among them unless a pass was named.
 
         Raises:
-            PassDidNotHold: no chain with a pass that was named is left.
+            NamedPassError: no chain with a pass that was named is left.
         """
         beam = [Measured(self._bench.original, 1.0, 1.0, 1.0)]
         ranking = beam
@@ -66,7 +67,9 @@ class Beam:
             return []
         if self._by_size:
             return self._by_rank([self._sized(node) for node in nodes])
-        if len(nodes) == len(beam) and all(not node.steps or node is parent.node for node, parent in zip(nodes, beam, strict=True)):
+        if len(nodes) == len(beam) and all(
+            not node.steps or node is parent.node for node, parent in zip(nodes, beam, strict=True)
+        ):
             return list(beam)
         variants = {node.model.digest: self._expander.session_variants(node, tune)[:_LOOK_AHEAD] for node in nodes}
         lanes = [lane for lane in _in_turns(nodes, variants) if lane.steps and not self.clock.is_beaten(lane)]
@@ -81,7 +84,9 @@ class Beam:
         stages = list(self._plan.stages)
         return 0.85 / (len(stages) - stages.index(stage))
 
-    def _best_by_node(self, measured: Sequence[Measured], owner: dict[str, Node], beam: Sequence[Measured]) -> dict[str, Measured]:
+    def _best_by_node(
+        self, measured: Sequence[Measured], owner: dict[str, Node], beam: Sequence[Measured]
+    ) -> dict[str, Measured]:
         """Each graph with its best time over session settings; the graph itself goes on, not the settings."""
         best: dict[str, Measured] = {}
         for parent in beam:
@@ -96,18 +101,20 @@ class Beam:
         return best
 
     def _write_journal(self, nodes: Sequence[Node], parents: dict[str, Measured], best: dict[str, Measured]) -> None:
+        ratios = {chain_key(item.node): item.ratio for item in best.values()}
         for node in nodes:
             parent, attempt = parents[node.model.digest], self.journal.find(node)
             if attempt is None or node.model.digest == parent.node.model.digest:
                 continue
+            without = ratios.get(chain_key(node)[:-1], parent.ratio)
             if node.model.digest in best:
-                self.journal.timed(best[node.model.digest], parent.ratio)
+                self.journal.timed(best[node.model.digest], without)
             elif node.model.digest in self.clock.objections:
                 attempt.settle(StepStatus.DROPPED, self.clock.objections[node.model.digest])
             elif node.model.digest in self.clock.seen:
-                attempt.ratio, attempt.parent_ratio = self.clock.seen[node.model.digest], parent.ratio
+                attempt.ratio, attempt.parent_ratio = self.clock.seen[node.model.digest], without
             else:
-                attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                attempt.settle(StepStatus.SKIPPED, _NOT_TIMED)
 
     def _select(self, ranking: Sequence[Measured], beam: Sequence[Measured], stage: Stage) -> list[Measured]:
         """The best chains, and with them the best that leaves the stage out."""
@@ -116,7 +123,12 @@ class Beam:
         if all(item.node.model.digest not in before for item in chosen):
             chosen += [item for item in ranking if item.node.model.digest in before][:1]
         enabling = [item for item in ranking if item.node.steps and item.node.steps[-1].role is Role.ENABLE]
-        if enabling and stage is not Stage.POST_PROCESS and enabling[0] not in chosen and enabling[0].node.steps[-1].stage is stage:
+        if (
+            enabling
+            and stage is not Stage.POST_PROCESS
+            and enabling[0] not in chosen
+            and enabling[0].node.steps[-1].stage is stage
+        ):
             chosen.append(enabling[0])
         return chosen
 
@@ -131,7 +143,7 @@ class Beam:
     def _fail(self, passes: Sequence[Planned]) -> None:
         named = [planned for planned in passes if planned.forced]
         name = named[0].ordered.name if named else passes[0].ordered.name
-        raise PassDidNotHold(
+        raise NamedPassError(
             "pass-did-not-hold", f"{name} was asked for and did not hold", failures(self.journal.attempts, name),
             f"leave it out, give it other options (optim passes show {name}), or allow more with --max-drift",
             status=ExitStatus.NOT_HELD,

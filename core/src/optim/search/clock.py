@@ -62,7 +62,9 @@ class Clock:
             self._lane_s = 0.5 * self._lane_s + 0.5 * (time.monotonic() - started) / len(heat)
         return found
 
-    def measure(self, nodes: Sequence[Node], effort: Effort, purpose: str, samples: tuple[int, ...] | None = None) -> list[Measured]:
+    def measure(
+        self, nodes: Sequence[Node], effort: Effort, purpose: str, samples: tuple[int, ...] | None = None
+    ) -> list[Measured]:
         """One race; a chain that does not run, or is not right with its session settings, is an objection."""
         self._bench.say(f"timing {len(nodes)} model{'s' if len(nodes) > 1 else ''} against the original")
         self.base, results = self._bench.race(nodes, effort, purpose=purpose, samples=samples)

@@ -22,6 +22,12 @@ from optim.search.plan import Planned, slots
 from optim.search.workbench import Tried, Workbench
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
+_REPAIRABLE = 4.0
+"""Drift beyond the budget by more than this factor is not repaired."""
+
+_REPAIR_SHARE = 0.25
+"""Of the search time, for all repairs together."""
+
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next."""
 
@@ -35,6 +41,7 @@ class Expander:
         self._journal = journal
         self._deadline = deadline
         self._hopeless: dict[tuple[str, str], str] = {}
+        self._repair_s = _REPAIR_SHARE * max(0.0, deadline - time.monotonic())
 
     def expand(self, parent: Node, passes: Sequence[Planned]) -> list[Node]:
         """The parent and every chain that goes on from it through this stage."""
@@ -42,7 +49,11 @@ class Expander:
         for slot in slots(passes):
             new: list[Node] = []
             for node in frontier:
-                new += [n for n in self._try_slot(node, slot) if n.model.digest not in {m.model.digest for m in (*pool, *new)}]
+                new += [
+                    n
+                    for n in self._try_slot(node, slot)
+                    if n.model.digest not in {m.model.digest for m in (*pool, *new)}
+                ]
             if any(planned.forced for planned in slot):
                 pool = frontier = new
                 if not new:
@@ -83,7 +94,9 @@ class Expander:
                 elif proposal.result is None:
                     wanted.append((planned, proposal, attempt))
                 elif proposal.result.changed:
-                    found.append(node.after(attempt.step, proposal.result.model, node.size_bytes, proposal.result.interface))
+                    found.append(
+                        node.after(attempt.step, proposal.result.model, node.size_bytes, proposal.result.interface)
+                    )
                     attempt.notes = proposal.result.notes
                 else:
                     attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
@@ -101,10 +114,42 @@ class Expander:
                 for _, _, attempt in batch:
                     attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
                 continue
-            timeout = self._bench.settings.timeout_s if forced else min(self._bench.settings.timeout_s, max(30.0, left + 30.0))
-            jobs: list[tuple[Node, Any, dict[str, Any]]] = [(node, p.offered, proposal.options) for p, proposal, _ in batch]
+            timeout = (
+                self._bench.settings.timeout_s
+                if forced
+                else min(self._bench.settings.timeout_s, max(30.0, left + 30.0))
+            )
+            jobs: list[tuple[Node, Any, dict[str, Any]]] = [
+                (node, p.offered, proposal.options) for p, proposal, _ in batch
+            ]
             tried += zip((attempt for _, _, attempt in batch), self._bench.try_all(jobs, timeout), strict=True)
-        return [new for attempt, outcome in tried if (new := self._judge(node, attempt, outcome)) is not None]
+        found = [new for attempt, outcome in tried if (new := self._judge(node, attempt, outcome)) is not None]
+        return found or self._repaired(node, {planned.ordered.name: planned for planned, _, _ in wanted}, tried)
+
+    def _repaired(self, node: Node, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]) -> list[Node]:
+        """The closest of the candidates that broke the budget, with some nodes left alone; none where time is short."""
+        limit = self._budget.limit(lossy=True)
+        near = [
+            (attempt, outcome)
+            for attempt, outcome in tried
+            if attempt.drift is not None and "keep" in attempt.step.options
+            and limit < attempt.drift.relative_l2 < _REPAIRABLE * limit
+        ]  # fmt: skip
+        left = min(self._repair_s, self._deadline - time.monotonic())
+        if not near or left <= 0:
+            return []
+        started = time.monotonic()
+        attempt, outcome = min(near, key=lambda item: item[0].drift.relative_l2 if item[0].drift else 0.0)
+        offered = planned[attempt.step.pass_name].offered
+        repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left / 2)
+        self._repair_s -= time.monotonic() - started
+        if repair is None:
+            return []
+        options = {**attempt.step.options, "keep": list(repair.keep)}
+        again = self._journal.open(step_of(offered, options), node)
+        again.notes = (f"repaired: {len(repair.keep)} nodes left in float, found in {repair.evaluations} evaluations",)
+        result = self._judge(node, again, self._bench.try_one(node, offered, options, max(30.0, left)))
+        return [result] if result is not None else []
 
     def _judge(self, node: Node, attempt: Attempt, tried: Tried) -> Node | None:
         attempt.seconds += tried.seconds
@@ -112,7 +157,7 @@ class Expander:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None
         result = tried.answer.result
-        attempt.counts, attempt.notes = dict(result.counts), result.notes
+        attempt.counts, attempt.notes = dict(result.counts), (*attempt.notes, *result.notes)
         if not result.changed:
             attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
             return None

@@ -1,4 +1,4 @@
-"""The end of a search: the best chains once more on fresh rounds and on all samples, and what nothing needs taken out."""
+"""The end of a search: the best chains on fresh rounds and all samples, and what nothing needs taken out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Finale:
         finalists = [item.node for item in ranking if item.node.steps][:_FINALISTS]
         if not finalists:
             return None
-        finalists += self._without_enabling(finalists[0])
+        finalists += self._shorter(finalists[0])
         measured = self.measure(finalists)
         for node in finalists:
             if objection := self.clock.objections.get(node.model.digest):
@@ -82,15 +82,24 @@ class Finale:
             return True
         return self._bench.settings.goal == "latency" and self._rank(item) <= self._rank(best) * _SAME
 
-    def _without_enabling(self, node: Node) -> list[Node]:
-        """The chain without each of its enabling steps, as far as the steps after it still apply."""
+    def _shorter(self, node: Node) -> list[Node]:
+        """The chain without each step that has not shown its worth, as far as the steps after it still apply."""
         found = []
-        for step in node.steps:
-            if step.role is Role.ENABLE:
+        for place, step in enumerate(node.steps):
+            if len(node.steps) > 1 and self._is_doubtful(node.steps[: place + 1]) and not self._was_asked_for(step):
                 shorter = self._rebuild([other for other in node.steps if other is not step])
                 if shorter is not None:
                     found.append(shorter)
         return found
+
+    def _is_doubtful(self, steps: tuple[Step, ...]) -> bool:
+        """Whether the last of these steps only makes way, or was no faster than the chain without it."""
+        if steps[-1].role is Role.ENABLE:
+            return True
+        attempt = self._journal.find_chain(steps)
+        if attempt is None or attempt.ratio is None or attempt.parent_ratio is None:
+            return False
+        return attempt.ratio >= attempt.parent_ratio * _FASTER
 
     def _rebuild(self, steps: Sequence[Step]) -> Node | None:
         node: Node | None = self._bench.original

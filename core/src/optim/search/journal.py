@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from optim.gate.drift import Drift
-from optim.passes import Pass
 from optim.plugins.offers import OfferedPass
 from optim.search.nodes import Attempt, Measured, Node, Step, StepStatus
 
@@ -19,7 +18,7 @@ class Journal:
 
     def open(self, step: Step, on: Node) -> Attempt:
         """A new row; the same step on the same chain again is the same row."""
-        chain = (*(s.key for s in on.steps), step.key)
+        chain = (*chain_key(on), step.key)
         if chain not in self._by_chain:
             self._by_chain[chain] = Attempt(step, tuple(s.pass_name for s in on.steps))
             self.attempts.append(self._by_chain[chain])
@@ -27,7 +26,11 @@ class Journal:
 
     def find(self, node: Node) -> Attempt | None:
         """The row of the last step of a chain."""
-        return self._by_chain.get(tuple(step.key for step in node.steps))
+        return self.find_chain(node.steps)
+
+    def find_chain(self, steps: Sequence[Step]) -> Attempt | None:
+        """The row of the last of these steps, with the others before it."""
+        return self._by_chain.get(tuple(step.key for step in steps))
 
     def timed(self, measured: Measured, parent_ratio: float | None, drift: Drift | None = None) -> None:
         """Note the best time seen of a chain."""
@@ -47,7 +50,10 @@ class Journal:
             winner: the chain that is delivered.
             best: its latency ratio.
         """
-        kept = {tuple(s.key for s in winner.steps[: i + 1]) for i in range(len(winner.steps))}
+        whole = chain_key(winner)
+        kept = {whole[: i + 1] for i in range(len(whole))}
+        if whole in self._by_chain and best is not None:
+            self._by_chain[whole].ratio = best
         for chain, attempt in self._by_chain.items():
             if chain in kept:
                 attempt.settle(StepStatus.KEPT, _why_kept(attempt))
@@ -55,10 +61,14 @@ class Journal:
                 attempt.settle(*_why_dropped(attempt, best))
 
 
+def chain_key(node: Node) -> tuple[tuple[str, str], ...]:
+    """What a chain is called: its steps with their options, in order."""
+    return tuple(step.key for step in node.steps)
+
+
 def step_of(offered: OfferedPass, options: dict[str, object] | None = None) -> Step:
     """A step that applies this pass."""
-    pass_class = offered.pass_class
-    assert issubclass(pass_class, Pass)
+    pass_class = offered.over_models
     return Step(
         offered.stage, offered.name, offered.plugin.name, dict(options or {}), pass_class.role, pass_class.lossy,
         pass_class.session_only,
@@ -87,7 +97,13 @@ def _why_dropped(attempt: Attempt, best: float | None) -> tuple[StepStatus, str]
             return StepStatus.DROPPED, "nothing kept needs it"
         return StepStatus.DROPPED, "another chain was chosen"
     if attempt.parent_ratio is not None and attempt.ratio >= attempt.parent_ratio * 0.995:
-        return StepStatus.DROPPED, f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
+        return (
+            StepStatus.DROPPED,
+            f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it",
+        )
     if best is not None:
-        return StepStatus.DROPPED, f"latency ratio {attempt.ratio:.2f}; the model kept has {best:.2f}"
+        return (
+            StepStatus.DROPPED,
+            f"latency ratio {attempt.ratio:.2f} when explored; another won in the end, {best:.2f} on fresh rounds",
+        )
     return StepStatus.DROPPED, f"latency ratio {attempt.ratio:.2f}; not enough for a model that is better in the end"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from optim.gate.drift import Drift, OutputComparison
+from optim.gate.drift import NO_DRIFT, Drift, OutputComparison
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
 
@@ -55,7 +55,7 @@ class Node:
     size_bytes: int
     steps: tuple[Step, ...] = ()
     interfaces: tuple[Interface, ...] = ()
-    drift: Drift = Drift(0.0, 0.0, 1.0)
+    drift: Drift = NO_DRIFT
 
     @property
     def is_lossy(self) -> bool:

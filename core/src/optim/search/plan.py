@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from optim.errors import ExitStatus, OptimError
+from optim.options import parse_options
 from optim.passes import MODEL_STAGES, Pass, Role, Stage
 from optim.plugins.offers import OfferedPass
 from optim.plugins.ordering import OrderedPass
@@ -29,9 +30,7 @@ class Planned:
     @property
     def pass_class(self) -> type[Pass]:
         """Its class; planned passes are passes over models."""
-        found = self.ordered.offered.pass_class
-        assert issubclass(found, Pass)
-        return found
+        return self.ordered.offered.over_models
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +63,15 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
 
     Raises:
         OptimError[unknown-pass]: a named or excluded pass does not exist.
+        OptimError[unknown-option]: a named pass has no such option.
         OptimError[conflicting-request]: a named pass cannot run with the other things asked for.
     """
-    for name in sorted({named.name for named in settings.named} | settings.without):
+    for name in sorted(settings.without):
         registry.find_pass(name, target)
+    for named in settings.named:
+        pass_class = registry.find_pass(named.name, target).over_models
+        if named.options is not None:
+            parse_options(pass_class, named.options)
     stages: dict[Stage, tuple[Planned, ...]] = {}
     left_out: list[LeftOut] = []
     for stage in MODEL_STAGES:
@@ -105,8 +109,7 @@ def slots(passes: Iterable[Planned]) -> list[list[Planned]]:
 
 
 def _reason_against(offered: OfferedPass, stage: Stage, settings: RunSettings, forced: bool) -> str:
-    pass_class = offered.pass_class
-    assert issubclass(pass_class, Pass)
+    pass_class = offered.over_models
     if offered.name in settings.without:
         return "left out by --without"
     if settings.stages and stage not in settings.stages and not forced:
@@ -123,14 +126,17 @@ def _without_rivals_of_forced(planned: list[Planned], left_out: list[LeftOut]) -
     forced = {p.pass_class.alternatives: p for p in planned if p.forced and p.pass_class.alternatives}
     kept = []
     for candidate in planned:
-        rival = forced.get(candidate.pass_class.alternatives)
+        rival = forced.get(candidate.pass_class.alternatives or "")
         if rival is None or rival is candidate:
             kept.append(candidate)
         elif candidate.forced:
             raise OptimError(
                 "conflicting-request", f"{rival.ordered.name} and {candidate.ordered.name} exclude each other",
-                f"both are of the group '{candidate.pass_class.alternatives}'", "name one of them", status=ExitStatus.USAGE,
+                f"both are of the group '{candidate.pass_class.alternatives}'", "name one of them",
+                status=ExitStatus.USAGE,
             )  # fmt: skip
         else:
-            left_out.append(LeftOut(candidate.offered, f"{rival.ordered.name} was asked for, and they exclude each other"))
+            left_out.append(
+                LeftOut(candidate.offered, f"{rival.ordered.name} was asked for, and they exclude each other")
+            )
     return kept

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
+from optim.gate.drift import worst_drift
 from optim.options import parse_options
-from optim.passes import Pass
 from optim.search.journal import Journal, step_of
 from optim.search.nodes import Node, StepStatus
 from optim.search.settings import Named
@@ -23,8 +23,7 @@ def replay(bench: Workbench, budget: Budget, journal: Journal, chain: tuple[Name
     node = bench.original
     for named in chain:
         offered = bench.registry.find_pass(named.name, bench.target)
-        assert issubclass(offered.pass_class, Pass)
-        options = to_wire(parse_options(offered.pass_class, named.options or {}))
+        options = to_wire(parse_options(offered.over_models, named.options or {}))
         attempt = journal.open(step_of(offered, options), node)
         tried = bench.try_one(node, offered, options, bench.settings.timeout_s)
         attempt.seconds = tried.seconds
@@ -32,8 +31,11 @@ def replay(bench: Workbench, budget: Budget, journal: Journal, chain: tuple[Name
         if tried.answer is not None:
             result = tried.answer.result
             attempt.counts, attempt.notes = dict(result.counts), result.notes
+            attempt.drift = worst_drift(tried.answer.comparisons) if tried.answer.comparisons else None
             new = node.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
-            reason = budget.objection(tried.answer.comparisons, new.is_lossy) if result.changed else "; ".join(result.notes)
+            reason = (
+                budget.objection(tried.answer.comparisons, new.is_lossy) if result.changed else "; ".join(result.notes)
+            )
             node = new
         if reason:
             attempt.settle(StepStatus.FAILED, reason)

@@ -36,7 +36,7 @@ class RunSettings:
         max_drift: budget for lossy passes, relative L2.
         lossless: admit only passes held to rounding error.
         named: passes that must hold.
-        without: passes left out.
+        without: passes left out; sorted, so that the same request has the same key.
         stages: only these; empty: all.
         search_seconds: bound of the search, in seconds; what the user named is tried all the same.
         seed: of everything random.
@@ -54,7 +54,7 @@ class RunSettings:
     max_drift: float = DEFAULT_MAX_DRIFT
     lossless: bool = False
     named: tuple[Named, ...] = ()
-    without: frozenset[str] = frozenset()
+    without: tuple[str, ...] = ()
     stages: tuple[Stage, ...] = ()
     search_seconds: float = DEFAULT_SEARCH_SECONDS
     seed: int = 0

@@ -17,13 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from optim.errors import ExitStatus, OptimError
+from optim.gate.drift import worst_drift
+from optim.gate.repair import Repair
 from optim.graphs.files import is_whole
-from optim.jobs import candidate, ingest, lane, offer, prepare
+from optim.jobs import candidate, ingest, lane, offer, prepare, repair
+from optim.jobs.ingest import Answer as Ingested
+from optim.jobs.ingest import Request as IngestRequest
 from optim.jobs.place import Place, Reference
 from optim.model import Model
 from optim.plugins.offers import OfferedPass
 from optim.plugins.registry import Registry
-from optim.plugins.versions import plugin_version_key
+from optim.plugins.versions import plugin_version_key, source_digest
 from optim.processes.process import WorkerFailed, WorkerProcess, run_job
 from optim.search.nodes import Node
 from optim.search.settings import RunSettings
@@ -32,6 +36,9 @@ from optim.timing.race import Effort, LaneResult, race
 from optim.wire import from_wire, to_wire
 
 Say = Callable[[str], None]
+
+_REPAIR_EVALUATIONS = 40
+_REPAIR_SAMPLES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,7 @@ class Workbench:
         self.peak_memory_bytes = 0
         self.made: set[Path] = set()
         self._executor = executor
+        self._core_key = source_digest("optim")
         target = registry.target(settings.target)
         backends = registry.offered("backend")
         registry.backend(target.backend)
@@ -75,22 +83,24 @@ class Workbench:
         self.reference: Reference
         self.original: Node
 
-    def ingest(self) -> ingest.Answer:
+    def ingest(self) -> Ingested:
         """Bring the source into the store; it is the original from then on."""
         found = self.ingest_file(self.settings.source)
         self.original = Node(found.model, found.size_bytes)
         return found
 
-    def ingest_file(self, path: Path) -> ingest.Answer:
+    def ingest_file(self, path: Path) -> Ingested:
         """Bring a file into the store."""
         self.say(f"reading {path.name}")
-        answer = self._must(ingest, ingest.Request(path.absolute(), self.store.models), "ingest")
-        return from_wire(ingest.Answer, answer)
+        answer = self._must(ingest, IngestRequest(path.absolute(), self.store.models), "ingest")
+        return from_wire(Ingested, answer)
 
     def prepare(self, model: Model) -> prepare.Answer:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried."""
         self.say("running the original")
-        key = cache_key("prepare", model.digest, self._place_key(), self._data_key(), self.settings.seed, self.settings.most_samples)
+        key = cache_key(
+            "prepare", model.digest, self._place_key(), self._data_key(), self.settings.seed, self.settings.most_samples
+        )
         holder: list[Any] = []
 
         def make(folder: Path) -> None:
@@ -109,7 +119,7 @@ class Workbench:
         self.prepared = from_wire(prepare.Answer, holder[0] if holder else known)
         if not holder:
             self.from_cache += 1
-        self.reference = Reference(folder / "feeds", folder / "outputs", model)
+        self.reference = Reference(folder / "feeds", folder / "outputs", model, self.prepared.compared)
         return self.prepared
 
     def ask(self, node: Node, passes: Sequence[OfferedPass]) -> dict[str, Asked]:
@@ -137,16 +147,15 @@ class Workbench:
 
     def try_all(self, wanted: Sequence[tuple[Node, OfferedPass, dict[str, Any]]], timeout_s: float) -> Iterator[Tried]:
         """Apply and judge candidates, as many at a time as memory allows, in order."""
-        futures = [self._executor.submit(self.try_one, node, offered, options, timeout_s) for node, offered, options in wanted]
+        futures = [
+            self._executor.submit(self.try_one, node, offered, options, timeout_s) for node, offered, options in wanted
+        ]
         for future in futures:
             yield future.result()
 
     def try_one(self, node: Node, offered: OfferedPass, options: dict[str, Any], timeout_s: float) -> Tried:
         """Apply one pass and judge the result on the explored samples."""
-        key = cache_key(
-            "candidate", node.model.digest, [to_wire(i) for i in node.interfaces], offered.name,
-            plugin_version_key(offered.plugin), options, self._reference_key(), self.settings.seed, self.prepared.explored,
-        )  # fmt: skip
+        key = self._candidate_key(node, offered, options)
         known = self._known(key)
         if known is not None:
             answer = from_wire(candidate.Answer, known["answer"])
@@ -154,10 +163,7 @@ class Workbench:
                 self.from_cache += 1
                 return Tried(answer, "", known["seconds"])
         self.say(f"trying {offered.name} {_short(options)}")
-        request = candidate.Request(
-            node.model, offered.name, offered.plugin.name, options, self.place, self.reference, self.prepared.explored,
-            node.interfaces, self.store.models, self.settings.seed,
-        )  # fmt: skip
+        request = self._candidate_request(node, offered, options, self.prepared.explored)
         started = time.monotonic()
         phases = ["applying"]
         try:
@@ -170,7 +176,31 @@ class Workbench:
         self.store.write("steps", key, {"answer": data, "seconds": seconds})
         return Tried(answer, "", seconds)
 
-    def race(self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None) -> tuple[LaneResult, list[LaneResult]]:
+    def repair(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], tried: Tried, limit: float, seconds: float
+    ) -> Repair | None:
+        """Which nodes a candidate that broke the budget must leave alone; None where nothing was found in time."""
+        assert tried.answer is not None
+        whole = worst_drift(tried.answer.comparisons).relative_l2
+        samples = self.prepared.compared[:_REPAIR_SAMPLES]
+        key = cache_key("repair", self._candidate_key(node, offered, options), limit, samples)
+        known = self._known(key)
+        if known is not None:
+            self.from_cache += 1
+            return from_wire(repair.Answer, known).repair
+        self.say(f"repairing {offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
+        asked = self._candidate_request(node, offered, options, samples)
+        request = repair.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
+        try:
+            data = self._job(repair, request, seconds + 60.0)
+        except WorkerFailed:
+            return None
+        self.store.write("steps", key, data)
+        return from_wire(repair.Answer, data).repair
+
+    def race(
+        self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None
+    ) -> tuple[LaneResult, list[LaneResult]]:
         """Time nodes against the original; compares their outputs first, on ``samples`` or on the explored ones.
 
         With ``samples=()`` nothing is compared.
@@ -185,10 +215,13 @@ class Workbench:
             self.from_cache += 1
             return from_wire(LaneResult, known[0]), from_wire(list[LaneResult], known[1])
         base = lane.Request(self.original.model, self.place, self.reference, (), self.prepared.timed, ())
-        lanes = [lane.Request(n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces) for n in nodes]
+        lanes = [
+            lane.Request(n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces) for n in nodes
+        ]
         result = race(base, lanes, effort, self.settings.seed)
         self.computed += 1
-        self.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
+        if not any(found.failure for found in result[1]):
+            self.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
         return result
 
     def lanes_at_once(self) -> int:
@@ -196,13 +229,30 @@ class Workbench:
         each = 3 * self.original.size_bytes + (150 << 20)
         return max(2, min(24, int(_available_memory_bytes() * 0.5 / each)))
 
+    def _candidate_key(self, node: Node, offered: OfferedPass, options: dict[str, Any]) -> str:
+        return cache_key(
+            "candidate", node.model.digest, [to_wire(i) for i in node.interfaces], offered.name,
+            plugin_version_key(offered.plugin), options, self._reference_key(), self.settings.seed,
+            self.prepared.explored,
+        )  # fmt: skip
+
+    def _candidate_request(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
+    ) -> candidate.Request:
+        return candidate.Request(
+            node.model, offered.name, offered.plugin.name, options, self.place, self.reference, samples,
+            node.interfaces, self.store.models, self.settings.seed,
+        )  # fmt: skip
+
     def _ask_once(self, node: Node, passes: Sequence[OfferedPass]) -> tuple[list[offer.Offer], tuple[str, str] | None]:
         asked = []
         for offered in passes:
             named = self.settings.named_options(offered.name)
             options = dict(named.options) if named and named.options is not None else None
             asked.append(offer.Asked(offered.name, offered.plugin.name, options))
-        request = offer.Request(node.model, self.target, tuple(asked), self.store.models, self.reference.feeds, self.settings.seed)
+        request = offer.Request(
+            node.model, self.target, tuple(asked), self.store.models, self.reference.feeds, self.settings.seed
+        )
         answers: list[offer.Offer] = []
         current = passes[0].name
         with WorkerProcess("optim.jobs.offer", to_wire(request)) as worker:
@@ -218,7 +268,9 @@ class Workbench:
             except WorkerFailed as failed:
                 return answers, (current, failed.reason)
 
-    def _job(self, job: Any, request: object, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None) -> Any:
+    def _job(
+        self, job: Any, request: object, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None
+    ) -> Any:
         self.computed += 1
         data, peak = run_job(job.__name__, to_wire(request), timeout_s, on_event)
         self.peak_memory_bytes = max(self.peak_memory_bytes, peak)
@@ -242,10 +294,19 @@ class Workbench:
     def _offer_key(self, node: Node, offered: OfferedPass) -> str:
         named = self.settings.named_options(offered.name)
         options = dict(named.options) if named and named.options is not None else None
-        return cache_key("offer", node.model.digest, offered.name, plugin_version_key(offered.plugin), options, self._reference_key(), self.settings.seed, machine_key())
+        return cache_key(
+            "offer",
+            node.model.digest,
+            offered.name,
+            plugin_version_key(offered.plugin),
+            options,
+            self._reference_key(),
+            self.settings.seed,
+            machine_key(),
+        )
 
     def _place_key(self) -> object:
-        return [to_wire(self.target), self._backend_key]
+        return [self._core_key, to_wire(self.target), self._backend_key]
 
     def _reference_key(self) -> object:
         return [self._place_key(), self.prepared.versions, self.prepared.digest, self.original.model.digest]
@@ -290,7 +351,11 @@ def _asked(answer: offer.Offer) -> Asked:
 
 
 def _candidate_failure(failed: WorkerFailed, phase: str) -> str:
-    doing = {"applying": "while it was applied", "applied": "when the result was opened", "opened": "when the result was run"}
+    doing = {
+        "applying": "while it was applied",
+        "applied": "when the result was opened",
+        "opened": "when the result was run",
+    }
     if failed.kind == "raised":
         return failed.reason
     return f"{failed.reason} ({doing.get(phase, phase)})"

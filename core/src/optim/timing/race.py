@@ -139,7 +139,11 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int) -> tuple[lis
         kept = _usable(quiet + window, number + 1, effort.least_rounds)
         if number + 1 >= effort.least_rounds:
             best = _judge(lanes, failures, kept, effort.drop)
-            if late or (best is not None and best.rounds >= effort.least_rounds and best.high - best.low < effort.width * best.value):
+            if late or (
+                best is not None
+                and best.rounds >= effort.least_rounds
+                and best.high - best.low < effort.width * best.value
+            ):
                 break
         elif late and number + 1 >= 3:
             break

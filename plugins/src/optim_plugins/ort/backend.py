@@ -37,6 +37,10 @@ class OrtSession(Session):
         """All nodes run on the session's provider: falling back to another is switched off."""
         return {self._provider: 1.0}
 
+    def close(self) -> None:
+        """Let the runtime's memory go, whoever still holds this object."""
+        del self._session
+
 
 class OrtBackend(Backend):
     """ONNX Runtime."""

@@ -41,45 +41,39 @@ class GemmToMatMul(Pass):
     def apply(self, model: Model, options: object, context: Context) -> PassResult:
         """Replace every such Gemm."""
         del options
-        graph = model.ir()
-        transposed: dict[str, ir.Value] = {}
-        found = list(_plain_gemms(graph))
-        for node in found:
-            _replace(graph, node, transposed)
-        if not found:
-            return PassResult(model, changed=False, notes=("no Gemm with a constant weight and alpha = beta = 1",))
         from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+        from optim_plugins.ort.fixed_weights import fix_weights
+
+        graph = model.ir()
+        fix_weights(graph)
+        transposed: dict[ir.Value, ir.Value] = {}
+        found = list(_plain_gemms(graph))
+        for node, weight, is_transposed in found:
+            _replace(node, _transposed(graph, weight, transposed) if is_transposed else weight)
+        if not found:
+            return PassResult(model, changed=False, notes=("no Gemm with a constant weight and alpha = beta = 1",))
         RemoveUnusedNodesPass()(graph)
-        return PassResult(context.save(graph, model), changed=True, counts={"Gemm": len(found)})
+        counts = {"Gemm": len(found), "weights transposed": len(transposed)}
+        return PassResult(context.save(graph, model), changed=True, counts=counts)
 
 
-def _plain_gemms(graph: ir.Model) -> Iterator[ir.Node]:
+def _plain_gemms(graph: ir.Model) -> Iterator[tuple[ir.Node, ir.Value, bool]]:
+    from optim_plugins.ort.products import gemm_weight
+
     for node in graph.graph.all_nodes():
-        if node.op_type != "Gemm" or node.domain not in ("", "ai.onnx"):
-            continue
-        weight = node.inputs[1]
-        plain = _number(node, "alpha", 1.0) == 1.0 and _number(node, "beta", 1.0) == 1.0 and not _number(node, "transA", 0)
-        if plain and weight is not None and weight.is_initializer() and weight.const_value is not None:
-            yield node
+        found = gemm_weight(node) if node.op_type == "Gemm" and node.domain in ("", "ai.onnx") else None
+        if found is not None:
+            yield node, *found
 
 
-def _number(node: ir.Node, name: str, default: float) -> float:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else float(attribute.value)
-
-
-def _replace(graph: ir.Model, node: ir.Node, transposed: dict[str, ir.Value]) -> None:
+def _replace(node: ir.Node, weight: ir.Value) -> None:
     import onnx_ir as ir
 
     assert node.graph is not None
-    activation, weight = node.inputs[0], node.inputs[1]
-    assert weight is not None
-    if _number(node, "transB", 0):
-        weight = _transposed(graph, weight, transposed)
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     result = node.outputs[0]
-    product = ir.node("MatMul", [activation, weight], name=node.name)
+    product = ir.node("MatMul", [node.inputs[0], weight], name=node.name)
     product.metadata_props.update(node.metadata_props)
     new = [product]
     if bias is not None:
@@ -93,15 +87,9 @@ def _replace(graph: ir.Model, node: ir.Node, transposed: dict[str, ir.Value]) ->
     node.graph.remove(node, safe=True)
 
 
-def _transposed(graph: ir.Model, weight: ir.Value, known: dict[str, ir.Value]) -> ir.Value:
-    import numpy as np
-    import onnx_ir as ir
+def _transposed(graph: ir.Model, weight: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
+    from optim_plugins.ort.transposed_weights import add_transposed
 
-    assert weight.const_value is not None
-    name = f"{weight.name}_transposed"
-    if name not in known:
-        array = np.ascontiguousarray(weight.const_value.numpy().T)
-        tensor = ir.tensor(array, name=name)
-        known[name] = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
-        graph.graph.register_initializer(known[name])
-    return known[name]
+    if weight not in known:
+        known[weight] = add_transposed(graph, weight, (1, 0))
+    return known[weight]

@@ -19,7 +19,10 @@ def processor_flags() -> frozenset[str]:
 
 
 def multiplies_integers_exactly() -> bool:
-    """Whether 8-bit products are added in 32 bits: with VNNI or on Arm. AVX2 alone adds pairs in 16 bits and saturates."""
+    """Whether 8-bit products are added in 32 bits: with VNNI or on Arm.
+
+    AVX2 alone adds pairs of products in 16 bits and saturates.
+    """
     if platform.machine().lower() in ("arm64", "aarch64"):
         return True
     flags = processor_flags()

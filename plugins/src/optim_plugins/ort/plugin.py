@@ -22,7 +22,8 @@ _TUNE: tuple[type[Pass], ...] = (TuneSession,)
 
 def _runtime_missing() -> str | None:
     """The reason why ONNX Runtime cannot be used, without importing it."""
-    return None if importlib.util.find_spec("onnxruntime") else "onnxruntime is not installed: pip install optim-core[cpu]"
+    found = importlib.util.find_spec("onnxruntime") is not None
+    return None if found else "onnxruntime is not installed: pip install 'optim-core[cpu]'"
 
 
 CPU = Target(name="cpu", backend="ort", provider="CPUExecutionProvider", device="CPU", probe=_runtime_missing)

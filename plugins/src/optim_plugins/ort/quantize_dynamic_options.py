@@ -12,5 +12,4 @@ class QuantizeDynamicOptions(PassOptions):
 
     per_channel: bool = Field(True, description="one scale for each output column of a weight, instead of one for all")
     reduce_range: bool = Field(False, description="7-bit weights, for processors without exact integer products (AVX2)")
-    fuse_alone: bool = Field(True, description="one fused operator where a product is alone with its input")
     keep: tuple[str, ...] = Field((), description="names of nodes left in float")

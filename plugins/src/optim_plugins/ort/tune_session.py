@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from optim_plugins.ort.tune_session_options import TuneSessionOptions
 
 _LEVELS = {
-    "disable": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "all": "ORT_ENABLE_ALL",
-}  # fmt: skip
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
 _NORMALIZATIONS = ("LayerNormalization", "SkipLayerNormalization", "ReduceMean")
 
 

@@ -1,0 +1,86 @@
+"""The verdict and the steps in the terminal; everything else is in ``report.html``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from optim.reports.schema import Report, StepReport
+from optim.reports.words import best_of, drift_text, latency_text, options_text, ratio_text, size_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+STYLES = {"kept": "green", "dropped": "yellow", "failed": "red", "not-applicable": "dim", "skipped": "dim"}
+_VERDICTS = {"improved": "green", "unchanged": "cyan", "budget-missed": "red", "failed": "red"}
+
+
+def print_report(report: Report, console: Console) -> None:
+    """The verdict, the figures, and the steps: all that were kept, and the best of every pass that was not."""
+    from rich.padding import Padding
+
+    console.print(_verdict(report))
+    for label, before, after in _figures(report):
+        console.print(f"  {label:<12}{before:>9}  ->  {after}", markup=False, highlight=False)
+    rows = list(_rows(report.steps))
+    if rows:
+        console.print()
+        console.print(Padding(_table(rows), (0, 0, 0, 2)))
+    for note in report.notes:
+        console.print(f"note: {note}", markup=False, highlight=False)
+    if report.cached:
+        console.print("served from the cache: the same run was done before (--fresh does it again)", markup=False)
+
+
+def _verdict(report: Report) -> Text:
+    from rich.text import Text
+
+    return Text.assemble((report.status, f"bold {_VERDICTS[report.status]}"), ": ", report.reason)
+
+
+def _figures(report: Report) -> Iterator[tuple[str, str, str]]:
+    before, after = report.original, report.result
+    if after is None:
+        return
+    if after.latency_ms is not None:
+        yield "latency", latency_text(before.latency_ms), latency_text(after.latency_ms)
+    yield "size", size_text(before.size_bytes), size_text(after.size_bytes)
+    if before.peak_memory_bytes and after.peak_memory_bytes:
+        yield "peak memory", size_text(before.peak_memory_bytes), size_text(after.peak_memory_bytes)
+
+
+def _rows(steps: tuple[StepReport, ...]) -> Iterator[tuple[StepReport, int]]:
+    """Steps to show, each with how many attempts it stands for."""
+    yield from ((step, 1) for step in steps if step.status == "kept")
+    groups: dict[tuple[str, str], list[StepReport]] = {}
+    for step in steps:
+        if step.status != "kept":
+            groups.setdefault((step.status, step.pass_name), []).append(step)
+    order = list(STYLES)
+    for (_, _), group in sorted(groups.items(), key=lambda item: order.index(item[0][0])):
+        yield best_of(group), len(group)
+
+
+def _table(rows: list[tuple[StepReport, int]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("step", "pass", "ratio", "drift", "why"):
+        table.add_column(column, justify="right" if column in ("ratio", "drift") else "left", overflow="fold")
+    for step, count in rows:
+        table.add_row(
+            Text(step.status, STYLES[step.status]), Text.assemble(step.pass_name, (_details(step, count), "dim")),
+            ratio_text(step.ratio_to_original), drift_text(step), Text(step.reason),
+        )  # fmt: skip
+    return table
+
+
+def _details(step: StepReport, count: int) -> str:
+    """The options of one attempt, or how many attempts a row stands for."""
+    if count > 1:
+        return f" (best of {count})" if step.status in ("dropped", "failed") else f" ({count} times)"
+    options = options_text(step.options)
+    return f" ({options})" if options else ""

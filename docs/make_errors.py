@@ -1,0 +1,217 @@
+"""Make ``errors.md``: every error that optim can give, read from the source.
+
+usage: python docs/make_errors.py
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from optim.errors import ExitStatus, OptimError
+
+ROOT = Path(__file__).parents[1]
+PAGE = Path(__file__).with_name("errors.md")
+SOURCES = ("core/src/optim", "plugins/src/optim_plugins")
+
+GROUPS = {
+    "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py"),
+    "The feeds": ("feeds",),
+    "The command line, plugins and passes": ("cli", "plugins", "options.py", "search/plan.py"),
+    "Recipes and locks": ("recipes", "runs/locking.py", "search/replay.py"),
+    "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py"),
+    "What a pass or a model did wrong": ("jobs", "gate", "processes"),
+}
+"""Heading, and where in core the error is raised; the longest place that fits decides."""
+
+COMPUTED = {
+    ("cli/run.py", "report.status"): ("budget-missed", "failed"),
+    ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend"),
+    ("search/workbench.py", "f'{what}-failed'"): ("ingest-failed", "prepare-failed"),
+    ("errors.py", "f\"unknown-{kind.replace(' ', '-')}\""): (),
+    ("jobs/prepare.py", "error.reference"): (),
+    ("processes/process.py", "None"): (),
+}
+"""References that are not written where the error is made, and what they can be; () where another place makes them."""
+
+COMPUTED_STATUS = {("cli/run.py", "status"): ExitStatus.NOT_HELD}
+"""Exit statuses that are not written where the error is made."""
+
+FIELDS = ("reference", "what", "cause", "fix", "package", "status")
+UNKNOWN = "…"
+ELSEWHERE = "the message says"
+
+
+@dataclass
+class Entry:
+    """One reference, with what its places say."""
+
+    whats: list[str] = field(default_factory=list)
+    fixes: list[str] = field(default_factory=list)
+    statuses: set[int] = field(default_factory=set)
+
+
+class UnlistedReferenceError(Exception):
+    """A reference is computed, and COMPUTED does not know it."""
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(ROOT), encoding="utf-8")
+    print(f"wrote {PAGE}")
+
+
+def page(root: Path) -> str:
+    """The text of the page for the source below ``root``."""
+    groups: dict[str, dict[str, Entry]] = {heading: {} for heading in GROUPS}
+    for source in SOURCES:
+        for path in sorted((root / source).rglob("*.py")):
+            place = path.relative_to(root / source).as_posix()
+            found = read(ast.parse(path.read_text(encoding="utf-8")), place)
+            if found:
+                heading = _heading(place) if source == SOURCES[0] else f"Plugin {place.partition('/')[0]}"
+                sort_in(found, groups.setdefault(heading, {}), groups)
+    parts = [_INTRODUCTION]
+    for heading, entries in groups.items():
+        if entries:
+            parts += [f"\n## {heading}\n", "| reference | what | what to do | exit status |", "|---|---|---|---|"]
+            parts += [_row(reference, entries[reference]) for reference in sorted(entries)]
+    return "\n".join(parts) + "\n"
+
+
+def read(tree: ast.Module, place: str) -> dict[str, Entry]:
+    """The errors that a file makes, by reference.
+
+    Raises:
+        UnlistedReferenceError: one of them computes its reference, and COMPUTED does not say what it can be.
+    """
+    entries: dict[str, Entry] = {}
+    for call, own in _calls(tree):
+        given = _arguments(call, own)
+        for reference in _references(given, own, place):
+            entry = entries.setdefault(reference, Entry())
+            entry.statuses.add(_status(given.get("status"), own, place))
+            kind = reference.removeprefix("unknown-").replace("-", " ")
+            unknown = ast.Constant(f"there is no {kind} '{UNKNOWN}'")
+            _add(entry.whats, *((given.get("what"), given.get("cause")) if own else (unknown,)))
+            _add(entry.fixes, given.get("fix"))
+    return entries
+
+
+def sort_in(found: dict[str, Entry], own: dict[str, Entry], groups: dict[str, dict[str, Entry]]) -> None:
+    """Add errors to their own group, or to an earlier one that has them already."""
+    for reference, new in found.items():
+        group = next((group for group in groups.values() if reference in group), own)
+        entry = group.setdefault(reference, Entry())
+        entry.statuses |= new.statuses
+        entry.whats += [text for text in new.whats if text not in entry.whats]
+        entry.fixes += [text for text in new.fixes if text not in entry.fixes]
+
+
+def _add(texts: list[str], *expressions: ast.expr | None) -> None:
+    """Add the first expression that says something by itself."""
+    written = [_text(expression) for expression in expressions]
+    text = next((text for text in written if text.strip(UNKNOWN + " :,")), ELSEWHERE if any(written) else "")
+    if text and text not in texts:
+        texts.append(text)
+
+
+def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, bool]]:
+    """Calls that make an error, and whether by the class itself rather than by ``unknown_name``."""
+    classes = {"OptimError"} | {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "OptimError" for base in node.bases)
+    }
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    for call in sorted(found, key=lambda call: (call.lineno, call.col_offset)):
+        name = ast.unparse(call.func)
+        if name in classes or name == "unknown_name":
+            yield call, name in classes
+
+
+def _arguments(call: ast.Call, own: bool) -> dict[str, ast.expr]:
+    names = FIELDS if own else ("reference", "name", "known")
+    given = dict(zip(names, call.args, strict=False))
+    return given | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+
+
+def _references(given: dict[str, ast.expr], own: bool, place: str) -> tuple[str, ...]:
+    expression = given.get("reference")
+    written = [expression.body, expression.orelse] if isinstance(expression, ast.IfExp) else [expression]
+    values = [node.value for node in written if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    if len(values) == len(written):
+        return tuple(values if own else [f"unknown-{kind.replace(' ', '-')}" for kind in values])
+    computed = ast.unparse(expression) if expression is not None else "None"
+    if (place, computed) not in COMPUTED:
+        raise UnlistedReferenceError(f"{place} computes a reference, {computed}: say in COMPUTED what it can be")
+    return COMPUTED[place, computed]
+
+
+def _status(node: ast.expr | None, own: bool, place: str) -> int:
+    if node is None:
+        return (OptimError.status if own else ExitStatus.USAGE).value
+    if isinstance(node, ast.Attribute) and node.attr in ExitStatus.__members__:
+        return ExitStatus[node.attr].value
+    if (place, ast.unparse(node)) not in COMPUTED_STATUS:
+        raise UnlistedReferenceError(f"{place} computes a status, {ast.unparse(node)}: say it in COMPUTED_STATUS")
+    return COMPUTED_STATUS[place, ast.unparse(node)].value
+
+
+def _text(node: ast.expr | None) -> str:
+    """A string as it is written, with an ellipsis for every value that is put into it."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) for part in node.values)
+    if isinstance(node, ast.IfExp):
+        sides = [side for side in (_text(node.body), _text(node.orelse)) if side.strip(UNKNOWN)]
+        return " / ".join(sides)
+    return UNKNOWN if node is not None else ""
+
+
+def _heading(place: str) -> str:
+    fitting = {
+        prefix: heading
+        for heading, prefixes in GROUPS.items()
+        for prefix in prefixes
+        if place == prefix or place.startswith(f"{prefix}/")
+    }
+    if not fitting:
+        raise UnlistedReferenceError(f"{place} is in no group of GROUPS")
+    return fitting[max(fitting, key=len)]
+
+
+def _row(reference: str, entry: Entry) -> str:
+    cells = [
+        " <br> ".join([text for text in texts if text != ELSEWHERE] or texts) for texts in (entry.whats, entry.fixes)
+    ]
+    statuses = ", ".join(map(str, sorted(entry.statuses)))
+    return "| " + " | ".join([f"`{reference}`", *map(_escaped, cells), statuses]) + " |"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("|", "\\|").replace("[", "\\[")
+
+
+_INTRODUCTION = """# Errors
+
+Made by `docs/make_errors.py` from the source. An error reads like a diagnosis, on stderr:
+
+    error[unknown-pass]: there is no pass 'ort.quantise-dynamic'
+      cause: did you mean ort.quantize-dynamic?
+      fix:   optim passes list --target cpu
+
+The word in brackets is its reference. It is stable: search for it, test for it (`OptimError.reference` in Python). A
+last line, `from:`, names the package at fault where that is not optim-core. With `--json` the same is on stdout, as
+`{"error": {"reference", "what", "cause", "fix", "package", "status"}}`; `optim --debug ...` adds the traceback. Where
+an error costs only a candidate, the run goes on and its report says what happened.
+
+Below, … stands for names and figures."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""Weights that are listed among the inputs, as exporters did before IR version 4, and may be replaced in a run."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveInitializersFromInputsPass
+
+_FIRST_IR_WITHOUT_WEIGHTS_IN_INPUTS = 4
+
+
+def fix_weights(graph: ir.Model) -> int:
+    """Take weights out of the inputs, so that they are constants; how many there were."""
+    found = sum(1 for value in graph.graph.inputs if value.is_initializer())
+    if found:
+        RemoveInitializersFromInputsPass()(graph)
+        graph.ir_version = max(graph.ir_version, _FIRST_IR_WITHOUT_WEIGHTS_IN_INPUTS)
+    return found

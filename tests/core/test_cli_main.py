@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import click
+import pytest
+from plugin_packages import GOOD, site
+
+from optim.cli.commands import COMMANDS, OptimGroup
+from optim.cli.failures import diagnose, print_error
+from optim.cli.main import main, optim
+
+__all__ = ["site"]
+
+HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "torch", "pydantic")
+ADD_A_VERB = """
+@hookimpl
+def optim_commands():
+    return ["{module}_verbs:make_tea", "{module}_none:lost"]
+"""
+MAKE_TEA = """
+import click
+
+@click.command()
+@click.argument("leaf")
+def make_tea(leaf):
+    click.echo(leaf)
+    return 4
+"""
+
+
+def test_help_lists_every_command_and_imports_none(site):
+    script = "import sys; from optim.cli.main import main; main(['--help']); print([m for m in sys.modules if m in %r])"
+    done = site.python("-c", script % ([*HEAVY, *(one.path.partition(":")[0] for one in COMMANDS.values())],))
+    assert done.stdout.splitlines()[-1] == "[]"
+    for name, command in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(command.help)}$", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_listed_command_is_there_and_described(name):
+    group = optim
+    assert isinstance(group, OptimGroup)
+    command = group.get_command(click.Context(group), name)
+    assert command.name == name
+    assert command.get_short_help_str()
+
+
+LISTINGS = [["--plugins", "list", "--json"], ["plugins", "list"], ["passes", "list"], ["targets"]]
+
+
+@pytest.mark.parametrize("arguments", LISTINGS)
+def test_listings_import_nothing_heavy_with_ten_plugins(site, arguments):
+    for number in range(10):
+        site.add(f"acme{number}", GOOD)
+    script = (
+        "import sys; from optim.cli.main import main; status = main(%r);"
+        "print([m for m in %r if m in sys.modules], file=sys.stderr); sys.exit(status)"
+    )
+    done = site.python("-c", script % (arguments, HEAVY))
+    assert (done.returncode, done.stderr.splitlines()[-1:]) == (0, ["[]"])
+    assert "acme9" in done.stdout
+
+
+def test_both_ways_to_list_plugins_say_the_same(site):
+    site.add("acme", GOOD)
+    for options in ((), ("--json",), ("--verbose",)):
+        first, second = site.run("--plugins", "list", *options), site.run("plugins", "list", *options)
+        assert first.stdout == second.stdout
+        assert "acme" in first.stdout
+        assert (first.returncode, first.stderr) == (0, "")
+
+
+def test_the_version_is_the_one_of_the_package(site):
+    assert re.fullmatch(r"optim \d+\.\d+\.\d+\S*\n", site.run("--version").stdout)
+
+
+def test_without_a_command_the_help_is_shown(site):
+    done = site.run()
+    assert done.returncode == 0
+    assert "Commands:" in done.stdout
+
+
+def test_options_of_a_listing_are_refused_before_another_command(site):
+    done = site.run("--plugins", "list", "targets")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error[usage]: --plugins, --json and --verbose belong after the command" in done.stderr
+
+
+def test_an_unknown_command_lists_the_near_ones(site):
+    done = site.run("verfy")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error[unknown-command]: there is no command 'verfy'\n  cause: did you mean verify?\n  fix:   optim --help\n"
+    )
+
+
+def test_a_wrong_command_line_is_one_error_with_the_usage(site):
+    done = site.run("plugins", "show", "--colour")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error[usage]: No such option")
+    assert "optim plugins show [OPTIONS] NAME" in done.stderr
+    assert "  fix:   optim plugins show --help\n" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("plugins", "show", "nobody"), ("passes", "list", "--bad")])
+def test_with_json_an_error_is_json_on_stdout_and_text_on_stderr(site, arguments):
+    done = site.run(*arguments, "--json")
+    error = json.loads(done.stdout)["error"]
+    assert list(error) == ["reference", "what", "cause", "fix", "package", "status"]
+    assert error["status"] == done.returncode == 2
+    assert done.stderr.startswith(f"error[{error['reference']}]: {error['what']}\n")
+
+
+def test_an_unforeseen_error_is_internal_and_has_a_traceback_only_with_debug(monkeypatch, capsys):
+    def fall_over(ctx):
+        raise ValueError("two\nlines")
+
+    monkeypatch.setattr(optim, "invoke", fall_over)
+    assert main(["targets"]) == 1
+    plain = capsys.readouterr().err
+    assert plain.startswith("error[internal]: ")
+    assert re.search(r"^  cause: ValueError: two lines \(test_cli_main\.py:\d+\)$", plain, re.MULTILINE)
+    assert "Traceback" not in plain
+    assert main(["--debug", "targets"]) == 1
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_an_interrupt_ends_with_130_and_one_line(monkeypatch, capsys):
+    def interrupted(ctx):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(optim, "invoke", interrupted)
+    assert main(["targets"]) == 130
+    assert capsys.readouterr() == ("", "interrupted\n")
+
+
+def test_ctrl_c_while_a_plugin_loads_ends_with_130(site):
+    site.add("slow", "import time, sys\nsys.stderr.write('loading')\nsys.stderr.flush()\ntime.sleep(60)")
+    environment = {**os.environ, "PYTHONPATH": f"{site.folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "optim.cli.main", "targets"], env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        assert process.stderr is not None
+        assert process.stderr.read(len("loading")) == "loading"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "interrupted\n")
+
+
+def test_a_reader_that_goes_away_is_no_error(site):
+    for number in range(3):
+        site.add(f"acme{number}", GOOD)
+    read, write = os.pipe()
+    os.close(read)
+    environment = {**os.environ, "PYTHONPATH": f"{site.folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    for unbuffered, arguments in itertools.product(("", "1"), [*LISTINGS, ["nonsense", "--json"]]):
+        done = subprocess.run(
+            [sys.executable, "-m", "optim.cli.main", *arguments], env={**environment, "PYTHONUNBUFFERED": unbuffered},
+            stdout=write, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 141
+        assert "Traceback" not in done.stderr
+        assert "internal" not in done.stderr
+    os.close(write)
+
+
+def test_an_error_is_coloured_on_a_terminal_and_the_text_stays(monkeypatch, capsys):
+    error = diagnose(click.UsageError("no"))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    print_error(error, as_json=False)
+    assert capsys.readouterr().err == f"{error}\n"
+
+
+def test_a_plugin_adds_a_verb(site):
+    module = site.add("acme", GOOD + ADD_A_VERB)
+    (site.folder / f"{module.stem}_verbs.py").write_text(MAKE_TEA)
+    done = site.run("make-tea", "green")
+    assert (done.returncode, done.stdout) == (4, "green\n")
+    assert "From plugin acme (optim-acme 1.0)." in site.run("--help").stdout
+
+
+def test_a_verb_that_cannot_be_imported_is_an_error_of_its_plugin(site):
+    module = site.add("acme", GOOD + ADD_A_VERB)
+    done = site.run("lost")
+    assert done.returncode == 2
+    assert f"No module named '{module.stem}_none'" in done.stderr
+    assert "  from:  optim-acme 1.0" in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_names_the_program(site, shell):
+    done = site.run("completion", shell)
+    assert done.returncode == 0
+    assert "_OPTIM_COMPLETE" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("optim pas", {"plain,passes"}),
+        ("optim passes show acme.", {"plain,acme.shrink"}),
+        ("optim passes list --target acme", {"plain,acme-device"}),
+        ("optim plugins show ac", {"plain,acme"}),
+        ("optim passes list --stage qu", {"plain,quantize"}),
+    ],
+)
+def test_a_shell_completes_commands_passes_targets_and_plugins(site, words, expected):
+    site.add("acme", GOOD)
+    count = str(len(words.split()) - 1)
+    environment = {"_OPTIM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": count}
+    done = site.run(environment=environment)
+    assert set(done.stdout.split()) == expected
+
+
+def test_every_command_module_of_the_table_exists():
+    assert [one.path for one in COMMANDS.values() if importlib.util.find_spec(one.path.partition(":")[0]) is None] == []

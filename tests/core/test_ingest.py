@@ -1,0 +1,405 @@
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from feed_models import FLOAT, INT64, build, constant, helper, value, write
+from onnx import TensorProto
+
+from optim.backend import BackendLimits
+from optim.errors import ExitStatus, OptimError
+from optim.graphs.ingest import ingest
+from optim.graphs.limits import check_limits
+from optim.graphs.skeleton import read_skeleton
+
+WEIGHT = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
+LARGE_BYTES = (2 << 30) + (64 << 20)
+
+
+def linear(weight: TensorProto | None = None) -> onnx.ModelProto:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="head")
+    inputs, outputs = [value("x", FLOAT, ["n", 64])], [value("y", FLOAT, ["n", 32])]
+    return build([node], inputs, outputs, [weight or constant("w", WEIGHT)])
+
+
+def external(location: str, *, offset=0, length: int | None = WEIGHT.nbytes) -> onnx.ModelProto:
+    tensor = TensorProto(name="w", dims=WEIGHT.shape, data_type=FLOAT, data_location=TensorProto.EXTERNAL)
+    places = {"location": location, "offset": offset, "length": length}
+    for key, entry in places.items():
+        if entry is not None:
+            tensor.external_data.add(key=key, value=str(entry))
+    return linear(tensor)
+
+
+def run(path: Path, **feeds):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, feeds)
+
+
+def refused(path: Path, store: Path) -> OptimError:
+    with pytest.raises(OptimError) as caught:
+        ingest(path, store)
+    assert caught.value.status is ExitStatus.BAD_INPUT
+    assert str(path.name) in caught.value.what
+    assert caught.value.cause
+    assert caught.value.fix
+    assert not store.exists() or not list(store.iterdir())
+    return caught.value
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.onnx"
+
+
+def assert_computes_the_same(model):
+    x = np.ones((2, 64), np.float32)
+    np.testing.assert_allclose(run(model.path, x=x)[0], x @ WEIGHT, rtol=1e-5)
+
+
+def test_embedded_weights_become_external_and_the_model_computes_the_same(path, store):
+    onnx.save(linear(), path)
+    before = path.read_bytes()
+    model = ingest(path, store)
+    assert_computes_the_same(model)
+    (tensor,) = onnx.load(model.path, load_external_data=False).graph.initializer
+    assert tensor.data_location == TensorProto.EXTERNAL
+    assert sorted(file.suffix for file in store.iterdir()) == [".data", ".onnx"]
+    assert path.read_bytes() == before
+
+
+def test_the_same_file_gives_the_same_digest_however_its_weights_are_kept(tmp_path, path, store):
+    onnx.save(linear(), path)
+    typed = linear()
+    tensor = typed.graph.initializer[0]
+    tensor.float_data.extend(WEIGHT.ravel().tolist())
+    tensor.ClearField("raw_data")
+    onnx.save(typed, tmp_path / "typed.onnx")
+    onnx.save(linear(), tmp_path / "ext.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    digests = {ingest(tmp_path / name, store).digest for name in ("model.onnx", "typed.onnx", "ext.onnx")}
+    assert len(digests) == 1
+
+
+def test_a_graph_that_points_into_a_safetensors_file(tmp_path, path, store):
+    header = json.dumps({"w": {"dtype": "F32", "shape": [64, 32], "data_offsets": [0, WEIGHT.nbytes]}}).encode()
+    container = struct.pack("<Q", len(header)) + header + WEIGHT.tobytes()
+    (tmp_path / "model.safetensors").write_bytes(container)
+    onnx.save(external("model.safetensors", offset=8 + len(header)), path)
+    assert_computes_the_same(ingest(path, store))
+
+
+def test_data_in_a_folder_below_and_without_a_length(tmp_path, path, store):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "w.bin").write_bytes(WEIGHT.tobytes())
+    onnx.save(external("data/w.bin", length=None), path)
+    assert_computes_the_same(ingest(path, store))
+
+
+def test_hard_linked_data_is_read(tmp_path, path, store):
+    (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
+    (tmp_path / "other.bin").hardlink_to(tmp_path / "w.bin")
+    onnx.save(external("w.bin"), path)
+    assert_computes_the_same(ingest(path, store))
+
+
+def test_large_constants_become_initializers_in_subgraphs_too(path, store):
+    def body(name, factor):
+        nodes = [helper.make_node("Constant", [], [f"{name}_w"], value=constant("", WEIGHT * factor)),
+                 helper.make_node("MatMul", ["x", f"{name}_w"], [f"{name}_y"])]  # fmt: skip
+        return helper.make_graph(nodes, name, [], [value(f"{name}_y", FLOAT, None)])
+
+    nodes = [helper.make_node("Constant", [], ["small"], value=constant("", np.array(2.0, np.float32))),
+             helper.make_node("If", ["go"], ["picked"], then_branch=body("yes", 1), else_branch=body("no", 2)),
+             helper.make_node("Mul", ["picked", "small"], ["y"])]  # fmt: skip
+    inputs = [value("go", TensorProto.BOOL, []), value("x", FLOAT, [1, 64])]
+    onnx.save(build(nodes, inputs, [value("y", FLOAT, None)]), path)
+    model = ingest(path, store)
+    x = np.ones((1, 64), np.float32)
+    for go, factor in ((True, 2), (False, 4)):
+        np.testing.assert_allclose(run(model.path, go=np.array(go), x=x)[0], x @ WEIGHT * factor, rtol=1e-5)
+    assert model.path.stat().st_size < 2000
+    assert sum(file.stat().st_size for file in store.glob("*.data")) >= 2 * WEIGHT.nbytes
+
+
+def test_a_large_constant_that_is_an_output_stays_in_the_graph(path, store):
+    node = helper.make_node("Constant", [], ["y"], value=constant("", WEIGHT))
+    onnx.save(build([node], [], [value("y", FLOAT, [64, 32])]), path)
+    np.testing.assert_array_equal(run(ingest(path, store).path)[0], WEIGHT)
+
+
+@pytest.mark.parametrize("indices", [[0, 33, 2047], [[0, 0], [1, 1], [63, 31]]])
+def test_sparse_weights_become_dense(path, store, indices):
+    model = linear()
+    del model.graph.initializer[:]
+    sparse = model.graph.sparse_initializer.add(dims=[64, 32])
+    sparse.values.CopyFrom(constant("w", np.array([1, 2, 3], np.float32)))
+    sparse.indices.CopyFrom(constant("places", np.array(indices)))
+    onnx.save(model, path)
+    x = np.ones((1, 64), np.float32)
+    expected = np.zeros(32)
+    expected[[0, 1, 31]] = 1, 2, 3
+    np.testing.assert_array_equal(run(ingest(path, store).path, x=x)[0][0], expected)
+
+
+def test_int4_weights_are_kept(path, store):
+    weight = helper.make_tensor("w", TensorProto.INT4, [64, 64], np.ones(4096, np.int8).tolist())
+    nodes = [helper.make_node("DequantizeLinear", ["w", "scale"], ["d"]), helper.make_node("MatMul", ["x", "d"], ["y"])]
+    inputs, outputs = [value("x", FLOAT, [1, 64])], [value("y", FLOAT, [1, 64])]
+    scale = constant("scale", np.array(0.5, np.float32))
+    onnx.save(build(nodes, inputs, outputs, [weight, scale], opset=21, ir_version=10), path)
+    assert run(ingest(path, store).path, x=np.ones((1, 64), np.float32))[0][0, 0] == 32
+
+
+def test_functions_of_the_model_are_kept(path, store):
+    double = helper.make_function("local", "Double", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])],
+                                  [helper.make_opsetid("", 17)])  # fmt: skip
+    node = helper.make_node("Double", ["x"], ["y"], domain="local")
+    proto = build([node], [value("x", FLOAT, [2])], [value("y", FLOAT, [2])], domains=("local",), functions=[double])
+    onnx.save(proto, path)
+    model = ingest(path, store)
+    assert [function.name for function in onnx.load(model.path).functions] == ["Double"]
+    assert run(model.path, x=np.ones(2, np.float32))[0].tolist() == [2, 2]
+
+
+def test_weights_inside_the_file_cost_no_memory(path, store):
+    rows = 1 << 14
+    table = TensorProto(name="w", dims=[rows, 1024], data_type=FLOAT, raw_data=bytes(rows * 4096))
+    node = helper.make_node("Gather", ["w", "x"], ["y"])
+    onnx.save(build([node], [value("x", INT64, [1])], [value("y", FLOAT, None)], [table]), path)
+    code = (
+        "import sys, pathlib, re\n"
+        "from optim.graphs.ingest import ingest\n"
+        "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
+        "before = peak(); ingest(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])); print(peak() - before)"
+    )
+    command = [sys.executable, "-c", code, str(path), str(store)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert path.stat().st_size > 64 << 20
+    assert int(answer.stdout) < 48 << 10, "kB beyond what the imports took; the weights are 64 MB"
+
+
+@pytest.mark.large
+@pytest.mark.skipif(shutil.disk_usage("/tmp").free < 8 << 30, reason="needs 8 GB of free disk")
+def test_a_model_above_two_gigabytes(path, store):
+    rows = LARGE_BYTES // 4096
+    with (path.parent / "w.bin").open("wb") as stream:
+        stream.truncate(rows * 4096)
+        stream.seek((rows - 1) * 4096)
+        stream.write(np.arange(1024, dtype=np.float32).tobytes())
+    tensor = TensorProto(name="w", dims=[rows, 1024], data_type=FLOAT, data_location=TensorProto.EXTERNAL)
+    for key, entry in (("location", "w.bin"), ("offset", "0"), ("length", str(rows * 4096))):
+        tensor.external_data.add(key=key, value=entry)
+    node = helper.make_node("Gather", ["w", "x"], ["y"])
+    onnx.save(build([node], [value("x", INT64, [1])], [value("y", FLOAT, [1, 1024])], [tensor]), path)
+    try:
+        model = ingest(path, store)
+        assert run(model.path, x=np.array([rows - 1]))[0][0, :4].tolist() == [0, 1, 2, 3]
+    finally:
+        shutil.rmtree(store)
+        (path.parent / "w.bin").unlink()
+
+
+def test_a_missing_file_lists_what_is_there(tmp_path, path, store):
+    onnx.save(linear(), tmp_path / "other.onnx")
+    error = refused(path, store)
+    assert error.reference == "model-missing"
+    assert "other.onnx" in error.cause
+
+
+def test_a_folder_is_no_model_and_the_file_in_it_is_named(tmp_path, store):
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    onnx.save(linear(), folder / "net.onnx")
+    error = refused(folder, store)
+    assert error.reference == "model-is-a-folder"
+    assert str(folder / "net.onnx") in error.fix
+
+
+@pytest.mark.parametrize(
+    ("content", "reference", "hint"),
+    [
+        (b"", "model-empty", "0 bytes"),
+        (b"hello world, this is not a model", "not-onnx", "protobuf"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1", "not-onnx", "Git LFS"),
+        (b"PK\x03\x04" + b"\0" * 60, "not-onnx", "torch checkpoint"),
+        (b"\x18\x00\x00\x00ORTM" + b"\0" * 60, "not-onnx", "ORT format"),
+        (b'\x40\x00\x00\x00\x00\x00\x00\x00{"a":1}' + b" " * 60, "not-onnx", "safetensors"),
+        (b"<!DOCTYPE html><html>404</html>", "not-onnx", "web page"),
+        (bytes(range(256)) * 40, "not-onnx", "protobuf"),
+        (b"\x08\x09", "not-onnx", "protobuf"),
+    ],
+)
+def test_a_file_that_is_something_else_is_recognized(path, store, content, reference, hint):
+    path.write_bytes(content)
+    error = refused(path, store)
+    assert error.reference == reference
+    assert hint in error.cause
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.95])
+def test_a_truncated_file_is_called_truncated(path, store, share):
+    onnx.save(linear(), path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+    assert refused(path, store).reference == "model-truncated"
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_file_with_flipped_bytes_never_ends_in_a_traceback(path, store, seed):
+    onnx.save(linear(), path)
+    content = bytearray(path.read_bytes())
+    rng = np.random.default_rng(seed)
+    for place in rng.integers(0, 120, 4):
+        content[-int(place) - 1] = int(rng.integers(0, 256))
+        content[int(place) % 40] = int(rng.integers(0, 256))
+    path.write_bytes(content)
+    try:
+        ingest(path, store)
+    except OptimError as error:
+        known = {"model-truncated", "not-onnx", "invalid-graph", "unknown-operator", "ir-too-new"}
+        assert error.reference in known or error.reference.startswith("external-data")
+
+
+def test_an_invalid_graph_names_the_place(path, store):
+    onnx.save(build([helper.make_node("Relu", ["nowhere"], ["y"], name="act")], [], [value("y", FLOAT, [1])]), path)
+    error = refused(path, store)
+    assert error.reference == "invalid-graph"
+    assert "nowhere" in error.cause
+    assert "act" in error.cause
+
+
+def test_two_nodes_that_make_one_value_are_invalid(path, store):
+    node = helper.make_node("Relu", ["x"], ["y"])
+    onnx.save(build([node, node], [value("x", FLOAT, [1])], [value("y", FLOAT, [1])]), path)
+    assert refused(path, store).reference == "invalid-graph"
+
+
+def test_weights_that_do_not_fill_their_shape_are_invalid(path, store):
+    onnx.save(linear(TensorProto(name="w", dims=[64, 32], data_type=FLOAT, raw_data=bytes(8000))), path)
+    error = refused(path, store)
+    assert error.reference == "invalid-graph"
+    assert "8192 bytes" in error.cause
+
+
+@pytest.mark.parametrize(
+    ("op_type", "opset", "hint"),
+    [("MatMull", 17, "MatMul"), ("Gelu", 17, "came with opset 20"), ("Upsample", 17, "removed")],
+)
+def test_an_unknown_operator_is_named_with_the_near_ones(path, store, op_type, opset, hint):
+    node = helper.make_node(op_type, ["x"], ["y"], name="odd")
+    onnx.save(build([node], [value("x", FLOAT, [1])], [value("y", FLOAT, [1])], opset=opset), path)
+    error = refused(path, store)
+    assert error.reference == "unknown-operator"
+    assert op_type in error.what
+    assert "odd" in error.cause
+    assert hint in error.cause
+
+
+def test_missing_external_data_is_named(path, store):
+    onnx.save(external("gone.bin"), path)
+    error = refused(path, store)
+    assert error.reference == "external-data-missing"
+    assert "gone.bin" in error.cause
+    assert "'w'" in error.cause
+
+
+def test_external_data_that_ends_too_soon(tmp_path, path, store):
+    (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes()[:-1])
+    onnx.save(external("w.bin"), path)
+    error = refused(path, store)
+    assert error.reference == "external-data-too-short"
+    assert "8191" in error.cause
+
+
+@pytest.mark.parametrize("offset", [-4, "x"])
+def test_a_place_that_makes_no_sense(tmp_path, path, store, offset):
+    (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
+    onnx.save(external("w.bin", offset=offset), path)
+    assert refused(path, store).reference == "invalid-graph"
+
+
+@pytest.mark.parametrize("location", ["../w.bin", "sub/../../w.bin", "..\\w.bin", "C:\\w.bin", "ABSOLUTE"])
+def test_external_data_outside_the_folder_is_refused(tmp_path, store, location):
+    (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
+    folder = tmp_path / "folder"
+    (folder / "sub").mkdir(parents=True)
+    path = folder / "model.onnx"
+    onnx.save(external(str(tmp_path / "w.bin") if location == "ABSOLUTE" else location), path)
+    assert refused(path, store).reference == "external-data-outside"
+
+
+def test_a_symbolic_link_out_of_the_folder_is_refused_and_one_inside_is_not(tmp_path, store):
+    (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "linked.bin").symlink_to(tmp_path / "w.bin")
+    onnx.save(external("linked.bin"), folder / "model.onnx")
+    error = refused(folder / "model.onnx", store)
+    assert error.reference == "external-data-outside"
+    assert "cp -rL" in error.fix
+    shutil.copy(tmp_path / "w.bin", folder / "real.bin")
+    (folder / "linked.bin").unlink()
+    (folder / "linked.bin").symlink_to("real.bin")
+    assert_computes_the_same(ingest(folder / "model.onnx", store))
+
+
+def test_a_symbolic_link_to_the_model_itself_is_followed(tmp_path, path, store):
+    (tmp_path / "blobs").mkdir()
+    onnx.save(linear(), tmp_path / "blobs" / "abc")
+    path.symlink_to("blobs/abc")
+    assert_computes_the_same(ingest(path, store))
+
+
+def test_the_skeleton_is_small_and_points_into_the_file(path):
+    onnx.save(linear(), path)
+    (tensor,) = read_skeleton(path).graph.initializer
+    places = {entry.key: entry.value for entry in tensor.external_data}
+    assert places["location"] == path.name
+    offset = int(places["offset"])
+    assert path.read_bytes()[offset : offset + int(places["length"])] == WEIGHT.tobytes()
+
+
+LIMITS = BackendLimits(ir_version=10, opset={"": 21, "ai.onnx.ml": 4})
+
+
+def relu(path, **options):
+    node = helper.make_node("Relu", ["x"], ["y"], name="act", domain=options.pop("domain", ""))
+    return write(build([node], [value("x", FLOAT, [1])], [value("y", FLOAT, [1])], **options), path)
+
+
+def test_formats_within_the_limits_pass_and_unused_domains_do_not_matter(path):
+    check_limits(relu(path, opset=21, ir_version=10, domains=("com.unused",)), LIMITS, "thing")
+
+
+@pytest.mark.parametrize(
+    ("options", "reference", "newest"),
+    [
+        ({"opset": 22}, "opset-too-new", "21"),
+        ({"ir_version": 11}, "ir-too-new", "10"),
+        ({"domain": "my.ops", "domains": ("my.ops",)}, "unknown-domain", "ai.onnx, ai.onnx.ml"),
+    ],
+)
+def test_formats_beyond_the_limits_name_the_newest_accepted(path, options, reference, newest):
+    with pytest.raises(OptimError) as caught:
+        check_limits(relu(path, **options), LIMITS, "thing")
+    assert caught.value.reference == reference
+    assert newest in caught.value.cause
+    assert "thing" in caught.value.what
+
+
+def test_a_domain_that_the_model_defines_itself_is_known(path):
+    function = helper.make_function("my", "Relu", ["a"], ["b"], [helper.make_node("Abs", ["a"], ["b"])],
+                                    [helper.make_opsetid("", 17)])  # fmt: skip
+    check_limits(relu(path, domain="my", domains=("my",), functions=[function]), LIMITS, "thing")

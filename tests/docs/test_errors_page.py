@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "errors.md"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_errors", ROOT / "docs" / "make_errors.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_what_the_source_says(script: ModuleType) -> None:
+    assert PAGE.read_text(encoding="utf-8") == script.page(ROOT), "make it again: python docs/make_errors.py"
+
+
+def test_every_reference_is_kebab_case_and_stands_once() -> None:
+    references = re.findall(r"^\| `(.*?)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(references) > 60
+    assert [name for name in references if not re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", name)] == []
+    assert len(references) == len(set(references))
+
+
+def test_a_new_error_changes_the_page(script: ModuleType) -> None:
+    source = 'raise OptimError("too-wide", f"{name} is too wide", fix="make it narrower", status=ExitStatus.USAGE)'
+    found = script.read(ast.parse(source), "graphs/width.py")
+    assert found == {"too-wide": script.Entry(["… is too wide"], ["make it narrower"], {2})}
+
+
+def test_both_references_of_a_choice_are_found(script: ModuleType) -> None:
+    source = 'raise OptimError("too-new" if newer else "too-old", "no")'
+    assert sorted(script.read(ast.parse(source), "graphs/age.py")) == ["too-new", "too-old"]
+
+
+def test_an_error_of_a_subclass_is_found(script: ModuleType) -> None:
+    source = 'class WideError(OptimError):\n    pass\n\nraise WideError("too-wide", "no")'
+    assert list(script.read(ast.parse(source), "graphs/width.py")) == ["too-wide"]
+
+
+@pytest.mark.parametrize("source", ['OptimError(name, "no")', 'OptimError("too-wide", "no", status=status)'])
+def test_what_cannot_be_read_from_the_source_must_be_listed(script: ModuleType, source: str) -> None:
+    with pytest.raises(script.UnlistedReferenceError, match="COMPUTED"):
+        script.read(ast.parse(source), "graphs/width.py")

@@ -1,0 +1,112 @@
+"""``ort.clean``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import helper
+from ort_models import (
+    EXPORTS,
+    apply,
+    build,
+    context,
+    drift,
+    export,
+    feeds_for,
+    names_and_shapes,
+    operators,
+    proto,
+    random_weight,
+)
+
+from optim_plugins.ort.clean import Clean
+
+_TORCHSCRIPT = tuple(name for name in EXPORTS if name.endswith(".ts") and not name.startswith("convnet"))
+
+
+@pytest.mark.parametrize("name", _TORCHSCRIPT)
+def test_an_export_by_torchscript_loses_nodes_and_computes_the_same(name: str, tmp_path: Path) -> None:
+    model = export(name, tmp_path)
+    result = apply(Clean, model, tmp_path)
+    assert result.changed
+    assert result.counts["nodes removed"] > 50
+    assert len(operators(model)) - len(operators(result.model)) == result.counts["nodes removed"]
+    assert names_and_shapes(result.model) == names_and_shapes(model)
+    for lengths in ({}, {"batch": 1, "sequence": 1}, {"batch": 3, "sequence": 7}):
+        assert drift(model, result.model, feeds_for(name, **lengths)) <= 1e-6
+
+
+def test_no_weight_is_written(tmp_path: Path) -> None:
+    model = export("gpt2.ts", tmp_path)
+    before = set((tmp_path / "store").glob("*.data"))
+    sizes = sum(path.stat().st_size for path in before)
+    apply(Clean, model, tmp_path)
+    written = set((tmp_path / "store").glob("*.data")) - before
+    assert sum(path.stat().st_size for path in written) < sizes / 10
+
+
+def test_a_second_time_there_is_nothing_to_do_and_it_says_so(tmp_path: Path) -> None:
+    once = apply(Clean, export("bert.ts", tmp_path), tmp_path)
+    twice = apply(Clean, once.model, tmp_path)
+    assert not twice.changed
+    assert twice.notes == ("nothing to fold, merge or drop",)
+    assert twice.model is once.model
+
+
+def test_the_input_model_is_not_touched(tmp_path: Path) -> None:
+    model = export("bert.ts", tmp_path)
+    before = model.path.read_bytes()
+    apply(Clean, model, tmp_path)
+    assert model.path.read_bytes() == before
+
+
+def test_equal_nodes_become_one(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Tanh", ["x"], ["a"]), helper.make_node("Tanh", ["x"], ["b"]),
+             helper.make_node("Add", ["a", "b"], ["y"])]  # fmt: skip
+    model = build(tmp_path, nodes, {}, {"x": [2, 3]}, {"y": [2, 3]})
+    result = apply(Clean, model, tmp_path)
+    assert operators(result.model) == ["Tanh", "Add"]
+    assert drift(model, result.model, {"x": random_weight(2, 3)}) == 0
+
+
+def test_weights_listed_as_inputs_become_constants_that_the_runtime_folds(tmp_path: Path) -> None:
+    weights = {"w": random_weight(8, 8), "b": random_weight(8, seed=1)}
+    nodes = [helper.make_node("Neg", ["w"], ["v"]), helper.make_node("Gemm", ["x", "v", "b"], ["y"])]
+    model = build(tmp_path, nodes, weights, {"x": [2, 8]}, {"y": [2, 8]}, ir_version=3, weights_are_inputs=True)
+    result = apply(Clean, model, tmp_path)
+    assert result.counts["weights that were inputs"] == 2
+    assert [value.name for value in proto(result.model).graph.input] == ["x"]
+    assert result.model.ir_version == 4
+    assert drift(model, result.model, {"x": random_weight(2, 8, seed=2)}) == 0
+    assert len(operators(model)) == 2
+    assert len(_as_the_runtime_runs_it(str(result.model.path), tmp_path)) == 1
+
+
+def _as_the_runtime_runs_it(path: str, folder: Path) -> list[str]:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(folder / "optimized.onnx")
+    ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return [node.op_type for node in onnx.load(folder / "optimized.onnx").graph.node]
+
+
+def test_a_large_transposed_weight_is_folded_when_asked_for_only(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Gather", ["w", "i"], ["e"]), helper.make_node("Transpose", ["w"], ["t"]),
+             helper.make_node("MatMul", ["e", "t"], ["y"])]  # fmt: skip
+    weights = {"w": random_weight(300, 64), "i": np.array([3, 7], np.int64)}
+    model = build(tmp_path, nodes, weights, {"x": [1]}, {"y": [2, 300]})
+    assert not apply(Clean, model, tmp_path).changed
+    result = apply(Clean, model, tmp_path, fold_transposes=True)
+    assert result.counts["Transpose folded"] == 1
+    assert operators(result.model) == ["Gather", "MatMul"]
+    assert drift(model, result.model, {"x": random_weight(1)}) <= 1e-6
+
+
+def test_auto_never_writes_transposed_weights(tmp_path: Path) -> None:
+    model = export("gpt2.dynamo", tmp_path)
+    candidates = list(Clean().candidates(model, context(tmp_path).target, context(tmp_path)))
+    assert [candidate.model_dump() for candidate in candidates] == [{"fold_transposes": False}]

@@ -1,0 +1,270 @@
+"""``ort.quantize-dynamic``, and the integer weights it writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+from ort_models import (
+    CPU,
+    EXPORTS,
+    apply,
+    build,
+    context,
+    drift,
+    export,
+    feeds_for,
+    names_and_shapes,
+    operators,
+    proto,
+    random_weight,
+)
+
+from optim import Model
+from optim_plugins.ort.integer_weights import quantize_weight
+from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
+
+_FEEDS = {"x": random_weight(7, 64, seed=9)}
+_CLOSE = 0.02
+"""Drift of one 8-bit product of normal numbers: rounding of 1/127 of the range on both sides."""
+
+
+def _model(folder: Path, nodes: list[Any], weights: dict[str, Any], outputs: int = 96) -> Model:
+    return build(folder, nodes, weights, {"x": ["n", 64]}, {"y": ["n", outputs]})
+
+
+def _product(folder: Path) -> Model:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="dense")
+    return _model(folder, [node], {"w": random_weight(64, 96)})
+
+
+def test_a_product_alone_with_its_input_becomes_one_operator(tmp_path: Path) -> None:
+    model = _product(tmp_path)
+    result = apply(QuantizeDynamic, model, tmp_path)
+    assert operators(result.model) == ["DynamicQuantizeMatMul"]
+    assert result.counts == {"products quantized": 1, "products kept": 0}
+    assert names_and_shapes(result.model) == names_and_shapes(model)
+    assert 1e-4 < drift(model, result.model, _FEEDS) < _CLOSE
+
+
+def test_products_of_one_input_share_its_quantization(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", w], [f"p{w}"], name=w) for w in "uvw"]
+    nodes += [helper.make_node("Sum", ["pu", "pv", "pw"], ["y"])]
+    model = _model(tmp_path, nodes, {w: random_weight(64, 96, seed=i) for i, w in enumerate("uvw")})
+    result = apply(QuantizeDynamic, model, tmp_path)
+    assert operators(result.model).count("DynamicQuantizeLinear") == 1
+    assert operators(result.model).count("MatMulIntegerToFloat") == 3
+    assert drift(model, result.model, _FEEDS) < _CLOSE
+
+
+def test_a_bias_goes_into_the_product(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["b", "p"], ["y"])]
+    model = _model(tmp_path, nodes, {"w": random_weight(64, 96), "b": random_weight(96)})
+    result = apply(QuantizeDynamic, model, tmp_path)
+    assert operators(result.model) == ["DynamicQuantizeMatMul"]
+    assert drift(model, result.model, _FEEDS) < _CLOSE
+
+
+@pytest.mark.parametrize("shape", [(1,), (), (7, 96), (1, 96)])
+def test_an_addend_of_another_shape_stays_an_add(shape: tuple[int, ...], tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["y"])]
+    model = _model(tmp_path, nodes, {"w": random_weight(64, 96), "b": random_weight(*shape)})
+    result = apply(QuantizeDynamic, model, tmp_path)
+    assert operators(result.model) == ["DynamicQuantizeMatMul", "Add"]
+    assert drift(model, result.model, _FEEDS) < _CLOSE
+
+
+def test_a_bias_of_a_single_column_is_not_taken_for_one_of_many(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["y"])]
+    weights = {"w": random_weight(4096, 1), "b": random_weight(96)}
+    model = build(tmp_path, nodes, weights, {"x": ["n", 4096]}, {"y": ["n", 96]})
+    result = apply(QuantizeDynamic, model, tmp_path)
+    assert operators(result.model) == ["DynamicQuantizeMatMul", "Add"]
+    assert drift(model, result.model, {"x": random_weight(3, 4096)}) < _CLOSE
+
+
+def test_a_product_that_others_read_too_keeps_its_bias_apart(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["s"]),
+             helper.make_node("Mul", ["s", "p"], ["y"])]  # fmt: skip
+    model = _model(tmp_path, nodes, {"w": random_weight(64, 96), "b": random_weight(96)})
+    result = apply(QuantizeDynamic, model, tmp_path)
+    assert operators(result.model) == ["DynamicQuantizeMatMul", "Add", "Mul"]
+
+
+@pytest.mark.parametrize(("activation", "left"), [("BiasGelu", "Gelu"), ("FastGelu", "FastGelu")])
+def test_a_bias_that_a_fusion_moved_into_an_activation_comes_back(activation: str, left: str, tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="up"),
+             helper.make_node(activation, ["p", "b"], ["g"], domain="com.microsoft"),
+             helper.make_node("MatMul", ["g", "v"], ["y"], name="down")]  # fmt: skip
+    weights = {"w": random_weight(64, 96), "b": random_weight(96), "v": random_weight(96, 96)}
+    model = _model(tmp_path, nodes, weights)
+    result = apply(QuantizeDynamic, model, tmp_path)
+    assert operators(result.model) == ["DynamicQuantizeMatMul", left, "DynamicQuantizeMatMul"]
+    assert drift(model, result.model, _FEEDS) < 2 * _CLOSE
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+@pytest.mark.parametrize("bias", [None, (96,), (7, 96)])
+def test_a_gemm_is_quantized_as_it_is(transposed: int, bias: tuple[int, ...] | None, tmp_path: Path) -> None:
+    weights = {"w": random_weight(96, 64) if transposed else random_weight(64, 96)}
+    if bias is not None:
+        weights["b"] = random_weight(*bias)
+    node = helper.make_node("Gemm", ["x", *weights], ["y"], transB=transposed)
+    model = _model(tmp_path, [node], weights)
+    result = apply(QuantizeDynamic, model, tmp_path)
+    assert operators(result.model) == ["DynamicQuantizeMatMul", *(["Add"] if bias == (7, 96) else [])]
+    assert drift(model, result.model, _FEEDS) < _CLOSE
+
+
+def test_what_a_gemm_adds_may_come_from_another_quantized_product(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "u"], ["c"], name="one"),
+             helper.make_node("Gemm", ["x", "w", "c"], ["y"], name="two")]  # fmt: skip
+    model = _model(tmp_path, nodes, {"u": random_weight(64, 96), "w": random_weight(64, 96, seed=1)})
+    result = apply(QuantizeDynamic, model, tmp_path)
+    assert result.counts["products quantized"] == 2
+    assert drift(model, result.model, _FEEDS) < _CLOSE
+
+
+def test_a_head_tied_to_the_embedding_is_reached_and_the_embedding_keeps_its_own(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Gather", ["e", "i"], ["g"]), helper.make_node("Add", ["x", "g"], ["h"]),
+             helper.make_node("Transpose", ["e"], ["t"], perm=[1, 0]),
+             helper.make_node("MatMul", ["h", "t"], ["y"])]  # fmt: skip
+    model = _model(tmp_path, nodes, {"e": random_weight(300, 64), "i": np.array(5, np.int64)}, 300)
+    result = apply(QuantizeDynamic, model, tmp_path)
+    assert operators(result.model) == ["Gather", "Add", "DynamicQuantizeMatMul"]
+    shapes = {value.name: tuple(value.dims) for value in proto(result.model).graph.initializer}
+    assert shapes["e"] == (300, 64)
+    assert shapes["e_quantized"] == (64, 300)
+    assert drift(model, result.model, _FEEDS) < _CLOSE
+
+
+def test_fused_products_with_a_transposed_weight_are_reached(tmp_path: Path) -> None:
+    node = helper.make_node("FusedMatMul", ["x", "w"], ["y"], transB=1, domain="com.microsoft")
+    model = _model(tmp_path, [node], {"w": random_weight(96, 64)})
+    result = apply(QuantizeDynamic, model, tmp_path)
+    assert operators(result.model) == ["DynamicQuantizeMatMul"]
+    assert drift(model, result.model, _FEEDS) < _CLOSE
+    scaled = helper.make_node("FusedMatMul", ["x", "w"], ["y"], transB=1, alpha=0.5, domain="com.microsoft")
+    assert not QuantizeDynamic().applicable(_model(tmp_path, [scaled], {"w": random_weight(96, 64)}), CPU)
+
+
+def test_names_of_nodes_to_keep_stay_float(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
+             helper.make_node("MatMul", ["p", "v"], ["y"], name="two")]  # fmt: skip
+    model = _model(tmp_path, nodes, {"w": random_weight(64, 64), "v": random_weight(64, 96)})
+    result = apply(QuantizeDynamic, model, tmp_path, keep=("one", "three"))
+    assert operators(result.model) == ["MatMul", "DynamicQuantizeMatMul"]
+    assert result.counts == {"products quantized": 1, "products kept": 1}
+    assert result.notes == ("keep names no quantizable node: three",)
+    everything = apply(QuantizeDynamic, model, tmp_path, keep=("one", "two"))
+    assert not everything.changed
+    assert everything.model is model
+    assert everything.notes == ("no product is left to quantize",)
+
+
+def test_a_model_without_a_large_constant_weight_is_declined_with_its_reason(tmp_path: Path) -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = build(tmp_path, [node], {"w": random_weight(64, 63)}, {"x": [1, 64]}, {"y": [1, 63]})
+    applicable = QuantizeDynamic().applicable(model, CPU)
+    assert not applicable
+    assert applicable.reason == "no MatMul or Gemm has a constant float32 weight of 4096 elements"
+
+
+def test_a_weight_that_is_not_finite_stays_float_and_is_named(tmp_path: Path) -> None:
+    broken = random_weight(64, 96)
+    broken[3, 5] = np.inf
+    model = _model(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"], name="dense")], {"w": broken})
+    result = apply(QuantizeDynamic, model, tmp_path)
+    assert not result.changed
+    assert "left in float, its weight is not finite: dense" in result.notes
+
+
+def test_a_second_time_there_is_nothing_left(tmp_path: Path) -> None:
+    result = apply(QuantizeDynamic, _product(tmp_path), tmp_path)
+    assert not QuantizeDynamic().applicable(result.model, CPU)
+
+
+def test_the_input_model_is_not_touched(tmp_path: Path) -> None:
+    model = _product(tmp_path)
+    files = {path: path.read_bytes() for path in (tmp_path / "store").iterdir()}
+    apply(QuantizeDynamic, model, tmp_path)
+    assert {path: path.read_bytes() for path in files} == files
+
+
+def test_float_weights_that_nobody_reads_any_more_are_dropped_even_if_they_were_inputs(tmp_path: Path) -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = build(tmp_path, [node], {"w": random_weight(64, 96)}, {"x": ["n", 64]}, {"y": ["n", 96]},
+                  weights_are_inputs=True)  # fmt: skip
+    graph = proto(apply(QuantizeDynamic, model, tmp_path).model).graph
+    assert [value.name for value in graph.input] == ["x"]
+    assert "w" not in {value.name for value in graph.initializer}
+
+
+def test_products_in_branches_are_quantized_in_their_own_scope(tmp_path: Path) -> None:
+    def branch(seed: int) -> Any:
+        tensor = numpy_helper.from_array(random_weight(64, 64, seed=seed), "w")
+        nodes = [helper.make_node("MatMul", ["h", "w"], ["p"], name=f"p{seed}"),
+                 helper.make_node("MatMul", ["h", "w"], ["q"], name=f"q{seed}"),
+                 helper.make_node("Add", ["p", "q"], ["r"])]  # fmt: skip
+        return helper.make_graph(nodes, f"b{seed}", [], [helper.make_tensor_value_info("r", 1, None)], [tensor])
+
+    nodes = [helper.make_node("Tanh", ["x"], ["h"]), helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
+             helper.make_node("Greater", ["top", "zero"], ["c"]),
+             helper.make_node("If", ["c"], ["y"], then_branch=branch(1), else_branch=branch(2))]  # fmt: skip
+    model = build(tmp_path, nodes, {"zero": np.array(0, np.float32)}, {"x": ["n", 64]}, {"y": ["n", 64]})
+    result = apply(QuantizeDynamic, model, tmp_path)
+    assert result.counts["products quantized"] == 4
+    for sign in (1, -1):
+        feeds = {"x": sign * np.abs(random_weight(5, 64, seed=3))}
+        assert 1e-4 < drift(model, result.model, feeds) < _CLOSE
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_exports_stay_near(name: str, per_channel: bool, tmp_path: Path) -> None:
+    model = export(name, tmp_path)
+    result = apply(QuantizeDynamic, model, tmp_path, per_channel=per_channel)
+    products = {"bert": 13, "gpt2": 9, "llama": 11, "convnet": 1}[name.partition(".")[0]]
+    assert result.counts["products quantized"] == products
+    assert names_and_shapes(result.model) == names_and_shapes(model)
+    assert 1e-4 < drift(model, result.model, feeds_for(name)) < (0.1 if per_channel else 0.25)
+
+
+def test_auto_tries_columns_first_with_the_range_that_fits_the_processor(tmp_path: Path) -> None:
+    options = list(QuantizeDynamic().candidates(_product(tmp_path), CPU, context(tmp_path)))
+    assert [one.per_channel for one in options] == [True, False]
+    assert len({one.reduce_range for one in options}) == 1
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_integers_times_scale_give_the_weight_to_half_a_step(transposed: bool) -> None:
+    weight = random_weight(1500, 800)
+    read = weight.T if transposed else weight
+    columns = quantize_weight(weight, transposed=transposed)
+    assert columns is not None
+    assert columns.integers.shape == read.shape
+    assert columns.scale.shape == read.shape[1:]
+    assert (np.abs(columns.integers * columns.scale - read) <= columns.scale * 0.501).all()
+    assert np.abs(columns.integers).max() == 127
+    one = quantize_weight(weight, transposed=transposed, per_channel=False)
+    assert one is not None
+    assert one.scale.shape == ()
+    assert (np.abs(one.integers * one.scale - read) <= one.scale * 0.501).all()
+
+
+def test_a_reduced_range_uses_seven_bits() -> None:
+    quantized = quantize_weight(random_weight(64, 64), reduce_range=True)
+    assert quantized is not None
+    assert np.abs(quantized.integers).max() == 63
+
+
+def test_a_column_of_zeros_stays_zero() -> None:
+    weight = random_weight(64, 64)
+    weight[:, 7] = 0
+    quantized = quantize_weight(weight)
+    assert quantized is not None
+    assert not quantized.integers[:, 7].any()
+    assert np.isfinite(quantized.scale).all()

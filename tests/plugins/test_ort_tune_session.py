@@ -1,0 +1,66 @@
+"""``ort.tune-session``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from onnx import helper
+from ort_models import CPU, apply, build, context, export
+
+from optim import Model, SessionConfig
+from optim.errors import OptimError
+from optim_plugins.ort.backend import OrtBackend
+from optim_plugins.ort.tune_session import TuneSession
+
+
+def _plain(folder: Path) -> Model:
+    return build(folder, [helper.make_node("Tanh", ["x"], ["y"])], {}, {"x": [2]}, {"y": [2]})
+
+
+def test_settings_are_laid_over_those_the_model_has(tmp_path: Path) -> None:
+    model = _plain(tmp_path).with_session(SessionConfig({"intra_op_num_threads": 1}, {}, ("GeluFusionL2",)))
+    result = apply(TuneSession, model, tmp_path, level="basic", disabled_optimizers=("SkipLayerNormFusion",))
+    assert result.changed
+    assert result.model.session == SessionConfig(
+        {"intra_op_num_threads": 1, "graph_optimization_level": "ORT_ENABLE_BASIC"}, {},
+        ("GeluFusionL2", "SkipLayerNormFusion"),
+    )  # fmt: skip
+    assert result.model.path == model.path
+    assert result.model.digest != model.digest
+
+
+def test_settings_that_the_model_has_already_change_nothing_and_it_says_so(tmp_path: Path) -> None:
+    once = apply(TuneSession, _plain(tmp_path), tmp_path, intra_op_num_threads=1)
+    twice = apply(TuneSession, once.model, tmp_path, intra_op_num_threads=1)
+    assert not twice.changed
+    assert twice.notes == ("the model has these settings already",)
+
+
+def test_every_candidate_opens_and_no_two_are_alike(tmp_path: Path) -> None:
+    model = export("bert.dynamo", tmp_path)
+    candidates = list(TuneSession().candidates(model, CPU, context(tmp_path)))
+    tuned = [apply(TuneSession, model, tmp_path, **one.model_dump(exclude_none=True)).model for one in candidates]
+    assert 3 <= len({one.digest for one in tuned}) == len(candidates) <= 8
+    for one in tuned:
+        OrtBackend().open(one, CPU).close()
+
+
+def test_the_optimizer_that_slows_layer_normalization_is_switched_off_only_where_there_is_one(tmp_path: Path) -> None:
+    def disabled(model: Model) -> set[str]:
+        found = TuneSession().candidates(model, CPU, context(tmp_path))
+        return {name for one in found for name in one.disabled_optimizers}
+
+    assert "SkipLayerNormFusion" in disabled(export("bert.ts", tmp_path))
+    assert not disabled(_plain(tmp_path))
+
+
+def test_a_level_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptimError) as caught:
+        apply(TuneSession, _plain(tmp_path), tmp_path, level="fastest")
+    assert caught.value.reference == "bad-option"
+
+
+def test_it_changes_settings_only_and_is_always_applicable(tmp_path: Path) -> None:
+    assert TuneSession.session_only
+    assert TuneSession().applicable(_plain(tmp_path), CPU)
