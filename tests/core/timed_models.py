@@ -52,7 +52,7 @@ def without_group(graph, group: str) -> int:
     for node in list(graph.graph):
         if node.name == f"{group}_add":
             node.outputs[0].replace_all_uses_with(node.inputs[0])
-            graph.graph.remove(node)
+            graph.graph.remove(node, safe=True)
     RemoveUnusedNodesPass()(graph)
     return before - len(graph.graph)
 

@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,9 +163,19 @@ class Store:
         return deleted, freed
 
     def keep_only(self, made: set[Path], needed: set[Path]) -> None:
-        """Delete models that a run made and dropped; what another run under way may share stays."""
-        if not self.others_active(besides=1):
-            for path in made - needed:
+        """Delete models that a run tried and dropped, with the weights that only they had.
+
+        What another run under way may share stays, and what a finished run has as its source or its result.
+        """
+        if self.others_active(besides=1):
+            return
+        finished = "".join(entry.read_text() for entry in (self.root / "runs").glob("*.json"))
+        dropped = {path for path in made - needed if path.is_file() and path.name not in finished}
+        weights = _weights_of(dropped)
+        for path in dropped:
+            path.unlink()
+        if weights:
+            for path in weights - _weights_of(self.models.glob("*.onnx")):
                 path.unlink(missing_ok=True)
 
 
@@ -181,6 +191,12 @@ def default_root() -> Path:
 def cache_key(*parts: object) -> str:
     """Sha256 over JSON values, hex."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _weights_of(graphs: Iterable[Path]) -> set[Path]:
+    from optim.graphs.files import external_files
+
+    return {path.parent / location for path in graphs for location in external_files(path)}
 
 
 def _size(entry: Path) -> int:

@@ -74,7 +74,7 @@ def save_in_store(graph: ir.Model, store: Path, *, session: SessionConfig | None
 
     Args:
         graph: changed in place: tensors of at least 1 KiB that do not lie in the store become external tensors
-            in one new data file.
+            in one new data file, smaller ones part of the graph.
         store: folder of the store.
         session: settings of the new model.
     """
@@ -133,6 +133,13 @@ def size_bytes(model: Model) -> int:
     return total
 
 
+def embedded(tensor: ir.ExternalTensor) -> TensorProtocol:
+    """A copy in memory, read without onnx-ir's own reader, which refuses hard links."""
+    data = b"".join(_pieces(tensor))
+    proto = onnx.TensorProto(data_type=tensor.dtype.value, dims=list(tensor.shape.numpy()), raw_data=data)
+    return ir.Tensor(onnx.numpy_helper.to_array(proto), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)
+
+
 def is_whole(path: Path) -> bool:
     """Whether a graph in the store and every data file it refers to are there."""
     return path.is_file() and all((path.parent / location).is_file() for location in external_files(path))
@@ -140,11 +147,15 @@ def is_whole(path: Path) -> bool:
 
 def _externalize(graph: ir.Model, store: Path) -> None:
     inside = store.resolve()
-    todo = [
+    outside = [
         (value, tensor)
-        for value, tensor in _large_tensors(graph)
+        for value, tensor in _tensors(graph)
         if not (isinstance(tensor, ir.ExternalTensor) and Path(tensor.path).parent.resolve() == inside)
     ]
+    for value, tensor in outside:
+        if tensor.nbytes < EXTERNAL_FROM_BYTES and isinstance(tensor, ir.ExternalTensor):
+            value.const_value = embedded(tensor)
+    todo = [(value, tensor) for value, tensor in outside if tensor.nbytes >= EXTERNAL_FROM_BYTES]
     if not todo:
         return
     with tempfile.NamedTemporaryFile(dir=store, suffix=".tmp", delete=False) as stream:
@@ -243,6 +254,11 @@ def _external_like(tensor: TensorProtocol, name: str | None) -> TensorProtocol:
 
 def _large_tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:
     """Initializers, those of subgraphs too, that belong in a data file."""
+    return ((value, tensor) for value, tensor in _tensors(graph) if tensor.nbytes >= EXTERNAL_FROM_BYTES)
+
+
+def _tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:
+    """Initializers, those of subgraphs too, that a data file can hold."""
     seen: set[int] = set()
     for part in graph.graphs():
         for value in part.initializers.values():
@@ -250,8 +266,7 @@ def _large_tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]
             if tensor is None or id(value) in seen or tensor.dtype == ir.DataType.STRING:
                 continue
             seen.add(id(value))
-            if tensor.nbytes >= EXTERNAL_FROM_BYTES:
-                yield value, tensor
+            yield value, tensor
 
 
 def _shape(tensor: TensorProtocol) -> ir.Shape:

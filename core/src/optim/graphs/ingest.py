@@ -8,7 +8,6 @@ Constant node. Nothing is believed that the file says about places: data is read
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -18,14 +17,11 @@ from onnx_ir.passes.common import LiftConstantsToInitializersPass
 from optim.errors import OptimError
 from optim.graphs.checker import check_graph, malformed_is_invalid
 from optim.graphs.external_data import check_external_data
-from optim.graphs.files import EXTERNAL_FROM_BYTES, save_in_store
+from optim.graphs.files import EXTERNAL_FROM_BYTES, embedded, save_in_store
 from optim.graphs.limits import check_operators
 from optim.graphs.operators import walk_graphs
 from optim.graphs.skeleton import read_skeleton
 from optim.model import Model
-
-if TYPE_CHECKING:
-    from onnx_ir import TensorProtocol
 
 
 def ingest(path: Path, store: Path) -> Model:
@@ -100,16 +96,7 @@ def _embed_attributes(graph: ir.Model) -> None:
     for node in graph.graph.all_nodes():
         for name, attribute in list(node.attributes.items()):
             if attribute.type == ir.AttributeType.TENSOR and isinstance(attribute.value, ir.ExternalTensor):
-                node.attributes[name] = ir.AttrTensor(name, _embedded(attribute.value))
+                node.attributes[name] = ir.AttrTensor(name, embedded(attribute.value))
             elif attribute.type == ir.AttributeType.TENSORS:
-                tensors = [_embedded(t) if isinstance(t, ir.ExternalTensor) else t for t in attribute.value]
+                tensors = [embedded(t) if isinstance(t, ir.ExternalTensor) else t for t in attribute.value]
                 node.attributes[name] = ir.AttrTensors(name, tensors)
-
-
-def _embedded(tensor: ir.ExternalTensor) -> TensorProtocol:
-    """A copy in memory, read without onnx-ir's own reader, which refuses hard links."""
-    with open(tensor.path, "rb") as stream:
-        stream.seek(tensor.offset or 0)
-        data = stream.read(tensor.nbytes)
-    proto = onnx.TensorProto(data_type=tensor.dtype.value, dims=list(tensor.shape.numpy()), raw_data=data)
-    return ir.Tensor(onnx.numpy_helper.to_array(proto), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)

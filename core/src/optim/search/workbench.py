@@ -160,6 +160,7 @@ class Workbench:
         if known is not None:
             answer = from_wire(candidate.Answer, known["answer"])
             if is_whole(answer.result.model.path):
+                self.made |= {answer.result.model.path} if answer.result.changed else set()
                 self.from_cache += 1
                 return Tried(answer, "", known["seconds"])
         self.say(f"trying {offered.name} {_short(options)}")
