@@ -43,7 +43,6 @@ def fuse_graph(graph: ir.Model, leave_out: Sequence[str]) -> tuple[dict[str, int
     Returns:
         How often each fusion was applied, and for each attention that was found but not fused, why.
     """
-    ShapeInferencePass()(graph)
     clean(graph)
     counts: dict[str, int] = {}
     missed: list[str] = []

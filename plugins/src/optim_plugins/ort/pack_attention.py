@@ -68,20 +68,21 @@ def _is_constant(value: ir.Value, axes: int) -> bool:
 def _pack(graph: ir.Model, node: ir.Node, projections: list[_Projection]) -> None:
     name = node.name or node.outputs[0].name
     arrays = [_array(one.weight) for one in projections]
-    inputs: list[ir.Value | None] = [projections[0].source, _initializer(graph, f"{name}_weight", np.concatenate(arrays, axis=1))]
     biases = [
-        np.zeros(array.shape[1], array.dtype) if one.bias is None else np.broadcast_to(_array(one.bias), array.shape[1:])
+        np.broadcast_to(np.float32(0) if one.bias is None else _array(one.bias), array.shape[1:])
         for one, array in zip(projections, arrays, strict=True)
     ]
-    inputs.append(_initializer(graph, f"{name}_bias", np.concatenate(biases)))
+    weight = _initializer(graph, f"{name}_weight", np.concatenate(arrays, axis=1))
+    bias = _initializer(graph, f"{name}_bias", np.concatenate(biases))
+    inputs: list[ir.Value | None] = [projections[0].source, weight, bias]
     if len(node.inputs) > 5 and node.inputs[5] is not None:
         inputs += [None, None, node.inputs[5]]
     sizes = [array.shape[1] for array in arrays]
-    attributes = {"num_heads": node.attributes.get_int("num_heads", 1), "qkv_hidden_sizes": sizes}
-    scale = node.attributes.get_float("scale", 0.0)
-    attention = ir.node(
-        "Attention", inputs, attributes | ({"scale": scale} if scale else {}), domain="com.microsoft", name=f"{name}_packed"
-    )
+    attributes: dict[str, int | float | list[int]] = {
+        "num_heads": node.attributes.get_int("num_heads", 1), "qkv_hidden_sizes": sizes,
+        "scale": node.attributes.get_float("scale", 0.0),
+    }  # fmt: skip
+    attention = ir.node("Attention", inputs, attributes, domain="com.microsoft", name=f"{name}_packed")
     attention.metadata_props.update(node.metadata_props)
     assert node.graph is not None
     node.graph.insert_before(node, attention)
