@@ -16,7 +16,8 @@ from optim.errors import OptimError
 from optim.gate.drift import OutputComparison
 from optim.graphs.checker import check_graph
 from optim.graphs.digests import file_digest
-from optim.graphs.files import describe, external_files, size_bytes
+from optim.graphs.external_data import external_files
+from optim.graphs.files import describe, size_bytes
 from optim.graphs.limits import check_limits
 from optim.graphs.skeleton import read_skeleton
 from optim.jobs.offer import context_for
