@@ -15,7 +15,8 @@ from onnx import helper
 from timed_models import network, without_group, write_network
 
 from optim.graphs.digests import file_digest, graph_digest, model_digest
-from optim.graphs.files import adopt_into_store, deliver, describe, external_files, is_whole, save_in_store, size_bytes
+from optim.graphs.external_data import external_files
+from optim.graphs.files import adopt_into_store, deliver, describe, is_whole, save_in_store, size_bytes
 from optim.graphs.ingest import ingest
 from optim.model import SessionConfig
 

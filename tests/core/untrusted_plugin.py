@@ -15,7 +15,8 @@ import onnx_ir as ir
 from timed_models import without_group
 
 from optim import APPLICABLE, Applicable, NoOptions, Pass, PassResult, hookimpl
-from optim.graphs.files import external_files, save_in_store
+from optim.graphs.external_data import external_files
+from optim.graphs.files import save_in_store
 from optim.model import SessionConfig
 from optim.passes import Interface
 

@@ -101,8 +101,8 @@ def bert() -> Recipe:
 
 def gpt2() -> Recipe:
     config = GPT2Config(
-        vocab_size=VOCABULARY, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_inner=INNER, n_positions=32, initializer_range=0.15,
-        bos_token_id=0, eos_token_id=0, attn_implementation="sdpa",
+        vocab_size=VOCABULARY, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_inner=INNER, n_positions=32,
+        initializer_range=0.15, bos_token_id=0, eos_token_id=0, attn_implementation="sdpa",
     )  # fmt: skip
     return _decoder(GPT2LMHeadModel(config), HEADS)
 

@@ -198,7 +198,7 @@ def cache_key(*parts: object) -> str:
 
 
 def _weights_of(graphs: Iterable[Path]) -> set[Path]:
-    from optim.graphs.files import external_files
+    from optim.graphs.external_data import external_files
 
     found: set[Path] = set()
     for path in graphs:

@@ -26,7 +26,7 @@ def graph_digest(path: Path) -> str:
     """
     if _STORED.fullmatch(path.stem):
         return path.stem
-    from optim.graphs.files import external_files
+    from optim.graphs.external_data import external_files
 
     digest = hashlib.sha256(file_digest(path).encode())
     for location in external_files(path):

@@ -13,6 +13,21 @@ from onnx.external_data_helper import _get_all_tensors, uses_external_data
 from optim.errors import OptimError
 
 
+def external_files(path: Path) -> list[str]:
+    """Locations of the external data files that a graph refers to, relative to its folder, sorted."""
+    graph = onnx.load(path, load_external_data=False)
+    tensors = _get_all_tensors(graph)
+    return sorted(
+        {
+            entry.value
+            for tensor in tensors
+            if uses_external_data(tensor)
+            for entry in tensor.external_data
+            if entry.key == "location"
+        }
+    )
+
+
 def check_external_data(model: onnx.ModelProto, path: Path) -> None:
     """Refuse a model whose external data cannot be, or must not be, read.
 

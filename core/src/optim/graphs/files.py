@@ -20,6 +20,7 @@ import onnx
 import onnx_ir as ir
 
 from optim.graphs.digests import model_digest
+from optim.graphs.external_data import external_files
 from optim.model import Model, SessionConfig, TensorInfo
 
 if TYPE_CHECKING:
@@ -35,21 +36,6 @@ _LARGE_BYTES = 1 << 20
 def read_ir(path: Path) -> ir.Model:
     """A fresh onnx-ir model; external weights are memory-mapped when touched."""
     return ir.load(path)
-
-
-def external_files(path: Path) -> list[str]:
-    """Locations of the external data files that a graph refers to, relative to its folder, sorted."""
-    graph = onnx.load(path, load_external_data=False)
-    tensors = onnx.external_data_helper._get_all_tensors(graph)
-    return sorted(
-        {
-            entry.value
-            for tensor in tensors
-            if onnx.external_data_helper.uses_external_data(tensor)
-            for entry in tensor.external_data
-            if entry.key == "location"
-        }
-    )
 
 
 def describe(path: Path, *, session: SessionConfig | None = None, provenance: tuple[str, ...] = ()) -> Model:

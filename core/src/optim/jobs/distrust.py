@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from optim.errors import OptimError
 from optim.graphs.checker import check_graph
 from optim.graphs.digests import file_digest
-from optim.graphs.files import describe, external_files
+from optim.graphs.external_data import external_files
+from optim.graphs.files import describe
 from optim.graphs.skeleton import read_skeleton
 from optim.model import Model
 from optim.passes import PassResult
@@ -49,7 +50,7 @@ class Untouched:
             same = False
         if not same:
             raise OptimError(
-                "mutated-input", f"{name} changed its input model", f"{self.model.path.name} is not as it was",
+                "mutated-input", f"{name} changed its input model", "its files in the cache are not as they were",
                 "a pass changes model.ir(), which is a copy, and writes through context.save or context.adopt",
             )  # fmt: skip
 

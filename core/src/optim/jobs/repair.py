@@ -9,7 +9,7 @@ from typing import Any
 from optim.context import Context
 from optim.gate.drift import worst_drift
 from optim.gate.repair import OutOfEvaluations, Repair, find_keep
-from optim.graphs.files import external_files
+from optim.graphs.external_data import external_files
 from optim.jobs.candidate import Request as CandidateRequest
 from optim.jobs.offer import context_for
 from optim.jobs.place import compare_session

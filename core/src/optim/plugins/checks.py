@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from optim.backend import Backend
+from optim.hooks import OWN_VERBS
 from optim.metric import Metric
 from optim.passes import AnyPass, Exporter, Pass, Role, SourcePass, Stage
 from optim.plugins.plugin import PluginInfo
@@ -67,10 +68,8 @@ def command_defect(item: Any, plugin: PluginInfo) -> str:
     del plugin
     if not isinstance(item, str) or not _IMPORT_PATH.fullmatch(item):
         return f"returned {item!r}, not 'package.module:command'"
-    from optim.cli.commands import COMMANDS
-
     verb = command_verb(item)
-    return f"{item}: 'optim {verb}' is a command of optim itself" if verb in COMMANDS else ""
+    return f"{item}: 'optim {verb}' is a command of optim itself" if verb in OWN_VERBS else ""
 
 
 def command_verb(import_path: str) -> str:

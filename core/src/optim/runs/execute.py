@@ -17,9 +17,10 @@ from optim.plugins.registry import Registry
 from optim.plugins.versions import plugin_version_key, source_digest
 from optim.runs.judge import judge_chain, judge_search
 from optim.runs.outcome import Outcome
+from optim.search.machine import machine_key
 from optim.search.plan import Plan, make_plan
 from optim.search.settings import RunSettings
-from optim.search.workbench import Workbench, machine_key, thread_executor
+from optim.search.workbench import Workbench, thread_executor
 from optim.store import Store, cache_key
 from optim.target import Target
 from optim.wire import from_wire, to_wire

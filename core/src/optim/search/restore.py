@@ -11,7 +11,7 @@ from pathlib import Path
 
 from optim.errors import OptimError
 from optim.graphs.digests import file_digest
-from optim.graphs.files import external_files
+from optim.graphs.external_data import external_files
 
 _ROUNDS = 3
 """A graph must be whole before it is known which data files it has."""

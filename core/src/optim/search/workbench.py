@@ -29,6 +29,7 @@ from optim.plugins.offers import OfferedPass
 from optim.plugins.registry import Registry
 from optim.plugins.versions import plugin_version_key, source_digest
 from optim.processes.process import WorkerFailed, WorkerProcess, run_job
+from optim.search.machine import available_memory_bytes, machine_key
 from optim.search.nodes import Node
 from optim.search.restore import restore
 from optim.search.settings import RunSettings
@@ -248,7 +249,7 @@ class Workbench:
     def lanes_at_once(self) -> int:
         """How many models may be open together: half of the free memory, three times a model's size each."""
         each = 3 * self.original.size_bytes + (150 << 20)
-        return max(2, min(24, int(_available_memory_bytes() * 0.5 / each)))
+        return max(2, min(24, int(available_memory_bytes() * 0.5 / each)))
 
     def _candidate_key(self, node: Node, offered: OfferedPass, options: dict[str, Any]) -> str:
         return cache_key(
@@ -303,7 +304,11 @@ class Workbench:
                 chain = chain.after(step, result.model, tried.answer.size_bytes, result.interface)
             return chain.model.path
 
-        original = restore(self.original.model.path, lambda: self.ingest_file(self.settings.source).model.path)
+        def read_again() -> Path:
+            self.say("a pass damaged the original in the cache")
+            return self.ingest_file(self.settings.source).model.path
+
+        original = restore(self.original.model.path, read_again)
         return restore(node.model.path, rebuild) or original
 
     def _job(
@@ -361,19 +366,6 @@ class Workbench:
         return [str(path), [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]]
 
 
-def machine_key() -> str:
-    """What a timing depends on of the machine."""
-    import platform
-
-    model = platform.processor() or platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
-    except OSError:
-        pass
-    return f"{platform.node()}/{model}/{os.cpu_count()}"
-
-
 @contextmanager
 def thread_executor() -> Iterator[Executor]:
     """Threads, each holding one subprocess: half as many as processors, at least one, at most four."""
@@ -402,13 +394,3 @@ def _candidate_failure(failed: WorkerFailed, phase: str) -> str:
 def _short(options: dict[str, Any]) -> str:
     text = ", ".join(f"{key}={value}" for key, value in options.items() if value not in (None, (), [], {}))
     return f"({text})" if text else ""
-
-
-def _available_memory_bytes() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 4 << 30

@@ -57,7 +57,7 @@ class Attention:
 
 def find_attention(graph: ir.Model, sizes: Sizes) -> tuple[list[Attention], list[str]]:
     """Every attention block, and for each other Softmax before a product why it is none."""
-    matcher = _Matcher(sizes)
+    matcher = _Matcher(sizes, graph.graph.opset_imports.get("", 1))
     found: list[Attention] = []
     missed: list[str] = []
     for node in graph.graph:
@@ -72,8 +72,9 @@ def find_attention(graph: ir.Model, sizes: Sizes) -> tuple[list[Attention], list
 
 
 class _Matcher:
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: Sizes, opset: int) -> None:
         self._sizes = sizes
+        self._default_axis = -1 if opset >= 13 else 1
 
     def match(self, softmax: ir.Node) -> Attention | str | None:
         """The block; why it is none; None where this Softmax weighs nothing."""
@@ -86,8 +87,11 @@ class _Matcher:
         scores = _scores(softmax.inputs[0])
         if scores is None:
             return "its scores are not a product of queries and keys, scaled and then masked"
-        if self._sizes.rank(softmax.outputs[0]) not in (None, 4) or softmax.attributes.get_int("axis", -1) not in (-1, 3):
+        axis = softmax.attributes.get_int("axis", self._default_axis)
+        if self._sizes.rank(softmax.outputs[0]) not in (None, 4) or axis not in (-1, 3):
             return "it is not over the last of four axes"
+        if softmax.outputs[0].dtype not in (None, ir.DataType.FLOAT):
+            return "its numbers are not float32"
         query, query_scale = _unscaled(scores.product.inputs[0])
         key, key_scale = self._untransposed(scores.product.inputs[1])
         value = second.inputs[1]
@@ -102,9 +106,10 @@ class _Matcher:
             return "heads of its values have another size than those of its keys"
         if self._sizes.number(value, 1) != key_heads or heads % key_heads:
             return "keys and values have different numbers of heads"
+        scale = scores.scale * query_scale * key_scale
         return Attention(
-            query, key, value, scores.mask, scores.hidden_where, scores.scale * query_scale * key_scale, heads, key_heads,
-            head_size, guarded, second.outputs[0], softmax,
+            query, key, value, scores.mask, scores.hidden_where, scale, heads, key_heads, head_size, guarded,
+            second.outputs[0], softmax,
         )  # fmt: skip
 
     def _untransposed(self, value: ir.Value | None) -> tuple[ir.Value | None, float]:
@@ -122,7 +127,9 @@ class _Matcher:
     def _through_three_axes(self, node: ir.Node) -> ir.Value | None:
         """``k`` of Reshape(Transpose(Reshape(k, [-1, total, size]), [0, 2, 1]), [batch, heads, size, total])."""
         middle = producer(node.inputs[0], "Transpose")
-        first = producer(middle.inputs[0], "Reshape") if middle is not None and permutation(middle) == [0, 2, 1] else None
+        if middle is None or permutation(middle) != [0, 2, 1]:
+            return None
+        first = producer(middle.inputs[0], "Reshape")
         source = first.inputs[0] if first is not None else None
         if first is None or source is None or self._sizes.rank(source) != 4:
             return None
@@ -137,9 +144,8 @@ class _Matcher:
         merge = producer(value, "Reshape")
         expand = producer(merge.inputs[0], "Expand") if merge is not None else None
         lift = producer(expand.inputs[0], "Unsqueeze") if expand is not None else None
-        if lift is None or lift.inputs[0] is None or scalar(lift.inputs[1]) != 2 or self._sizes.rank(lift.inputs[0]) != 4:
-            return value
-        return lift.inputs[0]
+        source = lift.inputs[0] if lift is not None and _lifted_axis(lift) == 2 else None
+        return source if source is not None and self._sizes.rank(source) == 4 else value
 
 
 @dataclass(frozen=True)
@@ -202,6 +208,14 @@ def _weights(softmax: ir.Node) -> tuple[ir.Value | None, bool]:
     while (step := _only_reader(out, "Identity", "Dropout")) is not None:
         out = step.outputs[0]
     return (out if any(use.node.op_type == "MatMul" for use in out.uses()) else None), guard is not None
+
+
+def _lifted_axis(unsqueeze: ir.Node) -> float | None:
+    """The one axis that an Unsqueeze adds: an input since opset 13, an attribute before."""
+    if len(unsqueeze.inputs) > 1:
+        return scalar(unsqueeze.inputs[1])
+    axes = unsqueeze.attributes.get_ints("axes", [])
+    return axes[0] if len(axes) == 1 else None
 
 
 def _only_reader(value: ir.Value, *operators: str) -> ir.Node | None:

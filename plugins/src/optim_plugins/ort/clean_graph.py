@@ -11,7 +11,6 @@ from onnx_ir.passes.common import (
     ShapeInferencePass,
 )
 from onnxscript.optimizer import fold_constants as fold
-from onnxscript.optimizer import optimize_ir
 
 from optim_plugins.ort.transposed_weights import add_transposed
 
@@ -24,11 +23,6 @@ _STEPS = (
     RemoveUnusedNodesPass(),
     RemoveUnusedOpsetsPass(),
 )
-
-
-def fold_constants(graph: ir.Model) -> None:
-    """Fold constants and propagate shapes; weights stay where they are."""
-    optimize_ir(graph, input_size_limit=_MOST_ELEMENTS, output_size_limit=_MOST_ELEMENTS, should_fold=_unless_large)
 
 
 def clean(graph: ir.Model) -> None:

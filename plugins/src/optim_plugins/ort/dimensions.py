@@ -33,10 +33,15 @@ Size: TypeAlias = int | str | Origin | None
 _MADE_UP = "unk__"
 """How onnx's shape inference calls sizes that it knows nothing of."""
 _SMALL = 64
-_SAME_SHAPE = frozenset(("Cast", "Identity", "Softmax", "LayerNormalization", "Neg", "Gelu", "Tanh", "Relu", "Sqrt", "Erf"))
-_BROADCAST = frozenset(
-    ("Add", "Sub", "Mul", "Div", "And", "Or", "Where", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "Max", "Min")
+_SAME_SHAPE = frozenset(
+    ("Cast", "Erf", "Gelu", "Identity", "LayerNormalization", "Neg", "Relu", "Softmax", "Sqrt", "Tanh")
 )
+_BROADCAST = frozenset(
+    (
+        "Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Mul", "Or",
+        "Sub", "Where",
+    )
+)  # fmt: skip
 
 
 def constant(value: ir.Value | None) -> NDArray[np.generic] | None:
@@ -152,8 +157,8 @@ class Sizes:
         if node.op_type in _BROADCAST:
             return self._of_broadcast
         return {
-            "Transpose": self._of_transpose, "Reshape": self._of_reshape, "Slice": self._of_slice, "Concat": self._of_concat,
-            "Expand": self._of_expand, "Gather": self._of_gather, "MatMul": self._of_product,
+            "Concat": self._of_concat, "Expand": self._of_expand, "Gather": self._of_gather, "MatMul": self._of_product,
+            "Reshape": self._of_reshape, "Slice": self._of_slice, "Transpose": self._of_transpose,
         }.get(node.op_type)  # fmt: skip
 
     def _of_transpose(self, node: ir.Node, axis: int) -> Size:
@@ -278,17 +283,19 @@ class Sizes:
         shape = producer(node.inputs[0], "Shape") if node.op_type in ("Gather", "Slice") else None
         whole = self._part_of_shape(shape) if shape is not None else None
         bounds = [constant(part) for part in node.inputs[1:3]]
-        if whole is None or any(array is None or array.size != 1 for array in bounds):
+        if whole is None or not bounds or any(array is None or array.size != 1 for array in bounds):
             return None
         first, *last = (int(array.reshape(())) for array in bounds if array is not None)
         if node.op_type == "Gather":
             return [whole[first]] if -len(whole) <= first < len(whole) else None
-        return whole[first : last[0]] if all(part is None or scalar(part) in (0, 1) for part in node.inputs[3:]) else None
+        plain = all(part is None or scalar(part) in (0, 1) for part in node.inputs[3:])
+        return whole[first : last[0]] if plain else None
 
 
 def _split(sizes: list[Size]) -> tuple[list[Size], int]:
     """Those that are no numbers, and the product of those that are."""
-    return [size for size in sizes if not isinstance(size, int)], math.prod(size for size in sizes if isinstance(size, int))
+    numbers = [size for size in sizes if isinstance(size, int)]
+    return [size for size in sizes if not isinstance(size, int)], math.prod(numbers)
 
 
 def _highest(ranks: Sequence[int | None]) -> int | None:

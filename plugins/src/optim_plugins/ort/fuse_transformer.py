@@ -1,8 +1,8 @@
 """``ort.fuse-transformer``: attention, normalization and activation as single operators of ONNX Runtime.
 
-Two engines. ``onnxscript`` runs the fusions of ``onnxscript.rewriter.ort_fusions`` one after another, each of which
-can be left out: a fused kernel is not always faster than its parts (SkipLayerNormalization on CPU), and an Attention
-operator that swallows its projections cannot be quantized like matrix products can. ``onnxruntime`` runs
+Two engines. ``optim`` runs the fusions of :mod:`optim_plugins.ort.fusions`, each of which can be left out: a fused
+kernel is not always faster than its parts (SkipLayerNormalization on CPU), and an Attention operator that takes its
+projections in cannot be quantized like matrix products can. ``onnxruntime`` runs
 ``onnxruntime.transformers.optimizer`` with the model type found from the graph.
 
 Before, for one attention block::
@@ -12,7 +12,7 @@ Before, for one attention block::
 
 After::
 
-    y = com.microsoft.MultiHeadAttention(q, k, v, ..., mask)        or, with the projections swallowed,
+    y = com.microsoft.MultiHeadAttention(q, k, v, ..., mask)        or, with the projections taken in,
     y = com.microsoft.Attention(x, Wqkv, bqkv, ..., mask)
 """
 
@@ -45,37 +45,30 @@ class FuseTransformer(Pass):
         del target
         from optim.graphs.operators import operator_counts
 
-        operators = {name.rpartition(":")[2] for name in operator_counts(model.path)}
-        if operators & {"Softmax", "Attention"} and "MatMul" in operators:
+        operators = operator_counts(model.path)
+        if "Softmax" in operators and "MatMul" in operators:
             return APPLICABLE
-        return Applicable.no("the graph has no attention: no Softmax beside a MatMul")
+        return Applicable.no("the graph has no attention to fuse: no Softmax beside a MatMul")
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[FuseTransformerOptions]:
         """Without the normalizations first: on most processors their fused kernels are no faster."""
-        del target
-        from optim.graphs.files import size_bytes
+        del target, context
         from optim_plugins.ort.fuse_transformer_options import FuseTransformerOptions
+        from optim_plugins.ort.fusions import possible_fusions
 
-        yield FuseTransformerOptions(leave_out=("skip_layer_normalization",))
-        yield FuseTransformerOptions(leave_out=("skip_layer_normalization", "attention"))
-        yield FuseTransformerOptions()
-        if size_bytes(model) * _MEMORY_FACTOR > _MEMORY_LIMIT_BYTES:
-            context.log.warning(
-                "engine onnxruntime left out: it needs about %d times the model's memory, more than %d GiB",
-                _MEMORY_FACTOR, _MEMORY_LIMIT_BYTES >> 30,
-            )  # fmt: skip
-        else:
-            yield FuseTransformerOptions(engine="onnxruntime")
+        possible = possible_fusions(model.ir())
+        norms = ("skip_layer_normalization",) if "skip_layer_normalization" in possible else ()
+        if "attention" in possible:
+            yield FuseTransformerOptions(leave_out=norms)
+        yield FuseTransformerOptions(leave_out=(*norms, "attention"))
+        if norms:
+            yield FuseTransformerOptions()
+        yield FuseTransformerOptions(engine="onnxruntime")
 
     def apply(self, model: Model, options: FuseTransformerOptions, context: Context) -> PassResult:
         """Fuse; what fused is in ``counts``."""
         if options.engine == "onnxruntime":
-            from optim_plugins.ort.fusions_onnxruntime import fuse
-
-            path, counts = fuse(model, context.scratch)
-            if not any(counts.values()):
-                return PassResult(model, changed=False, notes=("onnxruntime's optimizer found nothing to fuse",))
-            return PassResult(context.adopt(path, model), changed=True, counts=counts)
+            return _by_onnxruntime(model, context)
         from optim_plugins.ort.fusions import fuse_graph
 
         graph = model.ir()
@@ -84,3 +77,20 @@ class FuseTransformer(Pass):
         if not counts:
             return PassResult(model, changed=False, notes=notes or ("none of its patterns is in the graph",))
         return PassResult(context.save(graph, model), changed=True, notes=notes, counts=counts)
+
+
+def _by_onnxruntime(model: Model, context: Context) -> PassResult:
+    from optim.graphs.files import size_bytes
+    from optim_plugins.ort.fusions_onnxruntime import fuse
+
+    needed = size_bytes(model) * _MEMORY_FACTOR
+    if needed > _MEMORY_LIMIT_BYTES:
+        reason = (
+            f"engine onnxruntime left out: it would need about {needed / 2**30:.1f} GiB of memory, "
+            f"{_MEMORY_FACTOR} times the model, more than {_MEMORY_LIMIT_BYTES >> 30} GiB"
+        )
+        return PassResult(model, changed=False, notes=(reason,))
+    path, counts, notes = fuse(model, context.scratch)
+    if not counts:
+        return PassResult(model, changed=False, notes=("onnxruntime's optimizer found nothing to fuse", *notes))
+    return PassResult(context.adopt(path, model), changed=True, notes=notes, counts=counts)

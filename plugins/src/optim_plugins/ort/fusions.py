@@ -11,21 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from onnx_ir.passes.common import (
-    CommonSubexpressionEliminationPass,
-    IdentityEliminationPass,
-    RemoveUnusedNodesPass,
-    RemoveUnusedOpsetsPass,
-    ShapeInferencePass,
-)
 from onnxscript.rewriter.ort_fusions.bias_gelu import fuse_bias_gelu
 from onnxscript.rewriter.ort_fusions.erfgelu import fuse_erfgelu
 from onnxscript.rewriter.ort_fusions.gelu import fuse_gelu
 from onnxscript.rewriter.ort_fusions.skip_normalization import fuse_skip_layer_normalization
 
-from optim_plugins.ort.clean_graph import fold_constants
+from optim_plugins.ort.clean_graph import clean
 from optim_plugins.ort.fuse_attention import fuse_attention
-from optim_plugins.ort.pack_attention import pack_attention
+from optim_plugins.ort.pack_attention import find_packable, pack_attention
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -39,6 +32,13 @@ _SIMPLE: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (
 )
 
 
+def possible_fusions(graph: ir.Model) -> frozenset[str]:
+    """Which fusions would change a graph, found on ``graph``, which is used up; reads no weights."""
+    counts, _ = fuse_graph(graph, ("attention",))
+    packable = ("attention",) if next(find_packable(graph), None) is not None else ()
+    return frozenset((*counts, *packable))
+
+
 def fuse_graph(graph: ir.Model, leave_out: Sequence[str]) -> tuple[dict[str, int], list[str]]:
     """Fuse in place.
 
@@ -49,16 +49,14 @@ def fuse_graph(graph: ir.Model, leave_out: Sequence[str]) -> tuple[dict[str, int
     Returns:
         How often each fusion was applied, and for each attention that was found but not fused, why.
     """
-    ShapeInferencePass()(graph)
-    fold_constants(graph)
+    clean(graph)
     counts: dict[str, int] = {}
     missed: list[str] = []
     if "multi_head_attention" not in leave_out:
         counts["multi_head_attention"], missed = fuse_attention(graph)
-        ShapeInferencePass()(graph)
+        clean(graph)
     for name, fusion in _SIMPLE:
         if name not in leave_out:
             counts[name] = int(fusion(graph))
-    for step in (CommonSubexpressionEliminationPass(), IdentityEliminationPass(), RemoveUnusedNodesPass(), RemoveUnusedOpsetsPass()):
-        step(graph)
+    clean(graph)
     return {name: count for name, count in counts.items() if count}, missed

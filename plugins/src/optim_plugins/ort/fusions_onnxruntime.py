@@ -1,46 +1,77 @@
 """``onnxruntime.transformers.optimizer``, with the model type found from the graph.
 
-It reads and writes whole models in memory, and some of its exports are invalid; the core checks what comes out.
+It reads and writes whole models in memory, and some of what it makes is invalid or crashes it: the core checks what
+comes out. It needs no torch. Its fusion of RMS normalization is kept off, because the operator is in the standard
+domain, where no checker knows it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 from pathlib import Path
+from typing import Any
 
-import onnx
-
+from optim.errors import ExitStatus, OptimError
+from optim.graphs.operators import operator_counts
 from optim.model import Model
 
 _LARGE_BYTES = 1 << 30
+_HAS_LAYER_NORMALIZATION = 17
+"""The opset since which exporters write LayerNormalization themselves."""
 
 
-def fuse(model: Model, scratch: Path) -> tuple[Path, dict[str, int]]:
+def fuse(model: Model, scratch: Path) -> tuple[Path, dict[str, int], tuple[str, ...]]:
     """Optimize a model into ``scratch``.
 
     Returns:
-        The file written, and how often each operator was fused.
-    """
-    from onnxruntime.transformers.optimizer import optimize_model
+        The file written, how often each operator was fused, and what to say of it.
 
-    logging.getLogger("onnxruntime.transformers").setLevel(logging.ERROR)
-    optimizer = optimize_model(str(model.path), model_type=model_type(model), opt_level=0, use_gpu=False)
-    counts = {name: int(count) for name, count in optimizer.get_fused_operator_statistics().items() if count}
+    Raises:
+        OptimError[optimizer-crashed]: it fails on this graph, as every model type that fits.
+    """
+    optimizer, notes = _first_that_works(model)
+    before = operator_counts(model.path)
+    after = {name: int(count) for name, count in optimizer.get_fused_operator_statistics().items()}
+    grown = {name: after[name] - before.get(name, 0) - before.get(f"com.microsoft:{name}", 0) for name in after}
     path = scratch / "fused.onnx"
     size = sum(len(tensor.raw_data) for tensor in optimizer.model.graph.initializer)
     optimizer.save_model_to_file(str(path), use_external_data_format=size > _LARGE_BYTES)
-    return path, counts
+    return path, {name: count for name, count in grown.items() if count > 0}, notes
 
 
-def model_type(model: Model) -> str:
-    """The family whose fusions fit: decoders with a past, RMS normalization, or an encoder."""
-    graph = onnx.load(model.path, load_external_data=False).graph
-    operators = {node.op_type for node in graph.node}
-    has_past = any("past" in value.name for value in graph.input)
-    if operators & {"SimplifiedLayerNormalization", "RMSNormalization"} or (has_past and "Sin" in operators):
-        return "phi"
-    if has_past:
+def model_family(model: Model) -> str:
+    """The model type whose fusions fit: decoders with a past, vision transformers, or any other."""
+    if any("past" in value.name for value in model.inputs):
         return "gpt2"
-    if "Conv" in operators and any(value.name == "pixel_values" for value in graph.input):
-        return "vit"
-    return "bert"
+    convolutions = operator_counts(model.path).get("Conv", 0)
+    return "vit" if convolutions and any(value.name == "pixel_values" for value in model.inputs) else "bert"
+
+
+def _first_that_works(model: Model) -> tuple[Any, tuple[str, ...]]:
+    """The optimizer's model, and how it crashed as other model types."""
+    crashes: list[str] = []
+    for family in dict.fromkeys((model_family(model), "bert")):
+        try:
+            return _optimized(model, family), tuple(crashes)
+        except Exception as error:
+            crashes.append(f"as model type {family} it crashed: {type(error).__name__}: {error}")
+            cause = error
+    raise OptimError(
+        "optimizer-crashed", "onnxruntime's optimizer cannot fuse this graph", "; ".join(crashes),
+        "use the other engine: --with \"ort.fuse-transformer:engine='optim'\"", "onnxruntime", ExitStatus.NOT_HELD,
+    ) from cause  # fmt: skip
+
+
+def _optimized(model: Model, family: str) -> Any:
+    from onnxruntime.transformers.fusion_options import FusionOptions
+    from onnxruntime.transformers.optimizer import optimize_model
+
+    options = FusionOptions(family)
+    options.enable_layer_norm = model.opset.get("", 1) < _HAS_LAYER_NORMALIZATION
+    logging.getLogger("onnxruntime.transformers").setLevel(logging.ERROR)
+    with contextlib.redirect_stdout(io.StringIO()):
+        return optimize_model(
+            str(model.path), model_type=family, opt_level=0, use_gpu=False, optimization_options=options
+        )

@@ -14,16 +14,15 @@ Operator: onnxruntime ``docs/ContribOperators.md``, com.microsoft.Attention.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
-from optim_plugins.ort.dimensions import Sizes
-
 
 @dataclass(frozen=True)
-class _Projection:
+class Projection:
     """``source @ weight + bias``."""
 
     source: ir.Value
@@ -33,22 +32,26 @@ class _Projection:
 
 def pack_attention(graph: ir.Model) -> int:
     """Join the projections of every attention that has three of one input, in place; how many."""
-    packed = 0
-    sizes = Sizes(graph)
-    for node in list(graph.graph):
-        if node.op_type != "MultiHeadAttention" or node.domain != "com.microsoft":
-            continue
-        projections = [_projection(value) for value in node.inputs[:3]]
-        if any(value is not None for value in (*node.inputs[3:5], *node.inputs[6:])) or len(node.outputs) != 1:
-            continue
-        joined = [one for one in projections if one is not None]
-        if len(joined) == 3 and len({one.source for one in joined}) == 1 and sizes.rank(joined[0].source) == 3:
-            _pack(graph, node, joined)
-            packed += 1
-    return packed
+    found = list(find_packable(graph))
+    for node, projections in found:
+        _pack(graph, node, projections)
+    return len(found)
 
 
-def _projection(value: ir.Value | None) -> _Projection | None:
+def find_packable(graph: ir.Model) -> Iterator[tuple[ir.Node, list[Projection]]]:
+    """Every MultiHeadAttention of three projections of one input, and these."""
+    for node in graph.graph:
+        if node.op_type != "MultiHeadAttention" or node.domain != "com.microsoft" or len(node.outputs) != 1:
+            continue
+        projections = [one for one in map(_projection, node.inputs[:3]) if one is not None]
+        if len(projections) < 3 or any(value is not None for value in (*node.inputs[3:5], *node.inputs[6:])):
+            continue
+        shape = projections[0].source.shape
+        if len({one.source for one in projections}) == 1 and shape is not None and len(shape) == 3:
+            yield node, projections
+
+
+def _projection(value: ir.Value | None) -> Projection | None:
     node = value.producer() if value is not None else None
     bias: ir.Value | None = None
     if node is not None and node.op_type == "Add":
@@ -57,7 +60,7 @@ def _projection(value: ir.Value | None) -> _Projection | None:
         node = rest.producer() if bias is not None and rest is not None else None
     if node is None or node.op_type != "MatMul" or node.inputs[0] is None or node.inputs[1] is None:
         return None
-    return _Projection(node.inputs[0], node.inputs[1], bias) if _is_constant(node.inputs[1], 2) else None
+    return Projection(node.inputs[0], node.inputs[1], bias) if _is_constant(node.inputs[1], 2) else None
 
 
 def _is_constant(value: ir.Value, axes: int) -> bool:
@@ -65,23 +68,24 @@ def _is_constant(value: ir.Value, axes: int) -> bool:
     return value.is_initializer() and not value.is_graph_input() and tensor is not None and len(tensor.shape) == axes
 
 
-def _pack(graph: ir.Model, node: ir.Node, projections: list[_Projection]) -> None:
+def _pack(graph: ir.Model, node: ir.Node, projections: list[Projection]) -> None:
     name = node.name or node.outputs[0].name
     arrays = [_array(one.weight) for one in projections]
-    inputs: list[ir.Value | None] = [projections[0].source, _initializer(graph, f"{name}_weight", np.concatenate(arrays, axis=1))]
     biases = [
-        np.zeros(array.shape[1], array.dtype) if one.bias is None else np.broadcast_to(_array(one.bias), array.shape[1:])
+        np.broadcast_to(np.float32(0) if one.bias is None else _array(one.bias), array.shape[1:])
         for one, array in zip(projections, arrays, strict=True)
     ]
-    inputs.append(_initializer(graph, f"{name}_bias", np.concatenate(biases)))
+    weight = _initializer(graph, f"{name}_weight", np.concatenate(arrays, axis=1))
+    bias = _initializer(graph, f"{name}_bias", np.concatenate(biases))
+    inputs: list[ir.Value | None] = [projections[0].source, weight, bias]
     if len(node.inputs) > 5 and node.inputs[5] is not None:
         inputs += [None, None, node.inputs[5]]
     sizes = [array.shape[1] for array in arrays]
-    attributes = {"num_heads": node.attributes.get_int("num_heads", 1), "qkv_hidden_sizes": sizes}
-    scale = node.attributes.get_float("scale", 0.0)
-    attention = ir.node(
-        "Attention", inputs, attributes | ({"scale": scale} if scale else {}), domain="com.microsoft", name=f"{name}_packed"
-    )
+    attributes: dict[str, int | float | list[int]] = {
+        "num_heads": node.attributes.get_int("num_heads", 1), "qkv_hidden_sizes": sizes,
+        "scale": node.attributes.get_float("scale", 0.0),
+    }  # fmt: skip
+    attention = ir.node("Attention", inputs, attributes, domain="com.microsoft", name=f"{name}_packed")
     attention.metadata_props.update(node.metadata_props)
     assert node.graph is not None
     node.graph.insert_before(node, attention)

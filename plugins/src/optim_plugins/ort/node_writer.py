@@ -1,0 +1,75 @@
+"""Writes nodes into a graph before a given one, and each small constant once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+
+class NodeWriter:
+    """Set ``before``, then add nodes.
+
+    Attributes:
+        before: new nodes come before this one; whatever they read must come before it too.
+        opset: of the standard domain.
+    """
+
+    def __init__(self, graph: ir.Model, prefix: str) -> None:
+        self.before: ir.Node | None = None
+        self.opset = graph.graph.opset_imports.get("", 1)
+        self._graph = graph.graph
+        self._prefix = prefix
+        self._constants: dict[tuple[str, tuple[int, ...], tuple[Any, ...]], ir.Value] = {}
+
+    def add(
+        self,
+        operator: str,
+        inputs: Sequence[ir.Value | None],
+        *,
+        domain: str = "",
+        name: str | None = None,
+        **attributes: Any,
+    ) -> ir.Value:
+        """Add a node with one output, which is returned."""
+        node = ir.node(operator, inputs, attributes, domain=domain, name=name)
+        assert self.before is not None
+        self._graph.insert_before(self.before, node)
+        return node.outputs[0]
+
+    def reshape(self, value: ir.Value, sizes: Sequence[int]) -> ir.Value:
+        """Reshape to constant sizes; 0 keeps one and -1 is what is left."""
+        return self.add("Reshape", [value, self.integers(sizes)])
+
+    def transpose(self, value: ir.Value, order: Sequence[int]) -> ir.Value:
+        """Reorder axes."""
+        return self.add("Transpose", [value], perm=order)
+
+    def size(self, value: ir.Value, axis: int) -> ir.Value:
+        """The size of an axis, as a vector of one."""
+        return self.add("Gather", [self.add("Shape", [value]), self.integers([axis])], axis=0)
+
+    def integers(self, numbers: Sequence[int]) -> ir.Value:
+        """A constant vector of int64."""
+        return self.constant(np.array(numbers, np.int64))
+
+    def number(self, number: float | np.float32) -> ir.Value:
+        """A constant float32 scalar."""
+        return self.constant(np.float32(number))
+
+    def constant(self, array: np.ndarray[Any, Any] | np.generic) -> ir.Value:
+        """A small constant, as an initializer."""
+        content = np.asarray(array)
+        key = (content.dtype.name, content.shape, tuple(content.reshape(-1).tolist()))
+        if key not in self._constants:
+            name = f"{self._prefix}_constant_{len(self._constants)}"
+            while name in self._graph.initializers:
+                name += "_"
+            tensor = ir.tensor(content, name=name)
+            shape, dtype = ir.Shape(content.shape), ir.TensorType(tensor.dtype)
+            value = ir.Value(name=name, shape=shape, type=dtype, const_value=tensor)
+            self._graph.register_initializer(value)
+            self._constants[key] = value
+        return self._constants[key]
