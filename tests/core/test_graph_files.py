@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from feed_models import FLOAT, INT64, build, constant, value
 from onnx import helper
-from timed_models import network, without_group, write_network
+from timed_models import WIDTH, network, without_group, write_network
 
 from optim.graphs.digests import file_digest, graph_digest, model_digest
 from optim.graphs.external_data import external_files
@@ -182,7 +182,7 @@ def test_delivery_holds_the_weights_the_graph_uses_and_no_others(tmp_path, store
     without_group(graph, "a")
     shorter = save_in_store(graph, store)
     graph_file, data_file = deliver(shorter, tmp_path / "out")
-    assert data_file.stat().st_size == 2 * 192 * 192 * 4
+    assert data_file.stat().st_size == 2 * WIDTH * WIDTH * 4
     promised = size_bytes(shorter)
     assert graph_file.stat().st_size + data_file.stat().st_size == pytest.approx(promised, rel=0.01)
     assert promised < size_bytes(model)

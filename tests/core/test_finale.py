@@ -1,0 +1,106 @@
+"""Which of the finalists is delivered, given what the clock said of them: figures are made up here, models are not run.
+
+The clock itself is tested in ``test_race.py``, a search to its end in ``test_search.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from optim.gate.budget import Budget
+from optim.model import Model
+from optim.passes import Role, Stage
+from optim.search.finale import Finale
+from optim.search.journal import Journal
+from optim.search.nodes import Measured, Node, Step
+from optim.search.settings import Named, RunSettings
+
+
+def step(name: str) -> Step:
+    role = Role.ENABLE if name.startswith("way") else Role.REQUESTED if name == "wish" else Role.IMPROVE
+    return Step(Stage.FUSE, name, "plugin", {}, role, lossy=False)
+
+
+def node(*names: str, size: int = 100) -> Node:
+    digest = "-".join(names) or "original"
+    return Node(Model(Path(f"{digest}.onnx"), digest, (), (), {"": 17}, 9), size, tuple(step(name) for name in names))
+
+
+@pytest.fixture
+def decide(monkeypatch):
+    """Steps of the chain that wins, given ratios with their interval's ends by chain; None for the original."""
+
+    def decided(ratios, *, sizes=None, rebuilds=(), **changes):
+        bench = SimpleNamespace(
+            settings=RunSettings(Path("m.onnx"), **changes), target=SimpleNamespace(timed=True, requires=()),
+            original=node(), prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
+        )  # fmt: skip
+        finale = Finale(bench, Budget(0.05, 1e-4), Journal())
+        raced = []
+
+        def measure(self, nodes):
+            raced.extend(nodes)
+            return [Measured(one, *ratios[one.model.digest]) for one in nodes]
+
+        def rebuild(self, steps):
+            digest = "-".join(one.pass_name for one in steps)
+            return replace(node(*digest.split("-")), steps=tuple(steps)) if digest in rebuilds else None
+
+        monkeypatch.setattr(Finale, "measure", measure)
+        monkeypatch.setattr(Finale, "_rebuild", rebuild)
+        chains = [node(*key.split("-"), size=(sizes or {}).get(key, 100)) for key in ratios if key not in rebuilds]
+        winner = finale.decide([Measured(one, 0.5) for one in chains])
+        assert len({one.model.digest for one in raced}) == len(raced)
+        return None if winner is None else winner.node.model.digest
+
+    return decided
+
+
+def test_the_fastest_is_delivered(decide):
+    assert decide({"a": (0.8, 0.79, 0.81), "b": (0.6, 0.59, 0.61)}) == "b"
+
+
+def test_within_one_per_cent_the_shorter_chain_is_delivered(decide):
+    assert decide({"a-b": (0.800, 0.79, 0.81), "a": (0.806, 0.79, 0.82)}) == "a"
+    assert decide({"a-b": (0.800, 0.79, 0.81), "a": (0.815, 0.79, 0.83)}) == "a-b"
+
+
+def test_what_is_not_clearly_faster_is_not_delivered(decide):
+    assert decide({"a": (0.99, 0.97, 1.01)}) is None
+    assert decide({"a": (0.99, 0.98, 0.994)}) == "a"
+    assert decide({}) is None
+
+
+def test_what_only_makes_way_is_taken_out_unless_something_needs_it(decide):
+    way, none = (0.80, 0.79, 0.81), (0.83, 0.82, 0.84)
+    assert decide({"way-a": way, "a": none}, rebuilds=("a",)) == "a"
+    assert decide({"way-a": way, "a": (0.9, 0.89, 0.91)}, rebuilds=("a",)) == "way-a"
+    assert decide({"way-a": way}) == "way-a"
+
+
+def test_each_of_two_that_make_way_is_looked_at(decide):
+    same = (0.8, 0.79, 0.81)
+    chains = {"way1-way2-a": same, "way1-a": same, "a": same}
+    assert decide(chains, rebuilds=("way1-a", "a")) == "a"
+    assert decide({"way1-way2-a": same, "way1-a": same}, rebuilds=("way1-a",)) == "way1-a"
+    assert decide({"way1-way2-a": same, "way2-a": same}, rebuilds=("way2-a",)) == "way2-a"
+
+
+def test_a_chain_that_only_makes_way_is_never_delivered_however_fast_it_looks(decide):
+    assert decide({"way": (0.9, 0.89, 0.91)}) is None
+    assert decide({"way1-way2": (0.9, 0.89, 0.91), "a": (0.95, 0.94, 0.96)}) == "a"
+
+
+def test_what_was_asked_for_is_delivered_though_it_is_no_faster(decide):
+    assert decide({"wish": (1.02, 1.01, 1.03)}, named=(Named("wish"),)) == "wish"
+    assert decide({"way": (1.02, 1.01, 1.03)}, named=(Named("way"),)) == "way"
+
+
+def test_with_size_as_the_goal_the_smallest_is_delivered(decide):
+    figures = {"a": (0.5, 0.49, 0.51), "b": (1.5, 1.4, 1.6)}
+    assert decide(figures, sizes={"a": 90, "b": 40}, goal="size") == "b"
+    assert decide(figures, sizes={"a": 100, "b": 120}, goal="size") is None
