@@ -20,7 +20,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -163,16 +163,20 @@ class Store:
         return deleted, freed
 
     def keep_only(self, made: set[Path], needed: set[Path]) -> None:
-        """Delete models that a run tried and dropped, with the weights that only they had.
+        """Delete graphs and weights that a run made and dropped, and weights that only dropped graphs had.
 
         What another run under way may share stays, and what a finished run has as its source or its result.
+        What killed jobs left half done goes too.
         """
         if self.others_active(besides=1):
             return
+        for left_behind in (*self.root.glob("scratch-*"), *self.models.glob("*.tmp"), *self.models.glob(".*.tmp")):
+            _delete(left_behind)
         finished = "".join(entry.read_text() for entry in (self.root / "runs").glob("*.json"))
         dropped = {path for path in made - needed if path.is_file() and path.name not in finished}
-        weights = _weights_of(dropped)
-        for path in dropped:
+        graphs = {path for path in dropped if path.suffix == ".onnx"}
+        weights = _weights_of(graphs) | (dropped - graphs)
+        for path in graphs:
             path.unlink()
         if weights:
             for path in weights - _weights_of(self.models.glob("*.onnx")):
@@ -196,7 +200,11 @@ def cache_key(*parts: object) -> str:
 def _weights_of(graphs: Iterable[Path]) -> set[Path]:
     from optim.graphs.external_data import external_files
 
-    return {path.parent / location for path in graphs for location in external_files(path)}
+    found: set[Path] = set()
+    for path in graphs:
+        with suppress(Exception):  # a plugin may have left anything there
+            found |= {path.parent / location for location in external_files(path)}
+    return found
 
 
 def _size(entry: Path) -> int:

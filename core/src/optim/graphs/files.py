@@ -68,9 +68,8 @@ def save_in_store(graph: ir.Model, store: Path, *, session: SessionConfig | None
     _externalize(graph, store)
     encoded = ir.serde.serialize_model(graph).SerializeToString(deterministic=True)
     path = store / f"{hashlib.sha256(encoded).hexdigest()}.onnx"
-    if not path.exists():
-        with _replacing(path) as stream:
-            stream.write(encoded)
+    with _replacing(path) as stream:  # also where there is one: it may have been damaged
+        stream.write(encoded)
     return describe(path, session=session)
 
 

@@ -6,20 +6,14 @@ must open it on the target, and every output is compared.
 
 from __future__ import annotations
 
-import hashlib
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from optim.errors import OptimError
 from optim.gate.drift import OutputComparison
-from optim.graphs.checker import check_graph
-from optim.graphs.digests import file_digest
-from optim.graphs.external_data import external_files
-from optim.graphs.files import describe, size_bytes
+from optim.graphs.files import size_bytes
 from optim.graphs.limits import check_limits
-from optim.graphs.skeleton import read_skeleton
+from optim.jobs.distrust import Untouched, checked_model, require_fit, unchanged
 from optim.jobs.offer import context_for
 from optim.jobs.place import Place, Reference, compare_session
 from optim.model import Model
@@ -27,8 +21,6 @@ from optim.options import parse_options
 from optim.passes import Interface, PassResult
 from optim.plugins.registry import load_registry
 from optim.processes.channel import Channel
-
-_REPORT = "this is a defect of the plugin: report it to its author, and leave the pass out with --without"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +66,17 @@ def run(request: Request, channel: Channel) -> Answer:
     """Apply, check, open, compare."""
     pass_class = load_registry(only=[request.plugin]).find_pass(request.name, request.place.target).over_models
     options = parse_options(pass_class, request.options)
-    before = _fingerprint(request.model)
-    with context_for(request.place.target, request.store, request.reference.feeds, request.seed) as context:
-        result = pass_class().apply(request.model, options, context)
-    _require_untouched(request.model, before)
-    if not isinstance(result, PassResult):
-        raise OptimError(
-            "bad-result", f"{request.name} returned {type(result).__name__}, not a PassResult", fix=_REPORT
-        )
+    before = Untouched.now(request.model)
+    try:
+        with context_for(request.place.target, request.store, request.reference.feeds, request.seed) as context:
+            result = pass_class().apply(request.model, options, context)
+    finally:  # a pass that damaged its input may well fail over it: that is the better diagnosis
+        before.require(request.name)
+    result = require_fit(result, PassResult, request.name)
     channel.event("applied")
-    if not result.changed or result.model.digest == request.model.digest:
-        return Answer(
-            replace(result, changed=False, notes=result.notes or ("the model came out as it went in",)), 0, (), {}
-        )
-    model = _checked_model(result.model, request)
+    model = checked_model(result, request.model, request.store, request.name) if result.changed else request.model
+    if model.digest == request.model.digest:
+        return Answer(unchanged(result, request.model), 0, (), {})
     result = replace(result, model=model)
     interfaces = (*request.interfaces, result.interface) if result.interface else request.interfaces
     backend = request.place.backend()
@@ -96,41 +85,3 @@ def run(request: Request, channel: Channel) -> Answer:
         channel.event("opened")
         comparisons = compare_session(session, request.reference, request.samples, interfaces)
         return Answer(result, size_bytes(model), tuple(comparisons), dict(session.executed_on))
-
-
-def _checked_model(model: Model, request: Request) -> Model:
-    """The plugin's model as it really is on disk: in the store, valid, described anew."""
-    if model.path.parent.resolve() != request.store.resolve():
-        raise OptimError(
-            "not-in-store", f"{request.name} returned a model outside the store", str(model.path),
-            "a pass returns what context.save or context.adopt gave it",
-        )  # fmt: skip
-    found = describe(model.path, session=model.session, provenance=(*request.model.provenance, request.name))
-    if hashlib.sha256(model.path.read_bytes()).hexdigest() != model.path.stem:
-        raise OptimError(
-            "store-changed", f"{request.name} wrote into a file of the store", model.path.stem[:12], _REPORT
-        )
-    try:
-        check_graph(read_skeleton(model.path), model.path)
-    except OptimError as error:
-        raise OptimError("invalid-graph", f"{request.name} made an invalid graph", error.cause or error.what) from error
-    return found
-
-
-def _fingerprint(model: Model) -> tuple[str, tuple[tuple[str, int, int], ...]]:
-    data = []
-    for location in external_files(model.path):
-        status = os.stat(model.path.parent / location)  # noqa: PTH116
-        data.append((location, status.st_size, status.st_mtime_ns))
-    return file_digest(model.path), tuple(data)
-
-
-def _require_untouched(model: Model, before: object) -> None:
-    try:
-        same = _fingerprint(model) == before
-    except OSError:
-        same = False
-    if not same:
-        raise OptimError(
-            "mutated-input", "the pass changed its input model", f"{model.path.stem[:12]} is not as it was", _REPORT
-        )

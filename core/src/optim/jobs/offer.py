@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from optim.context import Context
+from optim.errors import OptimError
 from optim.feeds.feedset import FeedSet
+from optim.graphs.digests import model_digest
+from optim.jobs.distrust import Untouched, require_fit, unchanged
 from optim.model import Model
 from optim.options import parse_options
-from optim.passes import Pass, PassResult
+from optim.passes import Applicable, Pass, PassResult
 from optim.plugins.registry import load_registry
 from optim.processes.channel import Channel
 from optim.target import Target
@@ -76,7 +79,16 @@ def run(request: Request, channel: Channel) -> Answer:
 
 
 def _ask(transformation: Pass, asked: Asked, request: Request) -> Offer:
-    applicable = transformation.applicable(request.model, request.target)
+    before = Untouched.now(request.model)
+    try:
+        offer = _offer(transformation, asked, request)
+    finally:
+        before.require(asked.name)
+    return require_fit(offer, Offer, asked.name)
+
+
+def _offer(transformation: Pass, asked: Asked, request: Request) -> Offer:
+    applicable = require_fit(transformation.applicable(request.model, request.target), Applicable, asked.name)
     if not applicable.yes:
         return Offer(asked.name, False, applicable.reason or "its plugin gave no reason")
     with context_for(request.target, request.store, request.feeds, request.seed) as context:
@@ -84,14 +96,27 @@ def _ask(transformation: Pass, asked: Asked, request: Request) -> Offer:
             proposed = list(transformation.candidates(request.model, request.target, context))
         else:
             proposed = [parse_options(type(transformation), asked.options)]
+        session_only = transformation.session_only
         proposals = tuple(
-            Proposal(
-                to_wire(options),
-                transformation.apply(request.model, options, context) if transformation.session_only else None,
-            )
+            Proposal(to_wire(options), _tuned(transformation, options, request, context) if session_only else None)
             for options in proposed
         )
     return Offer(asked.name, bool(proposals), "" if proposals else "it proposed nothing", proposals)
+
+
+def _tuned(transformation: Pass, options: object, request: Request, context: Context) -> PassResult:
+    """What a session-only pass made of the model: its settings are taken, and nothing else."""
+    name, model = transformation.name, request.model
+    result = require_fit(transformation.apply(model, options, context), PassResult, name)
+    if not result.changed:
+        return unchanged(result, model)
+    if result.model.path != model.path:
+        raise OptimError("graph-changed", f"{name} changed the graph", "it says of itself that it is session_only")
+    session = result.model.session
+    tuned = replace(
+        model, session=session, digest=model_digest(model.path, session), provenance=(*model.provenance, name)
+    )
+    return unchanged(result, model) if tuned.digest == model.digest else replace(result, model=tuned)
 
 
 @contextmanager

@@ -23,6 +23,9 @@ from optim.reports.verdict import verdict
 from optim.runs.outcome import Outcome
 from optim.search.nodes import Attempt
 
+_BUSY = 0.5
+"""Share of disturbed rounds from which the report speaks of it."""
+
 
 def build_report(outcome: Outcome) -> Report:
     """The report of a run."""
@@ -38,7 +41,7 @@ def build_report(outcome: Outcome) -> Report:
         steps=tuple(map(_step, outcome.attempts)),
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
-        notes=outcome.prepared.notes,
+        notes=(*outcome.prepared.notes, *_noise(outcome)),
         machine=this_machine(),
         versions=dict(sorted(outcome.versions.items())),
         seed=settings.seed,
@@ -49,6 +52,17 @@ def build_report(outcome: Outcome) -> Report:
         ),
         cached=outcome.cached,
     )  # fmt: skip
+
+
+def _noise(outcome: Outcome) -> tuple[str, ...]:
+    """That other programs were in the way, where they were most of the time."""
+    timed = outcome.timing or outcome.original
+    if timed is None or timed.disturbed <= _BUSY:
+        return ()
+    return (
+        f"other programs used the machine during {timed.disturbed:.0%} of the timing: the figures are less certain, "
+        "and another result may be faster on a quiet machine",
+    )
 
 
 def _original(outcome: Outcome) -> OriginalReport:

@@ -38,6 +38,7 @@ def execute(settings: RunSettings, registry: Registry, store: Store, say: Callab
     target = require_target(registry, settings.target)
     plan = make_plan(settings, registry, target)
     with store.in_use(), thread_executor() as executor:
+        there = set(store.models.iterdir())
         bench = Workbench(settings, registry, store, executor, say)
         source = bench.ingest()
         bench.prepare(source.model)
@@ -50,7 +51,7 @@ def execute(settings: RunSettings, registry: Registry, store: Store, say: Callab
             return known
         outcome = _judged(bench, source, plan)
         kept = {bench.original.model.path} | ({outcome.result.node.model.path} if outcome.result else set())
-        store.keep_only(bench.made, kept)
+        store.keep_only(bench.made | set(store.models.iterdir()) - there, kept)
         outcome.seconds = time.monotonic() - started
         store.write("runs", key, to_wire(outcome))
     return outcome

@@ -56,6 +56,7 @@ class Finale:
         effort = Effort(
             seconds=_FINAL_S, least_rounds=12, most_rounds=40, width=0.015, drop=len(nodes) > 1,
             open_timeout_s=self._bench.settings.timeout_s,
+            patience_s=_FINAL_S,
         )  # fmt: skip
         return self.clock.measure(nodes, effort, "final", self._bench.prepared.compared)
 

@@ -31,6 +31,7 @@ from optim.plugins.versions import plugin_version_key, source_digest
 from optim.processes.process import WorkerFailed, WorkerProcess, run_job
 from optim.search.machine import available_memory_bytes, machine_key
 from optim.search.nodes import Node
+from optim.search.restore import restore
 from optim.search.settings import RunSettings
 from optim.store import Store, cache_key
 from optim.timing.race import Effort, LaneResult, race
@@ -142,22 +143,40 @@ class Workbench:
                 found[answer.name] = _asked(answer)
                 self.computed += 1
             if broken is not None:
+                self._restored(node)
                 found[broken[0]] = Asked((), broken[1], failed=True)
             left = [offered for offered in left if offered.name not in found]
         return found
 
     def try_all(self, wanted: Sequence[tuple[Node, OfferedPass, dict[str, Any]]], timeout_s: float) -> Iterator[Tried]:
-        """Apply and judge candidates, as many at a time as memory allows, in order."""
-        futures = [
-            self._executor.submit(self.try_one, node, offered, options, timeout_s) for node, offered, options in wanted
-        ]
-        for future in futures:
-            yield future.result()
+        """Apply and judge candidates at the same time; in order.
 
-    def try_one(self, node: Node, offered: OfferedPass, options: dict[str, Any], timeout_s: float) -> Tried:
-        """Apply one pass and judge the result on the explored samples."""
+        Where one of them damaged a model of the store, all are tried again one by one: it may have been any of them.
+        """
+        futures = [
+            self._executor.submit(self._try, node, offered, options, timeout_s) for node, offered, options in wanted
+        ]
+        found = [future.result() for future in futures]
+        broke = [node for (node, _, _), tried in zip(wanted, found, strict=True) if tried.answer is None]
+        damaged = [self._restored(node) for node in broke]
+        if any(damaged) and len(wanted) > 1:
+            found = [self.try_one(*one, timeout_s, anew=True) for one in wanted]
+        yield from found
+
+    def try_one(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], timeout_s: float, *, anew: bool = False
+    ) -> Tried:
+        """Apply one pass and judge the result on the explored samples; if it broke, see that it broke nothing else."""
+        tried = self._try(node, offered, options, timeout_s, anew=anew)
+        if tried.answer is None:
+            self._restored(node)
+        return tried
+
+    def _try(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], timeout_s: float, *, anew: bool = False
+    ) -> Tried:
         key = self._candidate_key(node, offered, options)
-        known = self._known(key)
+        known = None if anew else self._known(key)
         if known is not None:
             answer = from_wire(candidate.Answer, known["answer"])
             if is_whole(answer.result.model.path):
@@ -196,6 +215,7 @@ class Workbench:
         try:
             data = self._job(repair, request, seconds + 60.0)
         except WorkerFailed:
+            self._restored(node)
             return None
         self.store.write("steps", key, data)
         return from_wire(repair.Answer, data).repair
@@ -269,6 +289,23 @@ class Workbench:
                         answers.append(from_wire(offer.Offer, message["offer"]))
             except WorkerFailed as failed:
                 return answers, (current, failed.reason)
+
+    def _restored(self, node: Node) -> bool:
+        """Make damaged files of the original and of a chain anew; whether there were any."""
+
+        def rebuild() -> Path:
+            chain = self.original
+            for step in node.steps:
+                offered = self.registry.find_pass(step.pass_name, self.target)
+                tried = self._try(chain, offered, step.options, self.settings.timeout_s, anew=True)
+                if tried.answer is None:
+                    break
+                result = tried.answer.result
+                chain = chain.after(step, result.model, tried.answer.size_bytes, result.interface)
+            return chain.model.path
+
+        original = restore(self.original.model.path, lambda: self.ingest_file(self.settings.source).model.path)
+        return restore(node.model.path, rebuild) or original
 
     def _job(
         self, job: Any, request: object, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None

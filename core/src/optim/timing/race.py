@@ -43,6 +43,7 @@ class Effort:
         width: ends earlier when the best lane's interval is narrower than this share.
         drop: whether beaten lanes leave the race.
         open_timeout_s: for opening, comparing and warming up.
+        patience_s: how much longer to wait for enough quiet rounds where other processes use the machine.
     """
 
     seconds: float
@@ -51,6 +52,7 @@ class Effort:
     width: float = 0.02
     drop: bool = True
     open_timeout_s: float = 300.0
+    patience_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class LaneResult:
         latency_ms: median over rounds, geometric mean over samples.
         sample_ms: median of each timed sample.
         sample_ratio: of each timed sample.
+        disturbed: share of the race's rounds in which other processes used the machine, 0..1.
     """
 
     failure: str = ""
@@ -72,6 +75,7 @@ class LaneResult:
     latency_ms: float = 0.0
     sample_ms: tuple[float, ...] = ()
     sample_ratio: tuple[Ratio, ...] = ()
+    disturbed: float = 0.0
 
 
 @dataclass
@@ -97,7 +101,7 @@ def race(base: Request, lanes: Sequence[Request], effort: Effort, seed: int) -> 
             if isinstance(opened[0], WorkerFailed):
                 raise opened[0]
             running = {i: lane for i, lane in enumerate(opened) if isinstance(lane, _Lane)}
-            kept, failures = _run_rounds(running, effort, seed)
+            rounds = _run_rounds(running, effort, seed)
         finally:
             for lane in opened:
                 if isinstance(lane, _Lane):
@@ -106,15 +110,24 @@ def race(base: Request, lanes: Sequence[Request], effort: Effort, seed: int) -> 
     for i, lane in enumerate(opened):
         if isinstance(lane, WorkerFailed):
             results.append(LaneResult(lane.reason))
-        elif i in failures:
-            results.append(LaneResult(failures[i], lane.ready))
+        elif i in rounds.failures:
+            results.append(LaneResult(rounds.failures[i], lane.ready))
         else:
-            results.append(_figures(lane, running[0], kept))
+            results.append(_figures(lane, running[0], rounds))
     return results[0], results[1:]
 
 
-def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int) -> tuple[list[int], dict[int, str]]:
-    """Rounds until the answer is clear; the rounds that were quiet, and lanes that died on the way."""
+@dataclass(frozen=True, slots=True)
+class _Rounds:
+    """Rounds to count, lanes that died on the way by their place, and the share of rounds that was disturbed."""
+
+    kept: list[int]
+    failures: dict[int, str]
+    disturbed: float
+
+
+def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int) -> _Rounds:
+    """Rounds until the answer is clear, or the time is spent."""
     order = random.Random(seed)
     deadline = time.monotonic() + effort.seconds
     watch, failures = NoiseWatch(), {}
@@ -135,7 +148,7 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int) -> tuple[lis
         if share is not None:
             quiet += window if share <= _FOREIGN_SHARE else []
             window = []
-        late = time.monotonic() > deadline
+        late = time.monotonic() > deadline + (effort.patience_s if len(quiet) < effort.least_rounds else 0)
         kept = _usable(quiet + window, number + 1, effort.least_rounds)
         if number + 1 >= effort.least_rounds:
             best = _judge(lanes, failures, kept, effort.drop)
@@ -149,7 +162,9 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int) -> tuple[lis
             break
         if len(quiet) >= effort.most_rounds:
             break
-    return _usable(quiet + window, len(lanes[0].times), effort.least_rounds), failures
+    total = len(lanes[0].times)
+    disturbed = 1 - len(quiet + window) / total
+    return _Rounds(_usable(quiet + window, total, effort.least_rounds), failures, disturbed)
 
 
 def _usable(quiet: list[int], rounds: int, least: int) -> list[int]:
@@ -182,12 +197,13 @@ def _paired(lane: _Lane, base: _Lane, kept: list[int]) -> tuple[np.ndarray, np.n
     return np.asarray([lane.times[r] for r in rounds]), np.asarray([base.times[r] for r in rounds])
 
 
-def _figures(lane: _Lane, base: _Lane, kept: list[int]) -> LaneResult:
-    own, other = _paired(lane, base, kept)
+def _figures(lane: _Lane, base: _Lane, rounds: _Rounds) -> LaneResult:
+    own, other = _paired(lane, base, rounds.kept)
     per_sample = np.median(own, axis=0) * 1e3
     return LaneResult(
         ready=lane.ready,
-        ratio=_ratio(lane, base, kept),
+        ratio=_ratio(lane, base, rounds.kept),
+        disturbed=rounds.disturbed,
         latency_ms=float(np.exp(np.log(per_sample).mean())),
         sample_ms=tuple(per_sample.tolist()),
         sample_ratio=tuple(paired_ratio(own[:, i].tolist(), other[:, i].tolist()) for i in range(own.shape[1])),
