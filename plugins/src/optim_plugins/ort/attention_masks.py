@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optim_plugins.ort.attention_pattern import Attention
-from optim_plugins.ort.dimensions import Size, Sizes, constant, producer, scalar
+from optim_plugins.ort.dimensions import Origin, Size, Sizes, constant, producer, scalar
 from optim_plugins.ort.node_writer import NodeWriter
 
 _LOWEST = np.float32(np.finfo(np.float32).min)
@@ -96,9 +96,16 @@ class Masks:
 
     def _expanded(self, block: Attention, mask: ir.Value, has_columns: bool) -> ir.Value:
         one = self._writer.integers([1])
-        columns = one if has_columns else self._writer.size(block.key, 2)
-        target = self._writer.add("Concat", [one, one, self._writer.size(block.query, 2), columns], axis=0)
+        columns = one if has_columns else self._size(block.key, 2)
+        target = self._writer.add("Concat", [one, one, self._size(block.query, 2), columns], axis=0)
         return self._writer.add("Expand", [mask, target])
+
+    def _size(self, value: ir.Value, axis: int) -> ir.Value:
+        """A size, read where it comes from: reading it off a projection would keep that alive."""
+        size = self._sizes.of(value, axis)
+        if isinstance(size, int):
+            return self._writer.integers([size])
+        return self._writer.size(size.value, size.axis) if isinstance(size, Origin) else self._writer.size(value, axis)
 
 
 def _lowers(block: Attention, mask: ir.Value) -> bool:

@@ -1,8 +1,8 @@
 """Where the sizes in a graph come from, so that two of them can be shown to be equal without running it.
 
-Exporters spell a shape out: ``Reshape(x, Concat(Gather(Shape(y), 0), -1, 16))``. A size is here a number, a name that
-the exporter gave it, or an *origin*: an axis of a tensor, followed back through everything that hands it on unchanged.
-Equal sizes here are equal in every run; different ones may still be.
+Exporters spell a shape out: ``Reshape(x, Concat(Gather(Shape(y), 0), -1, 16))``. A size is here a number, or an
+*origin*: an axis of a tensor, followed back through everything that hands it on unchanged, to the first that has the
+name which the exporter gave it. Equal sizes here are equal in every run; different ones may still be.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Origin:
     axis: int
 
 
-Size: TypeAlias = int | str | Origin | None
-"""A number, a name, where it comes from, or unknown."""
+Size: TypeAlias = int | Origin | None
+"""A number, where it comes from, or unknown."""
 
 _MADE_UP = "unk__"
 """How onnx's shape inference calls sizes that it knows nothing of."""
@@ -77,12 +77,13 @@ class Sizes:
     """What is known of the sizes in a graph. Holds for values, so it stays true while nodes are added and replaced."""
 
     def __init__(self, graph: ir.Model) -> None:
+        self._named: dict[str, Origin] = {}
         self._known: dict[tuple[ir.Value, int], Size] = {}
         self._ranks: dict[ir.Value, int | None] = {}
-        for node in graph.graph:
-            for value in node.outputs:
-                for axis in range(self.rank(value) or 0):
-                    self.of(value, axis)
+        values = [*graph.graph.inputs, *(value for node in graph.graph for value in node.outputs)]
+        for value in values:
+            for axis in range(self.rank(value) or 0):
+                self.of(value, axis)
 
     def rank(self, value: ir.Value | None) -> int | None:
         """Number of axes, where it is known."""
@@ -149,7 +150,9 @@ class Sizes:
         if found is not None:
             return found
         name = declared.value if declared is not None else None
-        return name if name is not None and not name.startswith(_MADE_UP) else Origin(value, axis)
+        if name is None or name.startswith(_MADE_UP):
+            return Origin(value, axis)
+        return self._named.setdefault(name, Origin(value, axis))
 
     def _rule(self, node: ir.Node) -> Callable[[ir.Node, int], Size] | None:
         if node.op_type in _SAME_SHAPE:

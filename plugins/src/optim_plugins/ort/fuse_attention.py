@@ -27,7 +27,7 @@ import onnx_ir as ir
 from optim_plugins.ort.attention_masks import Masks
 from optim_plugins.ort.attention_pattern import Attention, find_attention
 from optim_plugins.ort.dimensions import Sizes, permutation, producer
-from optim_plugins.ort.node_writer import NodeWriter
+from optim_plugins.ort.node_writer import NodeWriter, take_over
 
 _SWAP = (0, 2, 1, 3)
 """Heads before the sequence, or behind it."""
@@ -125,7 +125,7 @@ class _Fuser:
         for reader in self._readers(block.output):
             if permutation(reader) == list(_SWAP):
                 self._hand_on_rows(reader, block, heads, flat)
-        ir.convenience.replace_all_uses_with(block.output, self._writer.transpose(heads, _SWAP))
+        take_over(block.output, self._writer.transpose(heads, _SWAP))
 
     def _hand_on_rows(self, transpose: ir.Node, block: Attention, heads: ir.Value, flat: ir.Value | None) -> None:
         rows = transpose.outputs[0]
@@ -136,8 +136,8 @@ class _Fuser:
             if flat is None or target is None or len(target) != 3:
                 continue
             if self._sizes.differing(target, whole) <= 1:
-                _take_over(node.outputs[0], flat)
-        _take_over(rows, heads)
+                take_over(node.outputs[0], flat)
+        take_over(rows, heads)
 
     def _flat(self, value: ir.Value) -> ir.Value | None:
         """[batch, sequence, hidden] of heads split off it: Transpose(Reshape(flat, [b, s, h, d]), [0, 2, 1, 3])."""
@@ -158,8 +158,3 @@ class _Fuser:
             same = use.node.op_type == "Reshape" and self._sizes.keeps_shape(use.node)
             found += self._readers(use.node.outputs[0]) if same else [use.node]
         return found
-
-
-def _take_over(old: ir.Value, new: ir.Value) -> None:
-    """Let every reader of ``old`` read ``new``; a graph output keeps its name."""
-    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=old.is_graph_output())

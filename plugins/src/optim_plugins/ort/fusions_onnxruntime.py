@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +54,16 @@ def _first_that_works(model: Model) -> tuple[Any, tuple[str, ...]]:
     """The optimizer's model, and how it crashed as other model types."""
     crashes: list[str] = []
     for family in dict.fromkeys((model_family(model), "bert")):
-        try:
-            return _optimized(model, family), tuple(crashes)
-        except Exception as error:
-            crashes.append(f"as model type {family} it crashed: {type(error).__name__}: {error}")
-            cause = error
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # it leaves a temporary folder behind when it crashes
+            try:
+                return _optimized(model, family), tuple(crashes)
+            except Exception as error:
+                crashes.append(f"as model type {family} it crashed: {type(error).__name__}: {error}")
     raise OptimError(
         "optimizer-crashed", "onnxruntime's optimizer cannot fuse this graph", "; ".join(crashes),
         "use the other engine: --with \"ort.fuse-transformer:engine='optim'\"", "onnxruntime", ExitStatus.NOT_HELD,
-    ) from cause  # fmt: skip
+    )  # fmt: skip
 
 
 def _optimized(model: Model, family: str) -> Any:

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+_RESULTS = {"Shape": ir.DataType.INT64, "Greater": ir.DataType.BOOL}
+"""Types of results that are not those of an operand; runtimes' own operators have no inference that would tell."""
+
 
 class NodeWriter:
     """Set ``before``, then add nodes.
@@ -33,8 +36,11 @@ class NodeWriter:
         name: str | None = None,
         **attributes: Any,
     ) -> ir.Value:
-        """Add a node with one output, which is returned."""
+        """Add a node with one output, which is returned; its type is that of the first input, with few exceptions."""
         node = ir.node(operator, inputs, attributes, domain=domain, name=name)
+        typed_like = inputs[-1] if operator == "Where" else inputs[0]
+        fixed = _RESULTS.get(operator)
+        node.outputs[0].type = ir.TensorType(fixed) if fixed is not None else typed_like.type if typed_like else None
         assert self.before is not None
         self._graph.insert_before(self.before, node)
         return node.outputs[0]
@@ -73,3 +79,11 @@ class NodeWriter:
             self._graph.register_initializer(value)
             self._constants[key] = value
         return self._constants[key]
+
+
+def take_over(old: ir.Value, new: ir.Value) -> None:
+    """Let every reader of ``old`` read ``new``, which has the same type and shape; a graph output keeps its name."""
+    new.type, new.shape = old.type, old.shape
+    if old.is_graph_output():
+        old.name, new.name = f"{old.name}_before", old.name
+    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)

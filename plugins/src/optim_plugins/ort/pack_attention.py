@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from optim_plugins.ort.node_writer import take_over
+
 
 @dataclass(frozen=True)
 class Projection:
@@ -89,7 +91,7 @@ def _pack(graph: ir.Model, node: ir.Node, projections: list[Projection]) -> None
     attention.metadata_props.update(node.metadata_props)
     assert node.graph is not None
     node.graph.insert_before(node, attention)
-    ir.convenience.replace_all_uses_with(node.outputs[0], attention.outputs[0], replace_graph_outputs=True)
+    take_over(node.outputs[0], attention.outputs[0])
 
 
 def _array(value: ir.Value) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
