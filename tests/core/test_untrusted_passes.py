@@ -191,6 +191,13 @@ def test_a_named_pass_that_raises_fails_the_run_with_its_reason(run, outcome):
     assert found.result is None
 
 
+def test_a_run_that_failed_is_tried_again_and_one_that_missed_its_budget_is_remembered(run, outcome):
+    del outcome
+    for name, remembered in (("raising", False), ("lossy", True)):
+        run(name)
+        assert run(name).cached is remembered
+
+
 def test_a_named_pass_beyond_the_budget_misses_it(run, outcome):
     del outcome
     found = run("lossy")

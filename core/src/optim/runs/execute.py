@@ -16,7 +16,7 @@ from optim.jobs import ingest
 from optim.plugins.registry import Registry
 from optim.plugins.versions import plugin_version_key, source_digest
 from optim.runs.judge import judge_chain, judge_search
-from optim.runs.outcome import Outcome
+from optim.runs.outcome import Outcome, RunStatus
 from optim.search.machine import machine_key
 from optim.search.plan import Plan, make_plan
 from optim.search.settings import RunSettings
@@ -53,7 +53,8 @@ def execute(settings: RunSettings, registry: Registry, store: Store, say: Callab
         kept = {bench.original.model.path} | ({outcome.result.node.model.path} if outcome.result else set())
         store.keep_only(bench.made | set(store.models.iterdir()) - there, kept)
         outcome.seconds = time.monotonic() - started
-        store.write("runs", key, to_wire(outcome))
+        if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
+            store.write("runs", key, to_wire(outcome))
     return outcome
 
 
