@@ -242,3 +242,21 @@ def test_a_key_depends_on_every_part_and_not_on_the_order_of_names():
     keys = {cache_key(*parts) for parts in [("a",), ("a", None), ("b",), (["a"],), ("a", 1), ("a", "1"), ("a", True)]}
     assert len(keys) == 7
     assert json.dumps(cache_key("a"))[1:-1].isalnum()
+
+
+def test_a_cache_beyond_its_cap_is_trimmed_after_a_run(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for i in range(4):
+        store.write("steps", f"{i:064d}", "x" * 1000)
+    store.trim(cap_bytes=100_000)
+    assert sum(item.entries for item in store.usage()) == 4
+    store.trim(cap_bytes=2100)
+    assert sum(item.entries for item in store.usage()) == 2
+
+
+def test_a_cache_is_not_trimmed_while_a_run_is_under_way(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write("steps", "0" * 64, "x" * 1000)
+    with store.in_use():
+        store.trim(cap_bytes=0)
+    assert sum(item.entries for item in store.usage()) == 1

@@ -162,6 +162,11 @@ class Store:
             _delete(scratch)
         return deleted, freed
 
+    def trim(self, cap_bytes: int = DEFAULT_CAP_BYTES) -> None:
+        """Keep the cache below its cap after a run; left for later while another run is under way."""
+        if sum(item.size_bytes for item in self.usage()) > cap_bytes and not self.others_active():
+            self.prune(cap_bytes)
+
     def keep_only(self, made: set[Path], needed: set[Path]) -> None:
         """Delete graphs and weights that a run made and dropped, and weights that only dropped graphs had.
 

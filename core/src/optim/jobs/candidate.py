@@ -17,8 +17,8 @@ from optim.jobs.distrust import Untouched, checked_model, require_fit, unchanged
 from optim.jobs.offer import context_for
 from optim.jobs.place import Place, Reference, compare_session
 from optim.model import Model
-from optim.options import parse_options
-from optim.passes import Interface, PassResult
+from optim.options import PassOptions, parse_options
+from optim.passes import Applicable, Interface, Pass, PassResult
 from optim.plugins.registry import load_registry
 from optim.processes.channel import Channel
 
@@ -68,8 +68,7 @@ def run(request: Request, channel: Channel) -> Answer:
     options = parse_options(pass_class, request.options)
     before = Untouched.now(request.model)
     try:
-        with context_for(request.place.target, request.store, request.reference.feeds, request.seed) as context:
-            result = pass_class().apply(request.model, options, context)
+        result = _apply(pass_class(), options, request)
     finally:  # a pass that damaged its input may well fail over it: that is the better diagnosis
         before.require(request.name)
     result = require_fit(result, PassResult, request.name)
@@ -85,3 +84,12 @@ def run(request: Request, channel: Channel) -> Answer:
         channel.event("opened")
         comparisons = compare_session(session, request.reference, request.samples, interfaces)
         return Answer(result, size_bytes(model), tuple(comparisons), dict(session.executed_on))
+
+
+def _apply(transformation: Pass, options: PassOptions, request: Request) -> PassResult:
+    """What the pass makes of the model; nothing where it says that it cannot do anything for it."""
+    applicable = require_fit(transformation.applicable(request.model, request.place.target), Applicable, request.name)
+    if not applicable.yes:
+        return PassResult(request.model, False, (applicable.reason or "its plugin gave no reason",))
+    with context_for(request.place.target, request.store, request.reference.feeds, request.seed) as context:
+        return transformation.apply(request.model, options, context)

@@ -50,7 +50,7 @@ class Untouched:
             same = False
         if not same:
             raise OptimError(
-                "mutated-input", f"{name} changed its input model", f"{self.model.path.name} is not as it was",
+                "mutated-input", f"{name} changed its input model", "its files in the cache are not as they were",
                 "a pass changes model.ir(), which is a copy, and writes through context.save or context.adopt",
             )  # fmt: skip
 

@@ -191,7 +191,14 @@ def _measure_tolerance(
             if error.reference == "nothing-compared":
                 raise
             continue
-        spread = max(spread, worst_drift(comparisons).relative_l2)
+        drift = worst_drift(comparisons).relative_l2
+        if settings == SessionConfig() and drift > _CAP:
+            raise OptimError(
+                "not-reproducible", "the model does not repeat its own outputs",
+                f"run twice on the same feeds it differs by {drift:.2g}",
+                "fix the seed of random operators in the model, or give --data that avoids them",
+            )  # fmt: skip
+        spread = max(spread, drift)
     tolerance = max(_FLOOR, _FACTOR * spread)
     if tolerance > _CAP:
         return _CAP, [

@@ -109,6 +109,7 @@ def run_settings(
         report = build_report(outcome)
         say("writing the result")
         folder.publish(lambda path: write_run(outcome, report, path))
+    store.trim()
     return report
 
 

@@ -35,7 +35,7 @@ class Finale:
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
         """The chain to deliver, measured anew; None where nothing is better than the original."""
-        finalists = [item.node for item in ranking if item.node.steps][:_FINALISTS]
+        finalists = [item.node for item in ranking if not self._only_makes_way(item.node.steps)][:_FINALISTS]
         if not finalists:
             return None
         finalists += self._shorter(finalists[0])
@@ -81,16 +81,31 @@ class Finale:
     def _as_good(self, item: Measured, best: Measured) -> bool:
         if item is best:
             return True
-        return self._bench.settings.goal == "latency" and self._rank(item) <= self._rank(best) * _SAME
+        if self._bench.settings.goal != "latency":
+            return False
+        if self._rank(item) <= self._rank(best) * _SAME:
+            return True
+        more = [step for step in best.node.steps if step not in item.node.steps]
+        fits = all(step in best.node.steps for step in item.node.steps)
+        unclear = item.low is not None and best.high is not None and item.low <= best.high
+        return fits and unclear and self._only_makes_way(more)
+
+    def _only_makes_way(self, steps: Sequence[Step]) -> bool:
+        """Whether nothing of this is more than making way for something that is not there; True for no step at all."""
+        return all(step.role is Role.ENABLE and not self._was_asked_for(step) for step in steps)
 
     def _shorter(self, node: Node) -> list[Node]:
-        """The chain without each step that has not shown its worth, as far as the steps after it still apply."""
-        found = []
-        for place, step in enumerate(node.steps):
-            if len(node.steps) > 1 and self._is_doubtful(node.steps[: place + 1]) and not self._was_asked_for(step):
-                shorter = self._rebuild([other for other in node.steps if other is not step])
+        """The chain without each step that has not shown its worth, as far as the steps after it still apply.
+
+        What makes way and can go stays out of the shorter chains that follow: nothing needs it.
+        """
+        found, steps = [], list(node.steps)
+        for place, step in reversed(list(enumerate(node.steps))):
+            if len(steps) > 1 and self._is_doubtful(node.steps[: place + 1]) and not self._was_asked_for(step):
+                shorter = self._rebuild([other for other in steps if other is not step])
                 if shorter is not None:
                     found.append(shorter)
+                    steps = list(shorter.steps) if step.role is Role.ENABLE else steps
         return found
 
     def _is_doubtful(self, steps: tuple[Step, ...]) -> bool:
@@ -116,10 +131,13 @@ class Finale:
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
         attempt = self._journal.open(step, node)
         tried = self._bench.try_one(node, offered, step.options, self._bench.settings.timeout_s)
-        if tried.answer is None or not tried.answer.result.changed:
-            attempt.settle(StepStatus.FAILED, tried.failure or "it changes nothing on this chain")
+        if tried.answer is None:
+            attempt.settle(StepStatus.FAILED, tried.failure)
             return None
         result = tried.answer.result
+        if not result.changed:
+            attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
+            return None
         attempt.drift = worst_drift(tried.answer.comparisons)
         attempt.counts, attempt.notes, attempt.seconds = dict(result.counts), result.notes, tried.seconds
         return replace(node.after(step, result.model, tried.answer.size_bytes, result.interface), drift=attempt.drift)

@@ -304,7 +304,11 @@ class Workbench:
                 chain = chain.after(step, result.model, tried.answer.size_bytes, result.interface)
             return chain.model.path
 
-        original = restore(self.original.model.path, lambda: self.ingest_file(self.settings.source).model.path)
+        def read_again() -> Path:
+            self.say("a pass damaged the original in the cache")
+            return self.ingest_file(self.settings.source).model.path
+
+        original = restore(self.original.model.path, read_again)
         return restore(node.model.path, rebuild) or original
 
     def _job(

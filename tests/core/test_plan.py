@@ -1,0 +1,107 @@
+"""Which passes a run considers, in which order, and why others are left out: nothing is skipped without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from installed_plugin import installed
+
+from optim.errors import ExitStatus, OptimError
+from optim.passes import MODEL_STAGES, Stage
+from optim.plugins.registry import load_registry
+from optim.search.plan import make_plan, slots
+from optim.search.settings import Named, RunSettings
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory):
+    with installed(tmp_path_factory.mktemp("plan"), "timed_plugin"):
+        yield load_registry(only=["ort", "timed"])
+
+
+@pytest.fixture(scope="module")
+def plan_of(registry):
+    return lambda **changes: make_plan(
+        RunSettings(source=Path("m.onnx"), **changes), registry, registry.target("cpu")
+    )
+
+
+def considered(plan):
+    return [planned.ordered.name for passes in plan.stages.values() for planned in passes]
+
+
+def reasons(plan):
+    return {left_out.offered.name: left_out.reason for left_out in plan.left_out}
+
+
+def test_stages_come_in_their_order_and_every_pass_is_considered_or_left_out(plan_of, registry):
+    plan = plan_of()
+    assert list(plan.stages) == [stage for stage in MODEL_STAGES if stage in plan.stages]
+    offered = {one.name for one in registry.offers(registry.target("cpu"))}
+    assert {*considered(plan), *reasons(plan)} == offered
+    assert not set(considered(plan)) & set(reasons(plan))
+
+
+def test_a_requested_pass_is_left_out_until_it_is_named(plan_of):
+    assert reasons(plan_of()) == {"timed.rename": "it runs only when named (--with)"}
+    plan = plan_of(named=(Named("timed.rename"),))
+    assert [planned.ordered.name for planned in plan.forced()] == ["timed.rename"]
+    assert reasons(plan) == {}
+
+
+def test_without_leaves_a_pass_out(plan_of):
+    plan = plan_of(without=("timed.drop-a",))
+    assert reasons(plan)["timed.drop-a"] == "left out by --without"
+    assert "timed.drop-a" not in considered(plan)
+
+
+def test_a_stage_leaves_the_others_out(plan_of):
+    plan = plan_of(stages=(Stage.QUANTIZE,))
+    assert set(plan.stages) == {Stage.QUANTIZE}
+    assert reasons(plan)["timed.drop-a"] == "stage fuse was not asked for (--stage)"
+
+
+def test_a_named_pass_of_another_stage_runs_all_the_same(plan_of):
+    plan = plan_of(stages=(Stage.QUANTIZE,), named=(Named("timed.drop-a"),))
+    assert [planned.ordered.name for planned in plan.stages[Stage.FUSE]] == ["timed.drop-a"]
+
+
+def test_lossless_leaves_lossy_passes_out(plan_of):
+    plan = plan_of(lossless=True)
+    found = reasons(plan)
+    assert found["timed.round"] == "it is lossy, and --lossless admits none"
+    assert "ort.quantize-dynamic" in found
+    assert not any(planned.pass_class.lossy for passes in plan.stages.values() for planned in passes)
+
+
+def test_passes_of_one_group_stand_in_one_slot(plan_of):
+    rows = [[planned.ordered.name for planned in slot] for slot in slots(plan_of().stages[Stage.QUANTIZE])]
+    assert ["timed.round", "timed.round-heavily"] in rows
+    assert ["timed.drop-b"] in rows
+
+
+def test_a_named_pass_excludes_its_alternatives(plan_of):
+    plan = plan_of(named=(Named("timed.round"),))
+    assert "timed.round was asked for, and they exclude each other" in reasons(plan)["timed.round-heavily"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reference", "says"),
+    [
+        ({"named": (Named("timed.round"), Named("timed.round-heavily"))}, "conflicting-request", "exclude each other"),
+        ({"named": (Named("timed.round"),), "lossless": True}, "conflicting-request", "--lossless admits none"),
+        ({"named": (Named("timed.drop-a"),), "without": ("timed.drop-a",)}, "conflicting-request", "--without"),
+        ({"named": (Named("timed.rond"),)}, "unknown-pass", "timed.round"),
+        ({"without": ("timed.dropa",)}, "unknown-pass", "timed.drop-a"),
+        ({"named": (Named("timed.round", {"strenght": 1}),)}, "unknown-option", "strength"),
+        ({"named": (Named("timed.round", {"strength": -1}),)}, "bad-option", "greater than 0"),
+        ({"named": (Named("timed.drop-a", {"strength": 1}),)}, "unknown-option", "strength"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_one_clear_error(plan_of, changes, reference, says):
+    with pytest.raises(OptimError) as caught:
+        plan_of(**changes)
+    assert caught.value.reference == reference
+    assert caught.value.status is ExitStatus.USAGE
+    assert says in str(caught.value)
