@@ -144,7 +144,8 @@ class Sizes:
             return asked if node.op_type == "Reshape" else _highest([asked, self.rank(node.inputs[0])])
         if node.op_type in _BROADCAST:
             return _highest([self.rank(value) for value in node.inputs])
-        return self.rank(node.inputs[0]) if node.op_type in _SAME_SHAPE else None
+        same = node.op_type in _SAME_SHAPE or node.op_type in ("Concat", "Slice", "Split")
+        return self.rank(node.inputs[0]) if same else None
 
     def _of(self, value: ir.Value, axis: int) -> Size:
         if value in self._same:

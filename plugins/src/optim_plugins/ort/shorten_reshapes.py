@@ -35,14 +35,9 @@ def _fix_target(reshape: ir.Node, sizes: Sizes, writer: NodeWriter) -> bool:
     axes = sizes.rank(source) or 0
     fixed: list[int] = []
     for axis, size in enumerate(target):
-        if isinstance(size, int):
-            fixed.append(size)
-        elif size is not None and axis < axes and size == sizes.of(source, axis):
-            fixed.append(0)
-        else:
-            fixed.append(-1)
-    if fixed.count(-1) > 1:
-        return False
+        if not isinstance(size, int) and (axis >= axes or size is None or size != sizes.of(source, axis)):
+            return False
+        fixed.append(size if isinstance(size, int) else 0)
     reshape.replace_input_with(1, writer.integers(fixed))
     reshape.attributes.pop("allowzero", None)
     return True
