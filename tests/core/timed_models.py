@@ -15,7 +15,7 @@ import onnx
 from feed_models import FLOAT, build, constant, value
 from onnx import helper
 
-WIDTH, BATCH = 192, 48
+WIDTH, BATCH = 128, 4
 """One layer takes about 0.1 ms on two processors."""
 
 

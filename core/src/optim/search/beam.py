@@ -22,6 +22,7 @@ from optim.search.plan import Plan, Planned
 from optim.search.workbench import Workbench
 
 _LOOK_AHEAD = 3
+_LEAST_LANES = 8
 _NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
 
 
@@ -72,12 +73,25 @@ class Beam:
         ):
             return list(beam)
         variants = {node.model.digest: self._expander.session_variants(node, tune)[:_LOOK_AHEAD] for node in nodes}
-        lanes = [lane for lane in _in_turns(nodes, variants) if lane.steps and not self.clock.is_beaten(lane)]
+        racing = [node for node in nodes if node.steps and not self._only_makes_way(node, parents)]
+        lanes = [lane for lane in _in_turns(racing, variants) if lane.steps and not self.clock.is_beaten(lane)]
         owner = {lane.model.digest: node for node in nodes for lane in (node, *variants[node.model.digest])}
-        measured = self.clock.explore(lanes, self._share(stage))
+        fresh = sum(1 for node in racing if node.model.digest != parents[node.model.digest].node.model.digest)
+        measured = self.clock.explore(lanes, self._share(stage), least=min(_LEAST_LANES, 2 * fresh))
         best = self._best_by_node(measured, owner, beam)
+        for lane in lanes:  # a graph that was wrong under every setting it was looked at with
+            if lane.model.digest in self.clock.objections:
+                why = self.clock.objections[lane.model.digest]
+                self.clock.objections.setdefault(owner[lane.model.digest].model.digest, why)
+        for node in nodes:
+            if node not in racing and node.steps and node.model.digest not in best:
+                best[node.model.digest] = parents[node.model.digest].with_node(node)
         self._write_journal(nodes, parents, best)
         return self._by_rank(list(best.values()))
+
+    def _only_makes_way(self, node: Node, parents: dict[str, Measured]) -> bool:
+        """Whether its last step is new and only makes way: not worth a race, it goes on as its parent would."""
+        return node.steps[-1].role is Role.ENABLE and node.model.digest != parents[node.model.digest].node.model.digest
 
     def _share(self, stage: Stage) -> float:
         """Of the time that is left: what the stages still to come will need is not spent here."""
@@ -118,7 +132,8 @@ class Beam:
 
     def _select(self, ranking: Sequence[Measured], beam: Sequence[Measured], stage: Stage) -> list[Measured]:
         """The best chains, and with them the best that leaves the stage out."""
-        chosen = list(ranking[: self._bench.settings.beam])
+        ready = [item for item in ranking if not item.node.steps or item.node.steps[-1].role is not Role.ENABLE]
+        chosen = ready[: self._bench.settings.beam]
         before = {parent.node.model.digest for parent in beam}
         if all(item.node.model.digest not in before for item in chosen):
             chosen += [item for item in ranking if item.node.model.digest in before][:1]

@@ -38,18 +38,19 @@ class Clock:
         graph = node.model.path.name
         return own is not None and own > _BEATEN * self._best_of_graph.get(graph, own)
 
-    def explore(self, nodes: Sequence[Node], share: float) -> list[Measured]:
+    def explore(self, nodes: Sequence[Node], share: float, least: int = 3) -> list[Measured]:
         """A quick look at many chains, best guess first.
 
         Args:
             nodes: the most promising first; those for which there is no time are left out of the answer.
             share: of the search time that is left, 0..1.
+            least: so many are looked at whatever the time.
 
         Returns:
             What held, in the order of ``nodes``; why others did not is in :attr:`objections` by model digest.
         """
         left = max(0.0, self._deadline - time.monotonic()) * share
-        affordable = max(3, int(left / self._lane_s))
+        affordable = max(least, int(left / self._lane_s))
         chosen = list(nodes)[:affordable]
         found: list[Measured] = []
         width = self._bench.lanes_at_once()
@@ -57,10 +58,14 @@ class Clock:
             heat = chosen[start : start + width]
             seconds = max(1.0, left * len(heat) / len(chosen) - 0.4 * self._lane_s * len(heat))
             effort = Effort(seconds, least_rounds=5, most_rounds=20, width=0.03)
-            started = time.monotonic()
             found += self.measure(heat, effort, "explore")
-            self._lane_s = 0.5 * self._lane_s + 0.5 * (time.monotonic() - started) / len(heat)
+            self._lane_s = 0.5 * self._lane_s + 0.5 * self._cost_of_a_lane()
         return found
+
+    def _cost_of_a_lane(self) -> float:
+        """What the last race took to open one, and the rounds without which nothing can be said."""
+        opened = self.base.open_s if self.base else 0.0
+        return opened + _RUNS_A_LANE * self._bench.prepared.run_s
 
     def measure(
         self, nodes: Sequence[Node], effort: Effort, purpose: str, samples: tuple[int, ...] | None = None

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +67,7 @@ class LaneResult:
         sample_ms: median of each timed sample.
         sample_ratio: of each timed sample.
         disturbed: share of the race's rounds in which other processes used the machine, 0..1.
+        open_s: of the base: how long a lane of this race took to open on average, in seconds.
     """
 
     failure: str = ""
@@ -76,6 +77,7 @@ class LaneResult:
     sample_ms: tuple[float, ...] = ()
     sample_ratio: tuple[Ratio, ...] = ()
     disturbed: float = 0.0
+    open_s: float = 0.0
 
 
 @dataclass
@@ -96,7 +98,9 @@ def race(base: Request, lanes: Sequence[Request], effort: Effort, seed: int) -> 
         WorkerFailed: the base itself does not run.
     """
     with _clock_lock():
+        started = time.monotonic()
         opened = _open([base, *lanes], effort.open_timeout_s)
+        open_s = (time.monotonic() - started) / len(opened)
         try:
             if isinstance(opened[0], WorkerFailed):
                 raise opened[0]
@@ -114,7 +118,7 @@ def race(base: Request, lanes: Sequence[Request], effort: Effort, seed: int) -> 
             results.append(LaneResult(rounds.failures[i], lane.ready))
         else:
             results.append(_figures(lane, running[0], rounds))
-    return results[0], results[1:]
+    return replace(results[0], open_s=open_s), results[1:]
 
 
 @dataclass(frozen=True, slots=True)
