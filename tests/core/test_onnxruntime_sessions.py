@@ -130,6 +130,15 @@ def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
     assert "no such file" in _refusal(tmp_path / "missing.onnx").cause
 
 
+def test_a_file_of_the_store_is_called_by_the_first_part_of_its_digest(tmp_path: Path) -> None:
+    digest = "0123456789abcdef" * 4
+    dangling = helper.make_node("Add", ["x", "nowhere"], ["y"])
+    with pytest.raises(OptimError) as caught:
+        open_session(_write(tmp_path / f"{digest}.onnx", dangling), SessionConfig())
+    assert digest not in str(caught.value)
+    assert "0123456789ab.onnx" in caught.value.what
+
+
 def test_missing_weights_are_named_without_folders_of_this_machine(tmp_path: Path) -> None:
     path = _write(tmp_path / "a.onnx", helper.make_node("Add", ["x", "w"], ["y"]))
     model = onnx.load(path)

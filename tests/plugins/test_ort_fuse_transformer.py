@@ -3,15 +3,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
+import onnx
+import onnxruntime as ort
 import ort_models
 import pytest
-from ort_models import apply, context, drift, export, feeds_for, names_and_shapes, operators
+from ort_models import apply, context, drift, export, feeds_for, names_and_shapes, operators, proto, stored
 
 from optim.errors import OptimError
 from optim.options import parse_options
 from optim_plugins.ort import fuse_transformer
 from optim_plugins.ort.fuse_transformer import FuseTransformer
+from optim_plugins.ort.fuse_transformer_options import Fusion
 
 LOSSLESS = 1e-4
 TRANSFORMERS = [name for name in ort_models.EXPORTS if not name.startswith("convnet")]
@@ -19,10 +23,10 @@ LIGHT = ("skip_layer_normalization", "attention")
 FUSED = {
     "bert.dynamo": {"multi_head_attention": 2, "attention": 2, "bias_gelu": 2, "skip_layer_normalization": 4},
     "bert.ts": {"multi_head_attention": 2, "attention": 2, "gelu": 2, "bias_gelu": 2, "skip_layer_normalization": 4},
-    "gpt2.dynamo": {"multi_head_attention": 2, "skip_layer_normalization": 5},
-    "gpt2.ts": {"multi_head_attention": 2, "skip_layer_normalization": 2},
-    "llama.dynamo": {"multi_head_attention": 2},
-    "llama.ts": {"multi_head_attention": 2},
+    "gpt2.dynamo": {"multi_head_attention": 2, "reshapes": 15, "skip_layer_normalization": 5},
+    "gpt2.ts": {"multi_head_attention": 2, "reshapes": 23, "skip_layer_normalization": 2},
+    "llama.dynamo": {"multi_head_attention": 2, "reshapes": 6, "rotary_embedding": 4, "rms_normalization": 5},
+    "llama.ts": {"multi_head_attention": 2, "reshapes": 6, "rotary_embedding": 4, "rms_normalization": 5},
 }
 WITHOUT_TORCH = """
 import sys
@@ -55,7 +59,7 @@ def test_what_is_fused_computes_the_same_with_and_without_a_past_and_with_paddin
     model = export(name, tmp_path)
     result = apply(FuseTransformer, model, tmp_path, leave_out=leave_out)
 
-    for batch, sequence, past in ((1, 1, 7), (2, 3, 5), (2, 4, 0)):
+    for batch, sequence, past in ((1, 2, 7), (2, 3, 5), (2, 4, 0)):
         feeds = feeds_for(name, batch=batch, sequence=sequence, past=past)
         assert drift(model, result.model, feeds) <= LOSSLESS
 
@@ -108,6 +112,49 @@ def test_projections_taken_in_are_one_operator_less_each(tmp_path: Path) -> None
     assert outside.count("MatMul") - inside.count("MatMul") == 6
 
 
+@pytest.mark.parametrize("name", ["llama.dynamo", "llama.ts"])
+def test_rotary_embeddings_share_one_table(name: str, tmp_path: Path) -> None:
+    before = operators(export(name, tmp_path))
+    after = operators(apply(FuseTransformer, export(name, tmp_path), tmp_path).model)
+
+    assert (before.count("Neg"), after.count("Neg")) == (4, 0)
+    assert after.count("RotaryEmbedding") == 4
+    assert (after.count("Cos"), after.count("Sin")) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["llama.dynamo", "llama.ts"])
+def test_rms_normalization_is_written_as_the_runtime_recognizes_it(name: str, tmp_path: Path) -> None:
+    result = apply(FuseTransformer, export(name, tmp_path), tmp_path)
+    path = tmp_path / "opened.onnx"
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(path)
+    ort.InferenceSession(str(result.model.path), options, providers=["CPUExecutionProvider"])
+
+    opened = [node.op_type for node in onnx.load(path, load_external_data=False).graph.node]
+
+    assert opened.count("SimplifiedLayerNormalization") + opened.count("SkipSimplifiedLayerNormalization") == 5
+
+
+@pytest.mark.parametrize("name", ["gpt2.dynamo", "gpt2.ts"])
+def test_products_are_not_flattened_for(name: str, tmp_path: Path) -> None:
+    result = apply(FuseTransformer, export(name, tmp_path), tmp_path, leave_out=LIGHT)
+    after = operators(result.model)
+
+    assert "Gemm" not in after
+    assert after.count("MatMul") == 9
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_targets_of_reshapes_are_constants(name: str, tmp_path: Path) -> None:
+    graph = proto(apply(FuseTransformer, export(name, tmp_path), tmp_path).model).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    constants |= {node.output[0] for node in graph.node if node.op_type == "Constant"}
+    computed = [node for node in graph.node if node.op_type == "Reshape" and node.input[1] not in constants]
+
+    assert len(computed) <= 2
+
+
 def test_a_graph_without_attention_is_not_applicable(tmp_path: Path) -> None:
     answer = FuseTransformer().applicable(export("convnet.ts", tmp_path), ort_models.CPU)
 
@@ -117,7 +164,7 @@ def test_a_graph_without_attention_is_not_applicable(tmp_path: Path) -> None:
 
 def test_leaving_everything_out_changes_nothing_and_says_so(tmp_path: Path) -> None:
     model = export("bert.ts", tmp_path)
-    everything = ("multi_head_attention", "attention", "erf_gelu", "gelu", "bias_gelu", "skip_layer_normalization")
+    everything = get_args(Fusion)
 
     result = apply(FuseTransformer, model, tmp_path, leave_out=everything)
 
@@ -159,7 +206,12 @@ def test_onnxruntimes_own_optimizer_is_the_other_engine(name: str, tmp_path: Pat
 
 
 def test_a_crash_of_onnxruntimes_optimizer_costs_one_model_type_and_is_told(tmp_path: Path) -> None:
-    model = export("gpt2.dynamo", tmp_path)
+    graph = onnx.load(ort_models.DATA / "gpt2.dynamo.onnx")
+    for node in graph.graph.node:
+        if node.op_type == "Gemm":
+            del node.input[2]
+    onnx.save(graph, tmp_path / "without_biases.onnx")
+    model = stored(tmp_path / "without_biases.onnx", tmp_path)
 
     result = apply(FuseTransformer, model, tmp_path, engine="onnxruntime")
 

@@ -26,6 +26,7 @@ from ort_models import (
 from optim import Model
 from optim_plugins.ort.integer_weights import quantize_weight
 from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize_dynamic_options import QuantizeDynamicOptions
 
 _FEEDS = {"x": random_weight(7, 64, seed=9)}
 _CLOSE = 0.02
@@ -163,6 +164,23 @@ def test_names_of_nodes_to_keep_stay_float(tmp_path: Path) -> None:
     assert not everything.changed
     assert everything.model is model
     assert everything.notes == ("no product is left to quantize",)
+
+
+def test_a_product_without_a_name_is_kept_by_that_of_its_output(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["first"]), helper.make_node("MatMul", ["first", "w"], ["y"])]
+    model = build(tmp_path, nodes, {"w": random_weight(64, 64)}, {"x": ["n", 64]}, {"y": ["n", 64]})
+    names = QuantizeDynamic().keepable(model, QuantizeDynamicOptions())
+    result = apply(QuantizeDynamic, model, tmp_path, keep=names[:1])
+    assert names == ["first", "y"]
+    assert sorted(operators(result.model)) == ["DynamicQuantizeMatMul", "MatMul"]
+
+
+def test_an_opset_that_cannot_quantize_while_running_is_declined_with_its_reason(tmp_path: Path) -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = build(tmp_path, [node], {"w": random_weight(64, 64)}, {"x": [1, 64]}, {"y": [1, 64]}, opset=10)
+    reason = "the model has opset 10; DynamicQuantizeLinear came with opset 11"
+    assert QuantizeDynamic().applicable(model, CPU).reason == reason
+    assert apply(QuantizeDynamic, model, tmp_path).notes == (reason,)
 
 
 def test_a_model_without_a_large_constant_weight_is_declined_with_its_reason(tmp_path: Path) -> None:

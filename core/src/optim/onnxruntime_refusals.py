@@ -76,6 +76,7 @@ _KINDS = (
     ),
 )  # fmt: skip
 
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _INVALID = re.compile(
     r"Type Error|acyclic|Duplicate definition|not a graph input|Unrecognized attribute|ShapeInferenceError"
 )
@@ -84,13 +85,19 @@ _INVALID = re.compile(
 def session_failed(path: Path, error: BaseException) -> OptimError:
     """The runtime's refusal to open ``path`` as a diagnosis: OptimError[session-failed]."""
     text = " ".join(str(error).split())
-    what = f"onnxruntime refuses {path.name}"
+    what = f"onnxruntime refuses {_shortened(path.name)}"
     for kind in _KINDS:
         match = kind.pattern.search(text)
         if match:
-            return OptimError("session-failed", what, kind.cause(match), kind.fix)
+            return OptimError("session-failed", what, _shortened(kind.cause(match)), kind.fix)
     fix = _EXPORT_AGAIN if _INVALID.search(text) else _INSPECT
-    return OptimError("session-failed", what, plain(text)[:_LONGEST], fix.format(file=path.name))
+    file = "MODEL" if _DIGEST.search(path.name) else path.name
+    return OptimError("session-failed", what, _shortened(plain(text))[:_LONGEST], fix.format(file=file))
+
+
+def _shortened(text: str) -> str:
+    """A text in which files of the store are called by the first part of their digest."""
+    return _DIGEST.sub(r"\1", text)
 
 
 def plain(text: str) -> str:

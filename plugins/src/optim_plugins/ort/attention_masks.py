@@ -139,6 +139,8 @@ def _rows_may_differ(mask: ir.Value) -> bool:
             shape = value.const_value.shape if value.const_value is not None else value.shape
             if shape is None or sum(size != 1 for size in shape) > (1 if value.is_initializer() else 2):
                 return True
+        elif node.op_type == "Shape":
+            continue
         elif node.op_type == "Trilu" or (node.op_type in _ORDERS and not any(map(_is_constant, node.inputs))):
             return True
         else:

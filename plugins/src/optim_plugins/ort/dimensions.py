@@ -8,7 +8,7 @@ name which the exporter gave it. Equal sizes here are equal in every run; differ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -76,7 +76,14 @@ def producer(value: ir.Value | None, *operators: str) -> ir.Node | None:
 class Sizes:
     """What is known of the sizes in a graph. Holds for values, so it stays true while nodes are added and replaced."""
 
-    def __init__(self, graph: ir.Model) -> None:
+    def __init__(self, graph: ir.Model, same: Mapping[ir.Value, ir.Value] | None = None) -> None:
+        """Look at a graph.
+
+        Args:
+            graph: only its main graph is looked at.
+            same: values whose shape is that of another, earlier one, where that is known from elsewhere.
+        """
+        self._same = dict(same or {})
         self._named: dict[str, Origin] = {}
         self._known: dict[tuple[ir.Value, int], Size] = {}
         self._ranks: dict[ir.Value, int | None] = {}
@@ -89,8 +96,10 @@ class Sizes:
         """Number of axes, where it is known."""
         if value is None or value.shape is not None:
             return None if value is None or value.shape is None else len(value.shape)
+        if value in self._same:
+            return self.rank(self._same[value])
         if value not in self._ranks:
-            node = producer(value)
+            node = value.producer()
             self._ranks[value] = self._rank(node) if node is not None else None
         return self._ranks[value]
 
@@ -102,11 +111,6 @@ class Sizes:
         if key not in self._known:
             self._known[key] = self._of(value, axis)
         return self._known[key]
-
-    def declare(self, value: ir.Value, sizes: Sequence[Size]) -> None:
-        """Say what the sizes of a value are, where more is known of it than its node says."""
-        self._ranks[value] = len(sizes)
-        self._known.update({(value, axis): size for axis, size in enumerate(sizes) if size is not None})
 
     def number(self, value: ir.Value, axis: int) -> int | None:
         """The size of an axis where it is the same in every run."""
@@ -129,22 +133,27 @@ class Sizes:
         return sum(one is None or one not in (0, size) for one, size in zip(asked, own, strict=True))
 
     def _rank(self, node: ir.Node) -> int | None:
+        if node.domain == "com.microsoft" and node.op_type in ("MultiHeadAttention", "RotaryEmbedding"):
+            return self.rank(node.inputs[0])
         order = permutation(node)
-        if order is not None:
-            return len(order)
+        if node.domain not in ("", "ai.onnx") or order is not None:
+            return len(order) if order is not None else None
         if node.op_type in ("Reshape", "Expand"):
             target = self.target(node)
             asked = len(target) if target is not None else None
             return asked if node.op_type == "Reshape" else _highest([asked, self.rank(node.inputs[0])])
         if node.op_type in _BROADCAST:
             return _highest([self.rank(value) for value in node.inputs])
-        return self.rank(node.inputs[0]) if node.op_type in _SAME_SHAPE else None
+        same = node.op_type in _SAME_SHAPE or node.op_type in ("Concat", "Slice", "Split")
+        return self.rank(node.inputs[0]) if same else None
 
     def _of(self, value: ir.Value, axis: int) -> Size:
+        if value in self._same:
+            return self.of(self._same[value], axis)
         declared = value.shape[axis] if value.shape is not None and axis < len(value.shape) else None
         if isinstance(declared, int):
             return declared
-        node = producer(value)
+        node = value.producer()
         rule = self._rule(node) if node is not None else None
         found = rule(node, axis) if rule is not None and node is not None else None
         if found is not None:
@@ -155,14 +164,31 @@ class Sizes:
         return self._named.setdefault(name, Origin(value, axis))
 
     def _rule(self, node: ir.Node) -> Callable[[ir.Node, int], Size] | None:
+        if node.domain == "com.microsoft":
+            return {"MultiHeadAttention": self._of_attention, "RotaryEmbedding": self._of_first}.get(node.op_type)
+        if node.domain not in ("", "ai.onnx"):
+            return None
         if node.op_type in _SAME_SHAPE:
-            return lambda same, axis: self.of(same.inputs[0], axis)
+            return self._of_first
         if node.op_type in _BROADCAST:
             return self._of_broadcast
         return {
-            "Concat": self._of_concat, "Expand": self._of_expand, "Gather": self._of_gather, "MatMul": self._of_product,
-            "Reshape": self._of_reshape, "Slice": self._of_slice, "Transpose": self._of_transpose,
+            "Concat": self._of_concat, "Expand": self._of_expand, "Gather": self._of_gather,
+            "MatMul": self._of_product, "Reshape": self._of_reshape, "Slice": self._of_slice,
+            "Split": self._of_split, "Transpose": self._of_transpose,
         }.get(node.op_type)  # fmt: skip
+
+    def _of_first(self, node: ir.Node, axis: int) -> Size:
+        return self.of(node.inputs[0], axis)
+
+    def _of_attention(self, node: ir.Node, axis: int) -> Size:
+        if axis < 2:
+            return self.of(node.inputs[0], axis)
+        values = node.inputs[2]
+        if self.rank(values) != 4:
+            return self.of(values, 2) if self.rank(values) == 3 else None
+        size = self.of(values, 3)
+        return size * node.attributes.get_int("num_heads", 1) if isinstance(size, int) else None
 
     def _of_transpose(self, node: ir.Node, axis: int) -> Size:
         order = permutation(node)
@@ -199,6 +225,11 @@ class Sizes:
         if cut is None or axes is None or axis in {int(one) % axes for one in cut.reshape(-1)}:
             return None
         return self.of(node.inputs[0], axis)
+
+    def _of_split(self, node: ir.Node, axis: int) -> Size:
+        axes = self.rank(node.inputs[0])
+        cut = node.attributes.get_int("axis", 0)
+        return self.of(node.inputs[0], axis) if axes is not None and cut % axes != axis else None
 
     def _of_concat(self, node: ir.Node, axis: int) -> Size:
         axes = self.rank(node.outputs[0])
@@ -239,7 +270,7 @@ class Sizes:
         size = self.of(left, axis)
         return None if size == 1 and axis < axes - 2 else size
 
-    def _one(self, value: ir.Value | None) -> Size:
+    def single(self, value: ir.Value | None) -> Size:
         """What an integer tensor of one element holds, e.g. one part of a Reshape's target."""
         known = scalar(value)
         if known is not None:
@@ -248,7 +279,10 @@ class Sizes:
         if node is None:
             return None
         if node.op_type in ("Unsqueeze", "Squeeze", "Cast", "Identity", "Reshape"):
-            return self._one(node.inputs[0])
+            return self.single(node.inputs[0])
+        if node.op_type == "Div":
+            above, below = self.single(node.inputs[0]), self.single(node.inputs[1])
+            return above // below if isinstance(above, int) and isinstance(below, int) and below > 0 else None
         sizes = self._part_of_shape(node)
         return sizes[0] if sizes is not None and len(sizes) == 1 else None
 
@@ -271,8 +305,11 @@ class Sizes:
         found: list[Size] = []
         for part in node.inputs:
             several, source = constant(part), producer(part)
-            sizes = self._part_of_shape(source) if source is not None else None
-            found += [int(size) for size in several.reshape(-1)] if several is not None else sizes or [self._one(part)]
+            if several is not None:
+                found += [int(size) for size in several.reshape(-1)]
+            else:
+                sizes = self._part_of_shape(source) if source is not None else None
+                found += sizes or [self.single(part)]
         return found
 
     def _part_of_shape(self, node: ir.Node) -> list[Size] | None:

@@ -40,9 +40,8 @@ def fuse_attention(graph: ir.Model) -> tuple[int, list[str]]:
         How many, and for each block that was found but not fused, why.
     """
     _split_key_transposes(graph)
-    sizes = Sizes(graph)
-    blocks, missed = find_attention(graph, sizes)
-    fuser = _Fuser(graph, sizes)
+    blocks, missed = find_attention(graph, Sizes(graph))
+    fuser = _Fuser(graph, Sizes(graph, {block.output: block.query for block in blocks}))
     for block in blocks:
         reason = fuser.fuse(block)
         if reason is not None:
@@ -119,9 +118,6 @@ class _Fuser:
 
     def _hand_on(self, block: Attention, heads: ir.Value, flat: ir.Value | None) -> None:
         """Let who read the block read its replacement, without the Transpose and Reshape that are undone at once."""
-        query = block.query
-        whole = [self._sizes.of(query, 0), block.heads, self._sizes.of(query, 2), block.head_size]
-        self._sizes.declare(block.output, whole)
         for reader in self._readers(block.output):
             if permutation(reader) == list(_SWAP):
                 self._hand_on_rows(reader, block, heads, flat)
@@ -129,14 +125,18 @@ class _Fuser:
 
     def _hand_on_rows(self, transpose: ir.Node, block: Attention, heads: ir.Value, flat: ir.Value | None) -> None:
         rows = transpose.outputs[0]
-        whole = [self._sizes.of(block.query, 0), self._sizes.of(block.query, 2), block.heads * block.head_size]
+        hidden = block.heads * block.head_size
+        whole = [self._sizes.of(block.query, 0), self._sizes.of(block.query, 2), hidden]
         for use in list(rows.uses()):
             node = use.node
             target = self._sizes.target(node) if node.op_type == "Reshape" else None
-            if flat is None or target is None or len(target) != 3:
+            if target is None:
                 continue
-            if self._sizes.differing(target, whole) <= 1:
-                take_over(node.outputs[0], flat)
+            if len(target) == 3 and self._sizes.differing(target, whole) <= 1:
+                merged = self._writer.reshape(heads, [0, 0, hidden]) if flat is None else flat
+                take_over(node.outputs[0], merged)
+            elif flat is not None and 0 not in target[2:]:
+                node.replace_input_with(0, flat)
         take_over(rows, heads)
 
     def _flat(self, value: ir.Value) -> ir.Value | None:

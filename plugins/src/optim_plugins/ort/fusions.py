@@ -2,8 +2,7 @@
 
 Attention is ours (:mod:`optim_plugins.ort.fuse_attention`): onnxscript's own patterns miss TorchScript exports and
 decoders with a past, and its rewriting of Gemm takes GPT2 apart wrongly. Gelu and SkipLayerNormalization are
-``onnxscript.rewriter.ort_fusions``. RMS normalization is left to the runtime: as an operator of its own it is in the
-standard domain, where no checker knows it.
+``onnxscript.rewriter.ort_fusions``.
 """
 
 from __future__ import annotations
@@ -18,13 +17,19 @@ from onnxscript.rewriter.ort_fusions.skip_normalization import fuse_skip_layer_n
 
 from optim_plugins.ort.clean_graph import clean
 from optim_plugins.ort.fuse_attention import fuse_attention
+from optim_plugins.ort.fuse_rotary import fuse_rotary
 from optim_plugins.ort.pack_attention import find_packable, pack_attention
+from optim_plugins.ort.shorten_reshapes import shorten_reshapes
+from optim_plugins.ort.simplify_rms import simplify_rms
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 _SIMPLE: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (
+    ("reshapes", shorten_reshapes),
     ("attention", pack_attention),
+    ("rotary_embedding", fuse_rotary),
+    ("rms_normalization", simplify_rms),
     ("erf_gelu", fuse_erfgelu),
     ("gelu", fuse_gelu),
     ("bias_gelu", fuse_bias_gelu),

@@ -38,6 +38,11 @@ class Product:
     activation: str | None = None
 
     @property
+    def name(self) -> str:
+        """What ``keep`` calls it: the node's name, or that of its output where it has none."""
+        return self.node.name or self.node.outputs[0].name or ""
+
+    @property
     def a(self) -> ir.Value:
         """What is multiplied, [..., K]; another value once the node that computes it was rewritten."""
         value = self.node.inputs[0]

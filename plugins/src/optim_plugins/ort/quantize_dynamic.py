@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from optim_plugins.ort.quantize_dynamic_options import QuantizeDynamicOptions
 
+_LEAST_OPSET = 11
 _LEAST_ELEMENTS = 4096
 """Smaller weights gain nothing."""
 
@@ -45,8 +46,11 @@ class QuantizeDynamic(Pass):
     hardware = "x86-64 with VNNI (AVX512-VNNI or AVX-VNNI) or Arm with dot product; without them range is reduced"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where there is a matrix product with a large constant weight."""
+        """Where there is a matrix product with a large constant weight, and an opset that quantizes while running."""
         del target
+        opset = model.opset.get("", 1)
+        if opset < _LEAST_OPSET:
+            return Applicable.no(f"the model has opset {opset}; DynamicQuantizeLinear came with opset {_LEAST_OPSET}")
         from optim_plugins.ort.products import find_products
 
         if next(find_products(model.ir(), _LEAST_ELEMENTS), None) is None:
@@ -68,7 +72,7 @@ class QuantizeDynamic(Pass):
         from optim_plugins.ort.products import find_products
 
         del options
-        return [product.node.name or "" for product in find_products(model.ir(), _LEAST_ELEMENTS)]
+        return [product.name for product in find_products(model.ir(), _LEAST_ELEMENTS)]
 
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
         """Rewrite every product that is not kept."""
@@ -76,16 +80,19 @@ class QuantizeDynamic(Pass):
         from optim_plugins.ort.products import find_products
         from optim_plugins.ort.quantize_graph import ProductQuantizer
 
+        applicable = self.applicable(model, context.target)
+        if not applicable:
+            return PassResult(model, changed=False, notes=(applicable.reason,))
         graph = model.ir()
         fix_weights(graph)
         found = list(find_products(graph, _LEAST_ELEMENTS))
-        chosen = [product for product in found if product.node.name not in options.keep]
+        chosen = [product for product in found if product.name not in options.keep]
         quantizer = ProductQuantizer(graph, chosen, options)
         count = 0
         for done, product in enumerate(chosen):
             count += quantizer.rewrite(product)
             context.report_progress((done + 1) / len(chosen), "quantizing weights")
-        unknown = sorted(set(options.keep) - {product.node.name for product in found})
+        unknown = sorted(set(options.keep) - {product.name for product in found})
         notes = [f"keep names no quantizable node: {', '.join(unknown)}"] if unknown else []
         notes += [f"left in float, its weight is not finite: {name}" for name in quantizer.refused]
         if not count:

@@ -54,11 +54,11 @@ class ProductQuantizer:
         """Replace one product; False where its weight cannot be quantized."""
         weight = self._weight(product)
         if weight is None:
-            self.refused.append(product.node.name or product.node.outputs[0].name or "")
+            self.refused.append(product.name)
             return False
         new = [self._product(product, weight)]
         if product.addend is not None:
-            new.append(ir.node("Add", [new[-1].outputs[0], product.addend], name=f"{product.node.name}_addend"))
+            new.append(ir.node("Add", [new[-1].outputs[0], product.addend], name=f"{product.name}_addend"))
         if product.activation is not None:
             new.append(ir.node(product.activation, [new[-1].outputs[0]], domain=_MICROSOFT, name=product.last.name))
         self._put_in_place(product, new)
@@ -84,7 +84,7 @@ class ProductQuantizer:
         self._graph.graph.opset_imports.setdefault(_MICROSOFT, 1)
 
     def _product(self, product: Product, weight: _Weight) -> ir.Node:
-        name = f"{product.node.name}_quantized"
+        name = f"{product.name}_quantized"
         bias = [] if product.vector is None else [product.vector]
         if product.node in self._alone:
             operands = [product.a, weight.integers, weight.scale, weight.zero_point, *bias]
