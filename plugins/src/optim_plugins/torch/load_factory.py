@@ -1,0 +1,31 @@
+"""``torch.load-factory``: a module from the user's own function."""
+
+from __future__ import annotations
+
+from optim import Applicable, Source, SourceContext, SourcePass, SourceResult, Target
+from optim.options import NoOptions
+from optim_plugins.torch.available import torch_available
+
+
+class LoadFactory(SourcePass):
+    """Calls ``package.module:factory``, which returns a module, or a module and example inputs."""
+
+    name = "torch.load-factory"
+    summary = "Builds a module with the user's own function."
+    loads = True
+
+    def applicable(self, source: Source, target: Target) -> Applicable:
+        """To ``package.module:factory``."""
+        del target
+        if source.request.folder is not None or ":" not in source.request.spec:
+            return Applicable.no(f"{source.request.spec} is no package.module:factory")
+        return torch_available()
+
+    def apply(self, source: Source, options: NoOptions, context: SourceContext) -> SourceResult:
+        """Call the factory and find out what its inputs and outputs are."""
+        from optim_plugins.torch.factory import call_factory
+        from optim_plugins.torch.module_source import module_source
+
+        del options, context
+        made = call_factory(source.request)
+        return SourceResult(module_source(made, source.request), True, made.notes)

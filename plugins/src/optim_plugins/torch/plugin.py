@@ -1,0 +1,26 @@
+"""The plugin ``torch``: what it offers. A new pass is one file beside this one, and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optim import Exporter, SourcePass, Target, hookimpl
+from optim_plugins.torch.dynamo import Dynamo
+from optim_plugins.torch.load_factory import LoadFactory
+from optim_plugins.torch.load_huggingface import LoadHuggingFace
+
+OPTIM_HOOK_API = 1
+
+
+@hookimpl
+def optim_pre_export(target: Target) -> Sequence[type[SourcePass]]:
+    """Loading, and changes that make way for the exporters."""
+    del target
+    return (LoadHuggingFace, LoadFactory)
+
+
+@hookimpl
+def optim_export(target: Target) -> Sequence[type[Exporter]]:
+    """The exporters of torch."""
+    del target
+    return (Dynamo,)
