@@ -26,6 +26,7 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "run": Command("optim.cli.run:run", "Optimize a model and leave a folder to deploy."),
+    "export": Command("optim.cli.export:export", "Turn a torch module or a Hugging Face folder into verified ONNX."),
     "verify": Command("optim.cli.verify:verify", "Compare two models on the same feeds."),
     "bench": Command("optim.cli.bench:bench", "Time models against each other on the real backend."),
     "inspect": Command("optim.cli.inspect:inspect", "Describe a model: inputs, operators, weights."),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from optim.arrays import Array
 
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How tokens are chosen.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from optim.reports.schema import Report, StepReport
-from optim.reports.words import best_of, drift_text, latency_text, options_text, ratio_text, size_text
+from optim.reports.words import best_of, drift_text, export_text, latency_text, options_text, ratio_text, size_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +22,8 @@ def print_report(report: Report, console: Console) -> None:
     from rich.padding import Padding
 
     console.print(_verdict(report))
+    if report.export is not None:
+        console.print(f"  {export_text(report.export)}", markup=False, highlight=False)
     for label, before, after in _figures(report):
         console.print(f"  {label:<12}{before:>9}  ->  {after}", markup=False, highlight=False)
     rows = list(_rows(report.steps))

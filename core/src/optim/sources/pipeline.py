@@ -16,6 +16,7 @@ from optim.plugins.registry import Registry
 from optim.source import Component, Source, SourceContext, SourceRequest
 from optim.sources.structure import require_structure
 
+
 @dataclass(frozen=True, slots=True)
 class SourceStep:
     """One pass over the source, or one exporter on one component, for the report."""

@@ -9,6 +9,9 @@ from typing import Any
 
 from optim import ExitStatus, OptimError, Source, SourceRequest
 from optim_plugins.torch.hf_tasks import task_of
+from optim_plugins.torch.hf_causal import causal_source
+from optim_plugins.torch.hf_encoder import encoder_source
+from optim_plugins.torch.hf_seq2seq import seq2seq_source
 
 
 def huggingface_source(model: Any, request: SourceRequest, weight_files: Sequence[Path] = ()) -> Source:
@@ -30,8 +33,6 @@ def huggingface_source(model: Any, request: SourceRequest, weight_files: Sequenc
 
 def _by_task(model: Any, task: str, request: SourceRequest) -> Source:
     if task == "text-generation" and not model.config.is_encoder_decoder:
-        from optim_plugins.torch.hf_causal import causal_source
-
         return causal_source(model, request)
     if task in ("text2text-generation", "speech-to-text"):
         if not model.config.is_encoder_decoder:
@@ -40,9 +41,5 @@ def _by_task(model: Any, task: str, request: SourceRequest) -> Source:
                 "it joins several kinds of input before one decoder", "export its parts from a factory of your own",
                 status=ExitStatus.USAGE,
             )  # fmt: skip
-        from optim_plugins.torch.hf_seq2seq import seq2seq_source
-
         return seq2seq_source(model, request)
-    from optim_plugins.torch.hf_encoder import encoder_source
-
     return encoder_source(model, request)
