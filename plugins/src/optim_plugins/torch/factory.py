@@ -21,12 +21,10 @@ class Made:
     Attributes:
         module: ``torch.nn.Module`` in evaluation mode.
         examples: one or more sets of inputs; each a tuple by position, or a mapping by name.
-        notes: for the report.
     """
 
     module: Any
     examples: tuple[tuple[Any, ...] | Mapping[str, Any], ...]
-    notes: tuple[str, ...] = ()
 
 
 def call_factory(request: SourceRequest) -> Made:
@@ -110,9 +108,8 @@ def _checked(made: Any, request: SourceRequest) -> Made:
             f"it returned a {type(made).__name__}",
             "return a torch.nn.Module, or (module, example_inputs)", status=ExitStatus.USAGE,
         )  # fmt: skip
-    notes = ("the module was in training mode: it is exported in evaluation mode",) if module.training else ()
     module.eval().requires_grad_(False)
-    return Made(module, examples, notes)
+    return Made(module, examples)
 
 
 def _examples(given: Any) -> tuple[tuple[Any, ...] | Mapping[str, Any], ...]:

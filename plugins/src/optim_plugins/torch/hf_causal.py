@@ -139,7 +139,7 @@ class _Inputs:
             feeds = self._feeds(mask, new=new or width, past=past)
             past = None  # the steps that follow are fed what the step before them returned
             valid: dict[str, Array] = {"logits": (mask[:, -(new or width) :] == 1)[:, :, None]}
-            valid |= {output: (mask == 1)[:, None, :, None] for output in state}
+            valid |= dict.fromkeys(state, (mask == 1)[:, None, :, None])
             steps.append(TrialStep(feeds, valid))
         return Trial(name, tuple(steps))
 

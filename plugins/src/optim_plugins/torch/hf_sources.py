@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from optim import ExitStatus, OptimError, Source, SourceRequest
-from optim_plugins.torch.hf_tasks import task_of
 from optim_plugins.torch.hf_causal import causal_source
 from optim_plugins.torch.hf_encoder import encoder_source
 from optim_plugins.torch.hf_seq2seq import seq2seq_source
+from optim_plugins.torch.hf_tasks import task_of
 
 
 def huggingface_source(model: Any, request: SourceRequest, weight_files: Sequence[Path] = ()) -> Source:

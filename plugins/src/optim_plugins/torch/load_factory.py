@@ -28,4 +28,7 @@ class LoadFactory(SourcePass):
 
         del options, context
         made = call_factory(source.request)
-        return SourceResult(module_source(made, source.request), True, made.notes)
+        return SourceResult(
+            module_source(made, source.request), True,
+            counts={"parameters": sum(parameter.numel() for parameter in made.module.parameters())},
+        )  # fmt: skip
