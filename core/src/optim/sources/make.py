@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -93,9 +93,12 @@ def make_graphs(
         ))  # fmt: skip
         peak = job.peak_memory_bytes
         models = {graph.component: graph.model for graph in exported.graphs}
-        checked = from_wire(source_check.Answer, job.run(
-            source_check, source_check.Request(models, evidence, exported.lossy), "verify"
-        ))  # fmt: skip
+        try:
+            checked = from_wire(source_check.Answer, job.run(
+                source_check, source_check.Request(models, evidence, exported.lossy), "verify"
+            ))  # fmt: skip
+        except OptimError as error:
+            raise _with_failures(error, exported.steps) from error
     made = ExportedSource(
         request, exported.graphs, exported.steps, checked.verified, dict(reference.evidence.facts), exported.notes,
         peak, time.monotonic() - started,
@@ -126,6 +129,12 @@ class _Jobs:
                 "run it with --debug for the whole trace",
             ) from failed  # fmt: skip
         return data
+
+
+def _with_failures(error: OptimError, steps: Sequence[SourceStep]) -> OptimError:
+    """What went wrong, and which exporters had failed before: the one that was taken may be the worse one."""
+    failed = [f"{step.name} had failed before: {step.reason}" for step in steps if step.status == "failed"]
+    return replace(error, cause="\n".join([error.cause, *failed])) if failed else error
 
 
 def _key(request: SourceRequest, target: Target, registry: Registry, choice: Choice) -> str:

@@ -11,7 +11,9 @@ import numpy as np
 
 from optim.arrays import Array
 from optim.errors import ExitStatus, OptimError
+from optim.feeds.feedset import dtype_of
 from optim.gate.drift import Drift, OutputComparison, compare_output, merge_samples, worst_drift
+from optim.generation.interface import session_inputs
 from optim.sources.evidence import Evidence, RecordedComponent, RecordedTrial, generations_of, steps_of
 
 if TYPE_CHECKING:
@@ -126,8 +128,10 @@ def _run(
     trial: RecordedTrial, step: int,
 ) -> dict[str, Array]:  # fmt: skip
     names = [output.name for output in session.get_outputs()]
+    types = {info.name: dtype_of(info.dtype) for info in session_inputs(session.get_inputs())}
+    given = {name: array.astype(types[name], copy=False) for name, array in feeds.items() if name in types}
     try:
-        return dict(zip(names, session.run(None, dict(feeds)), strict=True))
+        return dict(zip(names, session.run(None, given), strict=True))
     except Exception as error:  # whatever the runtime says, the graph does not run
         shapes = ", ".join(f"{name} {'x'.join(map(str, a.shape))}" for name, a in list(feeds.items())[:4])
         raise OptimError(

@@ -9,8 +9,10 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from optim import APPLICABLE, Applicable, Component, Exported, Exporter, OptimError, SourceContext, Target
+from optim import APPLICABLE, Applicable, Component, Exported, Exporter, SourceContext, Target
 from optim_plugins.torch.available import torch_available
+from optim_plugins.torch.merge_lora import has_adapters
+from optim_plugins.torch.set_attention import use_eager
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -45,18 +47,25 @@ class Dynamo(Exporter):
         from optim_plugins.torch.tracebacks import not_traceable
 
         del context
+        notes: list[str] = []
+        optimize = options.optimize
+        if optimize and has_adapters(component.module):
+            optimize, notes = False, ["adapters keep their own names: constants are not folded"]
         try:
-            with quiet():
-                program = _export(component, options)
-        except OptimError:
-            raise
+            program = _export(component, options, optimize=optimize)
         except Exception as error:  # the exporter raises anything, with the user's code somewhere inside
-            raise not_traceable(component, error, self.name) from error
+            if not use_eager(component.module):
+                raise not_traceable(component, error, self.name) from error
+            notes.append("the attention it came with cannot be traced: exported with eager attention")
+            try:
+                program = _export(component, options, optimize=optimize)
+            except Exception:
+                raise not_traceable(component, error, self.name) from error
         graph: ir.Model = program.model
-        return Exported(tidy(graph, component), counts={"nodes": len(graph.graph)})
+        return Exported(tidy(graph), tuple(notes), {"nodes": len(graph.graph)})
 
 
-def _export(component: Component, options: DynamoOptions) -> Any:
+def _export(component: Component, options: DynamoOptions, *, optimize: bool) -> Any:
     import torch
 
     from optim_plugins.torch.flat import to_tensor
@@ -65,7 +74,7 @@ def _export(component: Component, options: DynamoOptions) -> Any:
     dimensions = [
         {axis: size for axis, size in enumerate(info.shape or ()) if isinstance(size, str)} for info in component.inputs
     ]
-    with torch.no_grad():
+    with torch.no_grad(), quiet():
         return torch.onnx.export(
             module,
             ([to_tensor(component.example[name]) for name in module.names],),
@@ -75,15 +84,14 @@ def _export(component: Component, options: DynamoOptions) -> Any:
             output_names=list(module.output_names),
             dynamic_shapes=(dimensions,),
             opset_version=options.opset,
-            optimize=options.optimize,
+            optimize=optimize,
             verbose=False,
             external_data=False,
         )
 
 
-def tidy(graph: ir.Model, component: Component) -> ir.Model:
+def tidy(graph: ir.Model) -> ir.Model:
     """Parameters under the names that they have in the user's module, and no trace of this machine."""
-    del component
     for value in list(graph.graph.initializers.values()):
         if value.name and value.name.startswith("module."):
             value.name = _free_name(graph, value.name.removeprefix("module."))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from optim import ExitStatus, OptimError, SourceRequest
 from optim.errors import unknown_name
 from optim.sources.naming import ADAPTER_FILE, CONFIG_FILE
+from optim_plugins.torch.hf_adapter import find_base, inject
 
 _INDEX = "model.safetensors.index.json"
 _WEIGHTS = "model.safetensors"
@@ -45,9 +46,9 @@ def load_folder(folder: Path, request: SourceRequest) -> Loaded:
     """
     os.environ["HF_HUB_OFFLINE"] = "1"
     if (folder / ADAPTER_FILE).is_file() and not (folder / CONFIG_FILE).is_file():
-        from optim_plugins.torch.hf_adapter import load_adapter
-
-        return load_adapter(folder, request)
+        base = load_folder(find_base(folder, request), request)
+        adapted = inject(base.model, folder)
+        return replace(base, model=adapted, notes=(*base.notes, f"with the adapter of {folder.name}"))
     config = read_config(folder)
     _refuse_code(folder, config, request)
     files = find_weights(folder, request)
@@ -138,7 +139,9 @@ def _model_class(folder: Path, config: Mapping[str, Any], request: SourceRequest
 
 
 def _load(folder: Path, model_class: Any, files: tuple[Path, ...], request: SourceRequest) -> Loaded:
-    options: dict[str, Any] = {"local_files_only": True, "output_loading_info": True}
+    import torch
+
+    options: dict[str, Any] = {"local_files_only": True, "output_loading_info": True, "dtype": torch.float32}
     if request.trust_remote_code:
         options["trust_remote_code"] = True
     if not files:
@@ -159,8 +162,21 @@ def _load(folder: Path, model_class: Any, files: tuple[Path, ...], request: Sour
         )  # fmt: skip
     if unexpected := len(info["unexpected_keys"]):
         notes.append(f"{unexpected} tensors of the folder belong to no part of {type(model).__name__}")
+    stored = _stored_dtypes(files)
+    if stored - {"F32", "I64", "BOOL"}:
+        notes.append(f"weights are stored as {', '.join(sorted(stored))}, and exported as float32")
     model.eval().requires_grad_(False)
     return Loaded(model, files, tuple(notes), {"parameters": sum(p.numel() for p in model.parameters())})
+
+
+def _stored_dtypes(files: tuple[Path, ...]) -> set[str]:
+    """Types of the tensors in safetensors files, by their own names (``F32``, ``BF16``)."""
+    found: set[str] = set()
+    for file in files:
+        with file.open("rb") as stream:
+            header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+        found |= {entry["dtype"] for name, entry in header.items() if name != "__metadata__"}
+    return found
 
 
 def _from_pretrained(folder: Path, model_class: Any, options: dict[str, Any]) -> Any:

@@ -28,7 +28,10 @@ class LoadFactory(SourcePass):
 
         del options, context
         made = call_factory(source.request)
+        loaded = module_source(made, source.request)
+        sizes = [size for one in loaded.components for info in one.inputs for size in info.shape or ()]
+        fixed = "every dimension is fixed: give a second example of other sizes, or --dynamic input=batch,sequence"
         return SourceResult(
-            module_source(made, source.request), True,
+            loaded, True, () if any(isinstance(size, str) for size in sizes) else (fixed,),
             counts={"parameters": sum(parameter.numel() for parameter in made.module.parameters())},
         )  # fmt: skip
