@@ -32,7 +32,8 @@ def order_defect(pass_class: type[Pass], stage: Stage, target: Target) -> str:
         mine = OfferedPass(pass_class, stage, PluginInfo(plugin, "", "", ""))
         order([*others, mine, *_stand_ins(pass_class, others)])
     except OptimError as error:
-        return f"{error.what}: {error.cause}"
+        if pass_class.name in error.what:  # a quarrel among others is theirs
+            return f"{error.what}: {error.cause}"
     return ""
 
 
