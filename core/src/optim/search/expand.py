@@ -14,6 +14,7 @@ from typing import Any
 
 from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
+from optim.gate.repair import Repair
 from optim.jobs.offer import Proposal
 from optim.passes import Role
 from optim.search.journal import Journal, step_of
@@ -147,7 +148,7 @@ class Expander:
             return []
         options = {**attempt.step.options, "keep": list(repair.keep)}
         again = self._journal.open(step_of(offered, options), node)
-        again.notes = (f"repaired: {len(repair.keep)} nodes left in float, found in {repair.evaluations} evaluations",)
+        again.notes = (_in_words(repair),)
         result = self._judge(node, again, self._bench.try_one(node, offered, options, max(30.0, left)))
         return [result] if result is not None else []
 
@@ -169,3 +170,11 @@ class Expander:
                 self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
         return replace(new, drift=attempt.drift)
+
+
+def _in_words(repair: Repair) -> str:
+    """What a repair found and what that took, for the report."""
+    nodes = "1 node" if len(repair.keep) == 1 else f"{len(repair.keep)} nodes"
+    took = "1 evaluation" if repair.evaluations == 1 else f"{repair.evaluations} evaluations"
+    estimates = f" and {repair.estimates} estimates" if repair.estimates else ""
+    return f"repaired: {nodes} left in float, {repair.work:.0%} of the work; found in {took}{estimates}"

@@ -41,6 +41,7 @@ Say = Callable[[str], None]
 
 _REPAIR_EVALUATIONS = 40
 _REPAIR_SAMPLES = 8
+_REPLAYED_SAMPLES = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,8 @@ class Workbench:
             return from_wire(repair.Answer, known).repair
         self.say(f"repairing {offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(node, offered, options, samples)
-        request = repair.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
+        replayed = self.prepared.explored[:_REPLAYED_SAMPLES]
+        request = repair.Request(asked, replayed, whole, limit, _REPAIR_EVALUATIONS, seconds)
         try:
             data = self._job(repair, request, seconds + 60.0)
         except WorkerFailed:
