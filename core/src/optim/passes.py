@@ -140,6 +140,20 @@ class Pass(ABC):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Yes, or no with the reason. Cheap: reads the graph, runs nothing."""
 
+    def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
+        """Yes, or no with the reason why it is known not to help here: no fast kernel on this machine, say.
+
+        Asked only where the user did not name the pass: what is named is tried whatever is known. Cheap, as
+        :meth:`applicable`, which is asked first.
+
+        Args:
+            model: to be changed.
+            target: where it will run.
+            goal: what better means: ``latency``, ``size``.
+        """
+        del model, target, goal
+        return APPLICABLE
+
     def candidates(self, model: Model, target: Target, context: Context) -> Iterable[PassOptions]:
         """The options that ``auto`` may try, best guess first; by default the options' own defaults."""
         del model, target, context

@@ -133,8 +133,7 @@ class Expander:
         near = [
             (attempt, outcome)
             for attempt, outcome in tried
-            if attempt.drift is not None and "keep" in attempt.step.options
-            and limit < attempt.drift.relative_l2 < _REPAIRABLE * limit
+            if "keep" in attempt.step.options and _may_be_repaired(outcome, limit)
         ]  # fmt: skip
         left = min(self._repair_s, self._deadline - time.monotonic())
         if not near or left <= 0:
@@ -170,6 +169,16 @@ class Expander:
                 self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
         return replace(new, drift=attempt.drift)
+
+
+def _may_be_repaired(outcome: Tried, limit: float) -> bool:
+    """Whether it is beyond the budget by little, or by what a few nodes that overflow may explain."""
+    if outcome.answer is None or not outcome.answer.comparisons:
+        return False
+    wrong = [comparison for comparison in outcome.answer.comparisons if comparison.problem]
+    if wrong:
+        return all(comparison.overflowed for comparison in wrong)
+    return limit < worst_drift(outcome.answer.comparisons).relative_l2 < _REPAIRABLE * limit
 
 
 def _in_words(repair: Repair) -> str:

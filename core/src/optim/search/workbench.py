@@ -273,10 +273,11 @@ class Workbench:
         for offered in passes:
             named = self.settings.named_options(offered.name)
             options = dict(named.options) if named and named.options is not None else None
-            asked.append(offer.Asked(offered.name, offered.plugin.name, options))
+            asked.append(offer.Asked(offered.name, offered.plugin.name, options, self._is_forced(offered)))
         request = offer.Request(
-            node.model, self.target, tuple(asked), self.store.models, self.reference.feeds, self.settings.seed
-        )
+            node.model, self.target, tuple(asked), self.store.models, self.reference.feeds, self.settings.seed,
+            self.settings.goal,
+        )  # fmt: skip
         answers: list[offer.Offer] = []
         current = passes[0].name
         with WorkerProcess("optim.jobs.offer", to_wire(request)) as worker:
@@ -345,10 +346,15 @@ class Workbench:
             offered.name,
             plugin_version_key(offered.plugin),
             options,
+            self._is_forced(offered),
+            self.settings.goal,
             self._reference_key(),
             self.settings.seed,
             machine_key(),
         )
+
+    def _is_forced(self, offered: OfferedPass) -> bool:
+        return self.settings.named_options(offered.name) is not None or offered.name in self.target.requires
 
     def _place_key(self) -> object:
         return [self._core_key, to_wire(self.target), self._backend_key]

@@ -58,7 +58,8 @@ class Place:
         if len(self.weight) < 2:
             return float(output.size)
         columns = output.shape[1] if self.operator.startswith("Conv") and output.ndim > 1 else output.shape[-1]
-        return max(1.0, math.prod(self.weight) / max(1, columns)) * float(output.size)
+        multiplied: float = max(1.0, math.prod(self.weight) / max(1, columns))
+        return multiplied * output.size
 
 
 def find_places(graph: ir.Model, names: Collection[str]) -> list[Place]:

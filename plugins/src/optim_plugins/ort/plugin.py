@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from optim import Backend, Pass, Target, hookimpl
 from optim_plugins.ort.backend import OrtBackend
 from optim_plugins.ort.clean import Clean
+from optim_plugins.ort.convert_bfloat16 import ConvertBfloat16
+from optim_plugins.ort.convert_float16 import ConvertFloat16
 from optim_plugins.ort.fuse_transformer import FuseTransformer
 from optim_plugins.ort.gemm_to_matmul import GemmToMatMul
+from optim_plugins.ort.mixed_precision import MixedPrecision
 from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
 from optim_plugins.ort.tune_session import TuneSession
 
@@ -17,6 +20,7 @@ OPTIM_HOOK_API = 1
 
 _FUSE: tuple[type[Pass], ...] = (Clean, FuseTransformer)
 _QUANTIZE: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeDynamic)
+_PRECISION: tuple[type[Pass], ...] = (ConvertFloat16, ConvertBfloat16, MixedPrecision)
 _TUNE: tuple[type[Pass], ...] = (TuneSession,)
 
 
@@ -51,6 +55,12 @@ def optim_fuse(target: Target) -> Sequence[type[Pass]]:
 def optim_quantize(target: Target) -> Sequence[type[Pass]]:
     """Quantization for the processor."""
     return _QUANTIZE if target.provider == CPU.provider else ()
+
+
+@hookimpl
+def optim_convert_precision(target: Target) -> Sequence[type[Pass]]:
+    """Types of 16 bits for ONNX Runtime."""
+    return _PRECISION if target.backend == "ort" else ()
 
 
 @hookimpl
