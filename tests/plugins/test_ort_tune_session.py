@@ -10,7 +10,7 @@ from ort_models import CPU, apply, build, context, export
 
 from optim import Model, SessionConfig
 from optim.errors import OptimError
-from optim_plugins.ort.backend import OrtBackend
+from optim_plugins.ort.plugin import OrtBackend
 from optim_plugins.ort.tune_session import TuneSession
 
 

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
-from optim_plugins.ort.backend import OrtBackend
+from optim.onnxruntime_backend import OnnxRuntimeBackend
 from optim_plugins.ort.clean import Clean
 from optim_plugins.ort.convert_bfloat16 import ConvertBfloat16
 from optim_plugins.ort.convert_float16 import ConvertFloat16
@@ -31,6 +31,12 @@ def _runtime_missing() -> str | None:
 
 
 CPU = Target(name="cpu", backend="ort", provider="CPUExecutionProvider", device="CPU", probe=_runtime_missing)
+
+
+class OrtBackend(OnnxRuntimeBackend):
+    """ONNX Runtime with the provider that the target names."""
+
+    name = "ort"
 
 
 @hookimpl

@@ -1,4 +1,7 @@
-"""Backend ``ort``: ONNX Runtime with any provider."""
+"""A backend on ONNX Runtime with any provider: the standard plugin's ``ort``, and the base of vendors' own.
+
+A vendor whose provider needs more (a library to register, devices to choose) overrides ``open``.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import importlib.metadata
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
 from optim.arrays import Feeds, Outputs
+from optim.backend import Backend, BackendLimits, Session
+from optim.model import Model, SessionConfig
+from optim.target import Target
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -18,7 +23,7 @@ _HARNESS = {"session.force_spinning_stop": "1"}
 """Threads of one session must not spin into the next one's time; never part of a model's settings."""
 
 
-class OrtSession(Session):
+class OnnxRuntimeSession(Session):
     """An ``onnxruntime.InferenceSession``."""
 
     def __init__(self, session: onnxruntime.InferenceSession, provider: str) -> None:
@@ -42,10 +47,8 @@ class OrtSession(Session):
         del self._session
 
 
-class OrtBackend(Backend):
-    """ONNX Runtime."""
-
-    name = "ort"
+class OnnxRuntimeBackend(Backend):
+    """ONNX Runtime; a subclass gives it a name."""
 
     def open(self, model: Model, target: Target) -> Session:
         """Open with the model's own settings."""
@@ -54,7 +57,7 @@ class OrtBackend(Backend):
         session = open_session(
             model.path, model.session, target.provider, target.provider_options, extra_config=_HARNESS
         )
-        return OrtSession(session, target.provider)
+        return OnnxRuntimeSession(session, target.provider)
 
     def limits(self) -> BackendLimits:
         """Measured on the installed runtime."""
