@@ -20,7 +20,7 @@ from optim.errors import ExitStatus, OptimError
 from optim.gate.drift import worst_drift
 from optim.gate.repair import Repair
 from optim.graphs.files import is_whole
-from optim.jobs import candidate, ingest, lane, offer, prepare, repair
+from optim.jobs import candidate, ingest, lane, offer, prepare, repair, sensitivity
 from optim.jobs.ingest import Answer as Ingested
 from optim.jobs.ingest import Request as IngestRequest
 from optim.jobs.place import Place, Reference
@@ -40,6 +40,11 @@ from optim.wire import from_wire, to_wire
 Say = Callable[[str], None]
 
 _REPAIR_EVALUATIONS = 40
+_FAILURES = {
+    "ingest": "could not ingest",
+    "prepare": "could not prepare",
+    "sensitivity": "could not measure the sensitivity of",
+}
 _REPAIR_SAMPLES = 8
 _REPLAYED_SAMPLES = 1
 
@@ -222,6 +227,19 @@ class Workbench:
         self.store.write("steps", key, data)
         return from_wire(repair.Answer, data).repair
 
+    def sensitivity(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
+    ) -> sensitivity.Answer:
+        """What a lossy pass costs at each node of a model; see :mod:`optim.jobs.sensitivity`.
+
+        Raises:
+            OptimError: not-applicable, nothing-to-measure, sensitivity-failed.
+        """
+        self.say(f"trying {offered.name} {_short(options)}")
+        asked = self._candidate_request(node, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
+        request = sensitivity.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
+        return from_wire(sensitivity.Answer, self._must(sensitivity, request, "sensitivity"))
+
     def race(
         self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None
     ) -> tuple[LaneResult, list[LaneResult]]:
@@ -330,7 +348,7 @@ class Workbench:
             if failed.error:
                 raise failed.error from failed
             raise OptimError(
-                f"{what}-failed", f"could not {what} {self.settings.source.name}", failed.reason,
+                f"{what}-failed", f"{_FAILURES[what]} {self.settings.source.name}", failed.reason,
                 "run it with --debug for the whole trace", status=ExitStatus.BAD_INPUT,
             ) from failed  # fmt: skip
 

@@ -20,7 +20,7 @@ from optim.jobs.candidate import Request
 from optim.jobs.place import compare_session, mapped_feeds
 from optim.model import Model
 from optim.options import options_class, parse_options
-from optim.passes import Interface, PassResult
+from optim.passes import Applicable, Interface, PassResult
 from optim.plugins.registry import load_registry
 
 
@@ -42,6 +42,10 @@ class Subject:
         known = "keep" in options_class(pass_class).model_fields
         options = parse_options(pass_class, request.options)
         self.nodes = tuple(dict.fromkeys(self._pass.keepable(request.model, options))) if known else ()
+
+    def applicable(self) -> Applicable:
+        """What the pass says of the model."""
+        return self._pass.applicable(self.request.model, self.request.place.target)
 
     def __enter__(self) -> Subject:
         self._scratch = TemporaryDirectory(dir=self.request.store.parent, prefix="scratch-")

@@ -25,6 +25,7 @@ class ConvertBfloat16(Pass):
     lossy = True
     after = ("ort.convert-float16",)
     alternatives = "precision"
+    makes = "bfloat16"
     hardware = "a GPU of NVIDIA's Ampere or later; elsewhere it only halves the size"
 
     def applicable(self, model: Model, target: Target) -> Applicable:

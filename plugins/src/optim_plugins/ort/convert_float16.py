@@ -33,6 +33,7 @@ class ConvertFloat16(Pass):
     options = "optim_plugins.ort.narrow_options:ConvertFloat16Options"
     lossy = True
     alternatives = "precision"
+    makes = "float16"
     hardware = "a GPU, or a processor and an onnxruntime with float16 kernels; elsewhere it only halves the size"
 
     def applicable(self, model: Model, target: Target) -> Applicable:

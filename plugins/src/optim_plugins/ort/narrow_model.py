@@ -22,6 +22,9 @@ from optim_plugins.ort.narrow_weights import LEAST_ELEMENTS, store_narrow
 from optim_plugins.ort.operator_types import signature, type_text
 
 _LEAST_OPSET = {Narrow.FLOAT16: 11, Narrow.BFLOAT16: 13}
+_CONVERTING = frozenset(("MatMulNBits", "GroupQueryAttention"))
+"""Their kernels take float16 and compute in float32."""
+
 _MODULE = "optim_plugins.ort.narrow_interface"
 
 
@@ -48,19 +51,23 @@ def can_store(model: Model, narrow: Narrow, least_elements: int = LEAST_ELEMENTS
 
 
 def is_fast(model: Model, target: Target, narrow: Narrow) -> Applicable:
-    """No where the provider is known to compute the model's products in float32, between casts."""
+    """No where the provider is known to compute most of the model's products in float32, between casts."""
     if not is_listed(target.provider):
         return APPLICABLE
-    slow = set()
-    for node in model.ir().graph.all_nodes():
-        types = signature(node, model.opset) if node.op_type in WEIGHTED else None
-        if types is None:
-            continue
+    slow, fast = set(), 0
+    nodes = [node for node in model.ir().graph.all_nodes() if node.op_type in WEIGHTED - _CONVERTING]
+    for node in nodes:
+        types = signature(node, model.opset)
         domain = "" if node.domain in ("", "ai.onnx") else node.domain
-        variables = {types.input(0): type_text(narrow.onnx)}
-        if has_kernel(target.provider, domain, node.op_type, types.since, variables):
-            return APPLICABLE
-        slow.add(node.op_type)
+        variables = {types.input(0): type_text(narrow.onnx)} if types else {}
+        if types and has_kernel(target.provider, domain, node.op_type, types.since, variables):
+            fast += 1
+        else:
+            slow.add(node.op_type)
+    if not nodes:
+        return Applicable.no("no product is left that computes in float32")
+    if 2 * fast >= len(nodes):
+        return APPLICABLE
     return Applicable.no(
         f"known not to have a fast kernel on this machine: {_runtime()} has none for {_list(sorted(slow))} in {narrow} "
         f"on {target.provider}, and would compute in float32 between casts"
@@ -95,7 +102,7 @@ def convert(
     narrower = Narrower(graph, narrow, plan, io=io, masks=ranges.masks)
     narrower.rewrite()
     counts = {**narrower.counts, "nodes left in float32": sum(plan.why_not.values())}
-    notes += [f"left in float32: {_reasons(plan)}"] if plan.why_not else []
+    notes += [f"left in float32: {reasons}"] if (reasons := _reasons(plan)) else []
     notes += [f"masks beyond the range brought into it: {', '.join(sorted(ranges.masks))}"] if ranges.masks else []
     interface = _interface(inputs, outputs)
     return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts=counts, interface=interface)
