@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ from optim.errors import ExitStatus, OptimError
 from optim.gate.units import Unit, find_units
 from optim.jobs.candidate import Request as CandidateRequest
 from optim.processes.channel import Channel
+from optim.sensitivity.isolate import find_places
 from optim.sensitivity.replay import NoReplay, Replay
 from optim.sensitivity.subject import Subject
 
@@ -88,12 +89,7 @@ def run(request: Request, channel: Channel) -> Answer:
     """
     with ExitStack() as stack:
         subject = stack.enter_context(Subject(request.candidate))
-        applicable = subject.applicable()
-        if not applicable.yes:
-            raise OptimError(
-                "not-applicable", f"{request.candidate.name} can do nothing for this model", applicable.reason,
-                "optim passes list",
-            )  # fmt: skip
+        _require(subject.applicable().yes, request, subject.applicable().reason)
         if not subject.nodes:
             raise OptimError(
                 "nothing-to-measure", f"{request.candidate.name} can leave no node of this model alone",
@@ -102,9 +98,18 @@ def run(request: Request, channel: Channel) -> Answer:
             )  # fmt: skip
         channel.event("progress", text="measuring the whole")
         whole = subject.drift(())
+        _require(not subject.refusal, request, subject.refusal)
         replay, note = (None, "") if request.exact else _replay(subject, request, stack)
         channel.event("progress", text=f"{'estimating' if replay else 'measuring'} {len(subject.nodes)} nodes")
         return _measured(subject, replay, whole, note, request.seconds)
+
+
+def _require(does_something: bool, request: Request, reason: str) -> None:
+    if not does_something:
+        raise OptimError(
+            "not-applicable", f"{request.candidate.name} can do nothing for this model here", reason,
+            "optim passes list", status=ExitStatus.BAD_INPUT,
+        )  # fmt: skip
 
 
 def _replay(subject: Subject, request: Request, stack: ExitStack) -> tuple[Replay | None, str]:
@@ -132,7 +137,8 @@ def _measured(subject: Subject, replay: Replay | None, whole: float, note: str, 
     units.sort(key=lambda unit: -unit.cost)
     points = _points(len(units), max(2, int((1 - _SHARE_TO_COSTS) * seconds / each)))
     curve = tuple(_curve(units, known, probe, points))
-    return Answer(whole, ground, tuple(_described(units, replay)), curve, replay is not None, note)
+    operators = {place.name: place.operator for place in find_places(subject.request.model.ir(), subject.nodes)}
+    return Answer(whole, ground, tuple(_described(units, replay, operators)), curve, replay is not None, note)
 
 
 def _curve(
@@ -153,7 +159,7 @@ def _points(count: int, most: int) -> list[int]:
     return sorted({round(count * (i / max(1, steps)) ** 1.7) for i in range(steps + 1)})
 
 
-def _described(units: Sequence[Unit], replay: Replay | None) -> list[NodeCost]:
+def _described(units: Sequence[Unit], replay: Replay | None, operators: Mapping[str, str]) -> list[NodeCost]:
     total = sum(unit.cost for unit in units if math.isfinite(unit.cost)) or 1.0
     errors = replay.errors if replay else {}
     work = sum(error.work for error in errors.values()) or 1.0
@@ -163,7 +169,7 @@ def _described(units: Sequence[Unit], replay: Replay | None) -> list[NodeCost]:
         found.append(
             NodeCost(
                 unit.names,
-                tuple(dict.fromkeys(error.place.operator for error in inside)),
+                tuple(dict.fromkeys(operators[name] for name in unit.names if name in operators)),
                 math.sqrt(unit.cost),
                 unit.cost / total if math.isfinite(unit.cost) else 1.0,
                 max((error.relative_l2 for error in inside), default=None),

@@ -30,6 +30,7 @@ class Subject:
     Attributes:
         request: the pass with its options, the model it is applied to, and what that is compared with.
         nodes: names of what the pass can leave alone, in graph order.
+        refusal: why the pass changed nothing when it was to change everything; empty as long as it does.
     """
 
     def __init__(self, request: Request) -> None:
@@ -41,6 +42,7 @@ class Subject:
         self._feeds = request.reference.feed_set()
         known = "keep" in options_class(pass_class).model_fields
         options = parse_options(pass_class, request.options)
+        self.refusal = ""
         self.nodes = tuple(dict.fromkeys(self._pass.keepable(request.model, options))) if known else ()
 
     def applicable(self) -> Applicable:
@@ -63,6 +65,8 @@ class Subject:
         asked = self.request
         try:
             with self.applied(asked.model, keep, self._samples) as result:
+                if not keep and not result.changed:
+                    self.refusal = "; ".join(result.notes)
                 interfaces = (*asked.interfaces, *_of(result))
                 with self.opened(result.model) as session:
                     found = compare_session(session, asked.reference, asked.samples, interfaces)

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 
 _BLOCK = 1 << 22
+_MASKED = -1e5
+_ENDLESS = 1e30
 _BFLOAT16_LARGEST = (2 - 2.0**-7) * 2.0**127
 _MOST_ERROR = 2.0**-9
 """Relative error of a rounded weight that is more than rounding: float16 gives 2e-4."""
@@ -60,36 +62,42 @@ class Fit:
     """How a constant fits into a narrow type.
 
     Attributes:
-        beyond: finite numbers that are too large.
-        vanishing: numbers that are not zero and become zero.
-        relative_l2: distance of the rounded constant, those beyond left out.
+        symbolic: numbers beyond the range that :func:`is_symbolic` lets be anything large.
+        beyond: the other numbers beyond the range.
+        relative_l2: distance of the rounded constant, what lies beyond the range left out.
     """
 
+    symbolic: int
     beyond: int
-    vanishing: int
     relative_l2: float
 
     @property
     def is_close(self) -> bool:
         """Whether rounding loses no more than the precision of the type."""
-        return self.relative_l2 <= _MOST_ERROR
+        return not self.beyond and self.relative_l2 <= _MOST_ERROR
 
 
 def fit(array: Floats, narrow: Narrow) -> Fit:
     """Compare a float32 constant of any shape with its rounded self; reads it in blocks."""
     flat = np.ravel(array)
-    beyond = vanishing = 0
+    symbolic = beyond = 0
     noise = signal = 0.0
     for start in range(0, flat.size, _BLOCK):
         block = flat[start : start + _BLOCK]
         inside = np.abs(block) <= narrow.largest
-        beyond += int((np.isfinite(block) & ~inside).sum())
+        outside = block[np.isfinite(block) & ~inside]
+        symbolic += int(is_symbolic(outside).sum())
+        beyond += int((~is_symbolic(outside)).sum())
         block = block[inside]
         rounded = block.astype(narrow.numpy).astype(np.float32)
-        vanishing += int(((rounded == 0) & (block != 0)).sum())
         noise += float(np.square(rounded - block, dtype=np.float64).sum())
         signal += float(np.square(block, dtype=np.float64).sum())
-    return Fit(beyond, vanishing, (noise / signal) ** 0.5 if signal else 0.0)
+    return Fit(symbolic, beyond, (noise / signal) ** 0.5 if signal else 0.0)
+
+
+def is_symbolic(array: Floats) -> NDArray[np.bool_]:
+    """Where a number says "leave this out" (a mask's -1e9) or "no limit" (3e38), and any large one would do."""
+    return (array <= _MASKED) | (np.abs(array) >= _ENDLESS)
 
 
 def bounded(array: Floats, bound: float) -> Floats:

@@ -20,15 +20,13 @@ import onnx_ir as ir
 
 from optim.graphs.files import discard_measured, save_for_measuring
 from optim_plugins.ort.float_values import is_float32
-from optim_plugins.ort.narrow_numbers import Narrow, bounded
+from optim_plugins.ort.narrow_numbers import Narrow, bounded, fit
 from optim_plugins.ort.narrow_plan import MOVES
 
 if TYPE_CHECKING:
     from optim.arrays import Array, Feeds
 
 _MOST_SAMPLES = 4
-_MASK = -1e5
-"""A number in an input that is smaller, where all that are beyond the range are, says "leave this out"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +91,11 @@ def measure_ranges(graph: ir.Model, narrow: Narrow, store: Path, samples: Iterab
 
 
 def _is_mask(array: Array, narrow: Narrow) -> bool:
-    """Whether something lies beyond the range, and all of that far below anything computed."""
+    """Whether something lies beyond the range, and all of that only says "leave this out"."""
     if array.dtype != np.float32:
         return False
-    finite = array[np.isfinite(array)].astype(np.float32)
-    beyond = finite[np.abs(finite) > narrow.largest]
-    return bool(beyond.size and (beyond <= _MASK).all())
+    found = fit(array.astype(np.float32), narrow)
+    return found.symbolic > 0 and not found.beyond
 
 
 def _largest(array: Array) -> float:
@@ -112,9 +109,9 @@ def _bound_constants(graph: ir.Model, narrow: Narrow) -> None:
             tensor = value.const_value
             if tensor is None or tensor.dtype != ir.DataType.FLOAT:
                 continue
-            array = tensor.numpy()
-            if (np.isfinite(array) & (np.abs(array) > narrow.largest)).any():
-                value.const_value = ir.tensor(bounded(array, narrow.bound), name=value.name)
+            found = fit(tensor.numpy(), narrow)
+            if found.symbolic and not found.beyond:
+                value.const_value = ir.tensor(bounded(tensor.numpy(), narrow.bound), name=value.name)
 
 
 def _add_readers(graph: ir.Model) -> dict[str, str]:

@@ -44,7 +44,7 @@ def store_narrow(graph: ir.Model, narrow: Narrow) -> tuple[int, int]:
             if value.is_graph_output() or value.is_graph_input():
                 continue
             found = fit(tensor.numpy(), narrow)
-            if found.beyond or (narrow is Narrow.FLOAT16 and not found.is_close):
+            if found.symbolic or found.beyond or (narrow is Narrow.FLOAT16 and not found.is_close):
                 left += 1
                 continue
             _replace(part, value, narrow, names)
