@@ -40,11 +40,6 @@ from optim.wire import from_wire, to_wire
 Say = Callable[[str], None]
 
 _REPAIR_EVALUATIONS = 40
-_FAILURES = {
-    "ingest": "could not ingest",
-    "prepare": "could not prepare",
-    "sensitivity": "could not measure the sensitivity of",
-}
 _REPAIR_SAMPLES = 8
 _REPLAYED_SAMPLES = 1
 
@@ -233,12 +228,12 @@ class Workbench:
         """What a lossy pass costs at each node of a model; see :mod:`optim.jobs.sensitivity`.
 
         Raises:
-            OptimError: not-applicable, nothing-to-measure, sensitivity-failed.
+            OptimError: not-applicable, nothing-to-measure, measure-failed.
         """
         self.say(f"trying {offered.name} {_short(options)}")
         asked = self._candidate_request(node, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
         request = sensitivity.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
-        return from_wire(sensitivity.Answer, self._must(sensitivity, request, "sensitivity"))
+        return from_wire(sensitivity.Answer, self._must(sensitivity, request, "measure"))
 
     def race(
         self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None
@@ -348,7 +343,7 @@ class Workbench:
             if failed.error:
                 raise failed.error from failed
             raise OptimError(
-                f"{what}-failed", f"{_FAILURES[what]} {self.settings.source.name}", failed.reason,
+                f"{what}-failed", f"could not {what} {self.settings.source.name}", failed.reason,
                 "run it with --debug for the whole trace", status=ExitStatus.BAD_INPUT,
             ) from failed  # fmt: skip
 
