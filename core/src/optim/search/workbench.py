@@ -42,6 +42,9 @@ Say = Callable[[str], None]
 _REPAIR_EVALUATIONS = 40
 _REPAIR_SAMPLES = 8
 _REPLAYED_SAMPLES = 1
+_MARGIN = 0.97
+"""Aim a little below the budget where some samples are not looked at."""
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +216,8 @@ class Workbench:
         self.say(f"repairing {offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(node, offered, options, samples)
         replayed = self.prepared.explored[:_REPLAYED_SAMPLES]
-        request = repair.Request(asked, replayed, whole, limit, _REPAIR_EVALUATIONS, seconds)
+        goal = limit if len(samples) == len(self.prepared.compared) else limit * _MARGIN
+        request = repair.Request(asked, replayed, whole, goal, _REPAIR_EVALUATIONS, seconds)
         try:
             data = self._job(repair, request, seconds + 60.0)
         except WorkerFailed:
