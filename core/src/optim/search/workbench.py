@@ -46,7 +46,6 @@ _MARGIN = 0.97
 """Aim a little below the budget where some samples are not looked at."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Tried:
     """A candidate job's answer, or why there is none."""
@@ -223,8 +222,10 @@ class Workbench:
         except WorkerFailed:
             self._restored(node)
             return None
-        self.store.write("steps", key, data)
-        return from_wire(repair.Answer, data).repair
+        found = from_wire(repair.Answer, data).repair
+        if found is not None:  # with more time another run may find what this one did not
+            self.store.write("steps", key, data)
+        return found
 
     def sensitivity(
         self, node: Node, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
