@@ -30,7 +30,7 @@ GROUPS = {
 COMPUTED = {
     ("cli/run.py", "report.status"): ("budget-missed", "failed"),
     ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend"),
-    ("search/workbench.py", "f'{what}-failed'"): ("ingest-failed", "prepare-failed"),
+    ("search/workbench.py", "f'{what}-failed'"): ("ingest-failed", "prepare-failed", "measure-failed"),
     ("errors.py", "f\"unknown-{kind.replace(' ', '-')}\""): (),
     ("jobs/prepare.py", "error.reference"): (),
     ("processes/process.py", "None"): (),

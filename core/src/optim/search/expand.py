@@ -14,6 +14,7 @@ from typing import Any
 
 from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
+from optim.gate.repair import Repair
 from optim.jobs.offer import Proposal
 from optim.passes import Role
 from optim.search.journal import Journal, step_of
@@ -22,8 +23,11 @@ from optim.search.plan import Planned, slots
 from optim.search.workbench import Tried, Workbench
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
-_REPAIRABLE = 4.0
+_REPAIRABLE = 20.0
 """Drift beyond the budget by more than this factor is not repaired."""
+
+_MOST_WORK_KEPT = 0.9
+"""A repair that leaves more of the work in float gains nothing."""
 
 _REPAIR_SHARE = 0.25
 """Of the search time, for all repairs together."""
@@ -41,6 +45,7 @@ class Expander:
         self._journal = journal
         self._deadline = deadline
         self._hopeless: dict[tuple[str, str], str] = {}
+        self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
         self._repair_s = _REPAIR_SHARE * max(0.0, deadline - time.monotonic())
 
     def expand(self, parent: Node, passes: Sequence[Planned]) -> list[Node]:
@@ -91,6 +96,11 @@ class Expander:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), node)
                 if attempt.step.key in self._hopeless and not planned.forced:
                     attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
+                    if attempt.step.key in self._repaired_as:
+                        options = self._repaired_as[attempt.step.key]
+                        again = self._journal.open(step_of(planned.offered, options), node)
+                        again.notes = ("what a repair on another chain leaves in float",)
+                        wanted.append((planned, Proposal(options), again))
                 elif proposal.result is None:
                     wanted.append((planned, proposal, attempt))
                 elif proposal.result.changed:
@@ -132,8 +142,7 @@ class Expander:
         near = [
             (attempt, outcome)
             for attempt, outcome in tried
-            if attempt.drift is not None and "keep" in attempt.step.options
-            and limit < attempt.drift.relative_l2 < _REPAIRABLE * limit
+            if "keep" in attempt.step.options and _may_be_repaired(outcome, limit)
         ]  # fmt: skip
         left = min(self._repair_s, self._deadline - time.monotonic())
         if not near or left <= 0:
@@ -145,9 +154,13 @@ class Expander:
         self._repair_s -= time.monotonic() - started
         if repair is None:
             return []
+        if repair.work > _MOST_WORK_KEPT:
+            attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay in float")
+            return []
         options = {**attempt.step.options, "keep": list(repair.keep)}
         again = self._journal.open(step_of(offered, options), node)
-        again.notes = (f"repaired: {len(repair.keep)} nodes left in float, found in {repair.evaluations} evaluations",)
+        again.notes = (_in_words(repair),)
+        self._repaired_as[attempt.step.key] = options
         result = self._judge(node, again, self._bench.try_one(node, offered, options, max(30.0, left)))
         return [result] if result is not None else []
 
@@ -169,3 +182,21 @@ class Expander:
                 self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
         return replace(new, drift=attempt.drift)
+
+
+def _may_be_repaired(outcome: Tried, limit: float) -> bool:
+    """Whether it is beyond the budget by little, or by what a few nodes that overflow may explain."""
+    if outcome.answer is None or not outcome.answer.comparisons:
+        return False
+    wrong = [comparison for comparison in outcome.answer.comparisons if comparison.problem]
+    if wrong:
+        return all(comparison.overflowed for comparison in wrong)
+    return limit < worst_drift(outcome.answer.comparisons).relative_l2 < _REPAIRABLE * limit
+
+
+def _in_words(repair: Repair) -> str:
+    """What a repair found and what that took, for the report."""
+    nodes = "1 node" if len(repair.keep) == 1 else f"{len(repair.keep)} nodes"
+    took = "1 evaluation" if repair.evaluations == 1 else f"{repair.evaluations} evaluations"
+    estimates = f" and {repair.estimates} estimates" if repair.estimates else ""
+    return f"repaired: {nodes} left in float, {repair.work:.0%} of the work; found in {took}{estimates}"
