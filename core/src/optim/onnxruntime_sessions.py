@@ -17,6 +17,7 @@ import onnxruntime as ort
 
 from optim.backend import BackendLimits
 from optim.errors import ExitStatus, OptimError
+from optim.graphs.linked import FOLDER_CONFIG, session_model
 from optim.model import SessionConfig
 from optim.onnxruntime_refusals import session_failed
 
@@ -97,9 +98,12 @@ def open_session(
         options.add_session_config_entry(key, text)
     if provider != CPU:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    from_memory = session_model(path)
+    if from_memory is not None:
+        options.add_session_config_entry(FOLDER_CONFIG, from_memory[1])
     try:
         session = ort.InferenceSession(
-            str(path), options, providers=[(provider, dict(provider_options or {}))],
+            from_memory[0] if from_memory else str(path), options, providers=[(provider, dict(provider_options or {}))],
             disabled_optimizers=list(settings.disabled_optimizers) or None,
         )  # fmt: skip
     except Exception as error:

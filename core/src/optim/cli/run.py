@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim.cli.names import PASS_NAME, TARGET_NAME
+from optim.cli.names import PASS_NAME, TARGET_NAME, disable_option
 from optim.cli.output import json_option, print_json
 from optim.cli.source_options import source_options
 from optim.errors import ExitStatus, OptimError
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 @click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
 @click.option("--seed", type=int, help="Of everything random. [default: 0]")
 @source_options
+@disable_option
 @json_option
 def run(source: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: Path | None, **words: Any) -> int:
     """Make SOURCE fast on the target, prove that it still computes the same, and leave a folder to deploy.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ import onnx_ir as ir
 
 from optim.graphs.digests import model_digest
 from optim.graphs.external_data import external_files
+from optim.graphs.linked import is_linked, linked_files, locations_for_store, point_from, resolve
 from optim.model import Model, SessionConfig, TensorInfo
 
 if TYPE_CHECKING:
@@ -35,17 +37,21 @@ _LARGE_BYTES = 1 << 20
 
 def read_ir(path: Path) -> ir.Model:
     """A fresh onnx-ir model; external weights are memory-mapped when touched."""
-    return ir.load(path)
+    graph = ir.load(path)
+    resolve(graph)
+    return graph
 
 
-def describe(path: Path, *, session: SessionConfig | None = None, provenance: tuple[str, ...] = ()) -> Model:
-    """The :class:`Model` of a file on disk; reads the graph, no weights."""
+def describe(
+    path: Path, *, session: SessionConfig | None = None, provenance: tuple[str, ...] = (), digest: str | None = None
+) -> Model:
+    """The :class:`Model` of a file on disk; reads the graph, and no weights where it lies in the store."""
     proto = onnx.load(path, load_external_data=False)
     settings = session or SessionConfig()
     initializers = {tensor.name for tensor in proto.graph.initializer}
     return Model(
         path=path,
-        digest=model_digest(path, settings),
+        digest=digest or model_digest(path, settings),
         inputs=tuple(tensor_info(value) for value in proto.graph.input if value.name not in initializers),
         outputs=tuple(tensor_info(value) for value in proto.graph.output),
         opset={_domain(entry.domain): entry.version for entry in proto.opset_import},
@@ -66,22 +72,48 @@ def save_in_store(graph: ir.Model, store: Path, *, session: SessionConfig | None
     """
     store.mkdir(parents=True, exist_ok=True)
     _externalize(graph, store)
-    encoded = ir.serde.serialize_model(graph).SerializeToString(deterministic=True)
+    with locations_for_store(graph):
+        encoded = ir.serde.serialize_model(graph).SerializeToString(deterministic=True)
     path = store / f"{hashlib.sha256(encoded).hexdigest()}.onnx"
     with _replacing(path) as stream:  # also where there is one: it may have been damaged
         stream.write(encoded)
     return describe(path, session=session)
 
 
+def save_for_measuring(graph: ir.Model, store: Path, *, session: SessionConfig | None = None) -> Model:
+    """As :func:`save_in_store`, for a model that is opened once and thrown away: :func:`discard_measured` does that.
+
+    Its files have names of their own, so throwing them away never costs another model that has the same bytes; those
+    that a killed process leaves behind go with the next clean-up. The digest is made up.
+    """
+    name = f".{uuid.uuid4().hex}"
+    _externalize(graph, store, f"{name}.data.tmp")
+    path = store / f"{name}.onnx.tmp"
+    with _replacing(path) as stream:
+        stream.write(ir.serde.serialize_model(graph).SerializeToString())
+    return describe(path, session=session, digest=name[1:])
+
+
+def discard_measured(model: Model) -> None:
+    """Delete what :func:`save_for_measuring` wrote; a model of the store is left alone."""
+    for suffix in (".onnx.tmp", ".data.tmp"):
+        (model.path.parent / f".{model.digest}{suffix}").unlink(missing_ok=True)
+
+
 def adopt_into_store(path: Path, store: Path, *, like: Model) -> Model:
     """Bring a file that a library wrote into the store, referring to the weights of ``like`` where bytes are equal."""
+    return save_in_store(read_like(path, like), store, session=like.session)
+
+
+def read_like(path: Path, like: Model) -> ir.Model:
+    """A graph whose large tensors are those of ``like`` where the bytes are equal."""
     graph = read_ir(path)
     known = {_bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
     for value, tensor in _large_tensors(graph):
         same = known.get(_bytes_key(tensor))
         if same is not None:
             value.const_value = _external_like(same, tensor.name)
-    return save_in_store(graph, store, session=like.session)
+    return graph
 
 
 def deliver(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Path]:
@@ -101,6 +133,19 @@ def deliver(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Pat
     with _replacing(graph_path) as stream:
         stream.write(ir.serde.serialize_model(graph).SerializeToString(deterministic=True))
     return written
+
+
+def deliver_linked(model: Model, folder: Path, *, name: str) -> None:
+    """Write a model that points into weight files of the user's in ``folder`` or below; what is in none is copied."""
+    graph = model.ir()
+    rest = [(value, tensor) for value, tensor in _large_tensors(graph) if not is_linked(tensor)]
+    if rest:
+        _write_tensors(rest, folder / f"{name}.data")
+    with locations_for_store(graph):
+        proto = ir.serde.serialize_model(graph)
+    point_from(proto, folder)
+    with _replacing(folder / name) as stream:
+        stream.write(proto.SerializeToString(deterministic=True))
 
 
 def size_bytes(model: Model) -> int:
@@ -126,16 +171,19 @@ def embedded(tensor: ir.ExternalTensor) -> TensorProtocol:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a graph in the store and every data file it refers to are there."""
-    return path.is_file() and all((path.parent / location).is_file() for location in external_files(path))
+    """Whether a graph in the store and every data file it refers to are there, the user's own too."""
+    if not path.is_file() or not all((path.parent / location).is_file() for location in external_files(path)):
+        return False
+    return all(file.is_file() for file in linked_files(onnx.load(path, load_external_data=False)))
 
 
-def _externalize(graph: ir.Model, store: Path) -> None:
+def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
+    """Move large tensors that lie elsewhere into one new data file, called ``name``, or by its digest."""
     inside = store.resolve()
     outside = [
         (value, tensor)
         for value, tensor in _tensors(graph)
-        if not (isinstance(tensor, ir.ExternalTensor) and Path(tensor.path).parent.resolve() == inside)
+        if not (isinstance(tensor, ir.ExternalTensor) and (is_linked(tensor) or _lies_in(tensor, inside)))
     ]
     for value, tensor in outside:
         if tensor.nbytes < EXTERNAL_FROM_BYTES and isinstance(tensor, ir.ExternalTensor):
@@ -147,7 +195,7 @@ def _externalize(graph: ir.Model, store: Path) -> None:
         temporary = Path(stream.name)
     try:
         digest = _write_tensors(todo, temporary)
-        final = store / f"{digest}.data"
+        final = store / (name or f"{digest}.data")
         os.replace(temporary, final)
     finally:
         temporary.unlink(missing_ok=True)
@@ -158,6 +206,10 @@ def _externalize(graph: ir.Model, store: Path) -> None:
             final.name, written.offset, written.length, tensor.dtype, shape=_shape(tensor), name=tensor.name or "",
             base_dir=store,
         )  # fmt: skip
+
+
+def _lies_in(tensor: ir.ExternalTensor, folder: Path) -> bool:
+    return Path(tensor.path).parent.resolve() == folder
 
 
 def _write_tensors(tensors: Sequence[tuple[ir.Value, TensorProtocol]], path: Path) -> str:

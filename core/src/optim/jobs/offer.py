@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from optim.arrays import Feeds
 from optim.context import Context
 from optim.errors import OptimError
 from optim.feeds.feedset import FeedSet
 from optim.graphs.digests import model_digest
 from optim.jobs.distrust import Untouched, require_fit, unchanged
+from optim.jobs.place import mapped_feeds
 from optim.model import Model
 from optim.options import parse_options
-from optim.passes import Applicable, Pass, PassResult
+from optim.passes import Applicable, Interface, Pass, PassResult
 from optim.plugins.registry import load_registry
 from optim.processes.channel import Channel
 from optim.target import Target
@@ -26,16 +28,17 @@ from optim.wire import to_wire
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One pass: its name, its plugin, and the options the user gave (None: the pass proposes)."""
+    """One pass: its name, its plugin, the options the user gave (None: the pass proposes), and whether it must hold."""
 
     name: str
     plugin: str
     options: dict[str, Any] | None = None
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A model and the passes to ask, in order."""
+    """A model and the passes to ask, in order; ``goal`` is what better means."""
 
     model: Model
     target: Target
@@ -43,6 +46,7 @@ class Request:
     store: Path
     feeds: Path
     seed: int
+    goal: str = "latency"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,10 @@ def _offer(transformation: Pass, asked: Asked, request: Request) -> Offer:
     applicable = require_fit(transformation.applicable(request.model, request.target), Applicable, asked.name)
     if not applicable.yes:
         return Offer(asked.name, False, applicable.reason or "its plugin gave no reason")
+    if not asked.forced:
+        promise = transformation.worth_trying(request.model, request.target, request.goal)
+        if not require_fit(promise, Applicable, asked.name).yes:
+            return Offer(asked.name, False, promise.reason or "its plugin gave no reason")
     with context_for(request.target, request.store, request.feeds, request.seed) as context:
         if asked.options is None:
             proposed = list(transformation.candidates(request.model, request.target, context))
@@ -120,12 +128,21 @@ def _tuned(transformation: Pass, options: object, request: Request, context: Con
 
 
 @contextmanager
-def context_for(target: Target, store: Path, feeds: Path, seed: int) -> Iterator[Context]:
-    """A context whose scratch folder lies beside the store (same disk) and goes away with it."""
+def context_for(
+    target: Target, store: Path, feeds: Path, seed: int, interfaces: Sequence[Interface] = ()
+) -> Iterator[Context]:
+    """A context whose scratch folder lies beside the store (same disk) and goes away with it.
+
+    Its samples are as the model takes them, through the interfaces of the steps before.
+    """
     feed_set = FeedSet.open(feeds)
+
+    def samples() -> Iterator[Feeds]:
+        return (mapped_feeds(feeds, interfaces) for feeds in feed_set.iterate())
+
     store.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=store.parent, prefix="scratch-") as scratch:
         yield Context(
-            target=target, scratch=Path(scratch), store=store, seed=seed, samples=feed_set.iterate,
+            target=target, scratch=Path(scratch), store=store, seed=seed, samples=samples,
             log=logging.getLogger("optim.pass"), report_progress=lambda share, text: None,
         )  # fmt: skip

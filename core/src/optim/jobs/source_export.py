@@ -16,7 +16,6 @@ from optim.model import Model
 from optim.passes import Exported
 from optim.plugins.registry import load_registry
 from optim.processes.channel import Channel
-from optim.processes.memory import peak_memory_bytes
 from optim.source import Component, Source, SourceContext, SourceRequest
 from optim.sources.pipeline import Choice, Pipeline, SourceStep
 from optim.sources.structure import set_dimensions
@@ -62,21 +61,18 @@ class Answer:
         steps: every pass and exporter, for the report.
         notes: for the report.
         lossy: a pass changed more than rounding explains, because the user named it.
-        memory_bytes: what the process needed beyond what it had after its imports, at its peak.
     """
 
     graphs: tuple[Graph, ...]
     steps: tuple[SourceStep, ...]
     notes: tuple[str, ...]
     lossy: bool
-    memory_bytes: int
 
 
 def run(request: Request, channel: Channel) -> Answer:
     """Load, change, export, store."""
     with source_context(request.target, request.store.parent, channel) as context:
         pipeline = Pipeline(load_registry(), context, request.choice)
-        before = peak_memory_bytes()
         source = pipeline.prepare(pipeline.load(request.source))
         notes: list[str] = []
         graphs = []
@@ -85,9 +81,7 @@ def run(request: Request, channel: Channel) -> Answer:
             set_dimensions(exported.graph, component)
             notes += _place_weights(exported, source, request)
             graphs.append(_store(exported, component, request.store))
-        return Answer(
-            tuple(graphs), tuple(pipeline.steps), tuple(notes), pipeline.lossy, max(0, peak_memory_bytes() - before)
-        )
+        return Answer(tuple(graphs), tuple(pipeline.steps), tuple(notes), pipeline.lossy)
 
 
 def _place_weights(exported: Exported, source: Source, request: Request) -> list[str]:
@@ -101,9 +95,7 @@ def _place_weights(exported: Exported, source: Source, request: Request) -> list
 
 def _store(exported: Exported, component: Component, store: Path) -> Graph:
     model = store_graph(exported.graph, store)
-    return Graph(
-        component.name, model, size_bytes(model), operator_counts(model.path), dict(component.state)
-    )  # fmt: skip
+    return Graph(component.name, model, size_bytes(model), operator_counts(model.path), dict(component.state))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any
 
 from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
+from optim.gate.repair import Repair
 from optim.jobs.offer import Proposal
 from optim.passes import Role
 from optim.search.journal import Journal, step_of
@@ -22,11 +23,17 @@ from optim.search.plan import Planned, slots
 from optim.search.workbench import Tried, Workbench
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
-_REPAIRABLE = 4.0
+_REPAIRABLE = 20.0
 """Drift beyond the budget by more than this factor is not repaired."""
 
-_REPAIR_SHARE = 0.25
+_MOST_WORK_KEPT = 0.9
+"""A repair that leaves more of the work in float gains nothing."""
+
+_REPAIR_SHARE = 0.35
 """Of the search time, for all repairs together."""
+
+_FIRST_REPAIR = 0.7
+"""Of what is left for repairs, for the next one: what the first finds is tried on other chains too."""
 
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next."""
@@ -41,6 +48,7 @@ class Expander:
         self._journal = journal
         self._deadline = deadline
         self._hopeless: dict[tuple[str, str], str] = {}
+        self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
         self._repair_s = _REPAIR_SHARE * max(0.0, deadline - time.monotonic())
 
     def expand(self, parent: Node, passes: Sequence[Planned]) -> list[Node]:
@@ -91,6 +99,11 @@ class Expander:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), node)
                 if attempt.step.key in self._hopeless and not planned.forced:
                     attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
+                    if attempt.step.key in self._repaired_as:
+                        options = self._repaired_as[attempt.step.key]
+                        again = self._journal.open(step_of(planned.offered, options), node)
+                        again.notes = ("what a repair on another chain leaves in float",)
+                        wanted.append((planned, Proposal(options), again))
                 elif proposal.result is None:
                     wanted.append((planned, proposal, attempt))
                 elif proposal.result.changed:
@@ -132,8 +145,7 @@ class Expander:
         near = [
             (attempt, outcome)
             for attempt, outcome in tried
-            if attempt.drift is not None and "keep" in attempt.step.options
-            and limit < attempt.drift.relative_l2 < _REPAIRABLE * limit
+            if "keep" in attempt.step.options and _may_be_repaired(outcome, limit)
         ]  # fmt: skip
         left = min(self._repair_s, self._deadline - time.monotonic())
         if not near or left <= 0:
@@ -141,13 +153,20 @@ class Expander:
         started = time.monotonic()
         attempt, outcome = min(near, key=lambda item: item[0].drift.relative_l2 if item[0].drift else 0.0)
         offered = planned[attempt.step.pass_name].offered
-        repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left / 2)
-        self._repair_s -= time.monotonic() - started
+        repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left * _FIRST_REPAIR)
+        took = time.monotonic() - started
+        self._repair_s -= took
         if repair is None:
+            note = f"not repaired: no set of nodes to leave in float was found in {took:.0f} s"
+            attempt.notes = (*attempt.notes, note)
+            return []
+        if repair.work > _MOST_WORK_KEPT:
+            attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay in float")
             return []
         options = {**attempt.step.options, "keep": list(repair.keep)}
         again = self._journal.open(step_of(offered, options), node)
-        again.notes = (f"repaired: {len(repair.keep)} nodes left in float, found in {repair.evaluations} evaluations",)
+        again.notes = (_in_words(repair),)
+        self._repaired_as[attempt.step.key] = options
         result = self._judge(node, again, self._bench.try_one(node, offered, options, max(30.0, left)))
         return [result] if result is not None else []
 
@@ -169,3 +188,21 @@ class Expander:
                 self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
         return replace(new, drift=attempt.drift)
+
+
+def _may_be_repaired(outcome: Tried, limit: float) -> bool:
+    """Whether it is beyond the budget by little, or by what a few nodes that overflow may explain."""
+    if outcome.answer is None or not outcome.answer.comparisons:
+        return False
+    wrong = [comparison for comparison in outcome.answer.comparisons if comparison.problem]
+    if wrong:
+        return all(comparison.overflowed for comparison in wrong)
+    return limit < worst_drift(outcome.answer.comparisons).relative_l2 < _REPAIRABLE * limit
+
+
+def _in_words(repair: Repair) -> str:
+    """What a repair found and what that took, for the report."""
+    nodes = "1 node" if len(repair.keep) == 1 else f"{len(repair.keep)} nodes"
+    took = "1 evaluation" if repair.evaluations == 1 else f"{repair.evaluations} evaluations"
+    estimates = f" and {repair.estimates} estimates" if repair.estimates else ""
+    return f"repaired: {nodes} left in float, {repair.work:.0%} of the work; found in {took}{estimates}"

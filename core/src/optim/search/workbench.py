@@ -20,7 +20,7 @@ from optim.errors import ExitStatus, OptimError
 from optim.gate.drift import worst_drift
 from optim.gate.repair import Repair
 from optim.graphs.files import is_whole
-from optim.jobs import candidate, ingest, lane, offer, prepare, repair
+from optim.jobs import candidate, ingest, lane, offer, prepare, repair, sensitivity
 from optim.jobs.ingest import Answer as Ingested
 from optim.jobs.ingest import Request as IngestRequest
 from optim.jobs.place import Place, Reference
@@ -43,6 +43,9 @@ Say = Callable[[str], None]
 
 _REPAIR_EVALUATIONS = 40
 _REPAIR_SAMPLES = 8
+_REPLAYED_SAMPLES = 1
+_MARGIN = 0.97
+"""Aim a little below the budget where some samples are not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,14 +233,31 @@ class Workbench:
             return from_wire(repair.Answer, known).repair
         self.say(f"repairing {offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(node, offered, options, samples)
-        request = repair.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
+        replayed = self.prepared.explored[:_REPLAYED_SAMPLES]
+        goal = limit if len(samples) == len(self.prepared.compared) else limit * _MARGIN
+        request = repair.Request(asked, replayed, whole, goal, _REPAIR_EVALUATIONS, seconds)
         try:
             data = self._job(repair, request, seconds + 60.0)
         except WorkerFailed:
             self._restored(node)
             return None
-        self.store.write("steps", key, data)
-        return from_wire(repair.Answer, data).repair
+        found = from_wire(repair.Answer, data).repair
+        if found is not None:  # with more time another run may find what this one did not
+            self.store.write("steps", key, data)
+        return found
+
+    def sensitivity(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
+    ) -> sensitivity.Answer:
+        """What a lossy pass costs at each node of a model; see :mod:`optim.jobs.sensitivity`.
+
+        Raises:
+            OptimError: not-applicable, nothing-to-measure, measure-failed.
+        """
+        self.say(f"trying {offered.name} {_short(options)}")
+        asked = self._candidate_request(node, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
+        request = sensitivity.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
+        return from_wire(sensitivity.Answer, self._must(sensitivity, request, "measure"))
 
     def race(
         self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None
@@ -290,10 +310,11 @@ class Workbench:
         for offered in passes:
             named = self.settings.named_options(offered.name)
             options = dict(named.options) if named and named.options is not None else None
-            asked.append(offer.Asked(offered.name, offered.plugin.name, options))
+            asked.append(offer.Asked(offered.name, offered.plugin.name, options, self._is_forced(offered)))
         request = offer.Request(
-            node.model, self.target, tuple(asked), self.store.models, self.reference.feeds, self.settings.seed
-        )
+            node.model, self.target, tuple(asked), self.store.models, self.reference.feeds, self.settings.seed,
+            self.settings.goal,
+        )  # fmt: skip
         answers: list[offer.Offer] = []
         current = passes[0].name
         with WorkerProcess("optim.jobs.offer", to_wire(request)) as worker:
@@ -362,10 +383,15 @@ class Workbench:
             offered.name,
             plugin_version_key(offered.plugin),
             options,
+            self._is_forced(offered),
+            self.settings.goal,
             self._reference_key(),
             self.settings.seed,
             machine_key(),
         )
+
+    def _is_forced(self, offered: OfferedPass) -> bool:
+        return self.settings.named_options(offered.name) is not None or offered.name in self.target.requires
 
     def _place_key(self) -> object:
         return [self._core_key, to_wire(self.target), self._backend_key]

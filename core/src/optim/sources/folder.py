@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from optim.errors import ExitStatus, OptimError
-from optim.graphs.files import deliver
+from optim.graphs.files import deliver, deliver_linked
 from optim.model import SessionConfig
 from optim.plugins.registry import load_registry
 from optim.runs.execute import require_target
@@ -105,8 +105,6 @@ def file_of(component: str) -> str:
 
 def _export_linked(request: SourceRequest, output: Path, make: Callable[[], ExportedSource]) -> ExportedSource:
     """Write graphs beside the user's weights; nothing that is not ours is replaced."""
-    from optim.graphs.linked import deliver_linked
-
     weights = request.folder
     if weights is None or not weights.resolve().is_relative_to(output.absolute().resolve()):
         below = weights or "a Hugging Face folder"

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from optim.errors import OptimError
 from optim.graphs.files import EXTERNAL_FROM_BYTES
+from optim.graphs.linked import link
 
 _LEAST_LINKED_BYTES = EXTERNAL_FROM_BYTES
 
@@ -104,10 +104,7 @@ def link_weights(graph: ir.Model, files: Sequence[Path]) -> tuple[int, int]:
 
 def _link(graph: ir.Model, value: ir.Value, tensor: ir.TensorProtocol, place: Place) -> None:
     name, file = value.name or "", place.file.resolve()
-    external = ir.ExternalTensor(
-        file.name, place.offset, place.length, tensor.dtype, shape=ir.Shape(place.shape), name=name,
-        base_dir=file.parent,
-    )  # fmt: skip
+    external = link(file, place.offset, place.length, tensor.dtype, ir.Shape(place.shape), name)
     if not place.transposed:
         value.const_value = external
         return
@@ -217,18 +214,3 @@ def _read_when_needed(tensor: ir.TensorProtocol, place: Place) -> ir.LazyTensor:
 
 def _is_large(tensor: ir.TensorProtocol | None) -> bool:
     return tensor is not None and tensor.dtype != ir.DataType.STRING and tensor.nbytes >= _LEAST_LINKED_BYTES
-
-
-def require_below(files: Sequence[Path], folder: Path) -> None:
-    """Refuse to link from a folder that is not above the weights.
-
-    Raises:
-        OptimError[weights-not-below]: ONNX refers to data only in a model's own folder and in those below.
-    """
-    for file in files:
-        if not file.resolve().is_relative_to(folder.resolve()):
-            raise OptimError(
-                "weights-not-below", f"a graph in {folder} cannot point into {file}",
-                "ONNX lets a model refer to files in its own folder and below, and onnxruntime follows no links",
-                f"write the graph beside the weights: -o {file.parent}",
-            )  # fmt: skip
