@@ -150,8 +150,9 @@ class Pipeline:
         result = _apply(offered, source_pass, source, chosen, self._context)
         self.lossy = self.lossy or (source_pass.lossy and result.changed)
         self._step(
-            offered, "kept" if result.changed else "dropped", "" if result.changed else result.notes[0],
-            options=chosen, counts=result.counts, notes=result.notes, seconds=time.monotonic() - started,
+            offered, "kept" if result.changed else "not-applicable", "" if result.changed else result.notes[0],
+            options=chosen, counts=result.counts, notes=result.notes if result.changed else result.notes[1:],
+            seconds=time.monotonic() - started,
         )  # fmt: skip
         return result.source
 
