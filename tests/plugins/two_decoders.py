@@ -6,8 +6,14 @@ import warnings
 from pathlib import Path
 
 import torch
-from transformers import BartConfig, BartForConditionalGeneration, DynamicCache, EncoderDecoderCache, GPT2Config
-from transformers import GPT2LMHeadModel
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    DynamicCache,
+    EncoderDecoderCache,
+    GPT2Config,
+    GPT2LMHeadModel,
+)
 from transformers.modeling_outputs import BaseModelOutput
 
 LAYERS = 2
@@ -59,11 +65,11 @@ def gpt2(folder: Path) -> tuple[Path, Path]:
     long = torch.cat([torch.ones(2, 5, dtype=torch.long), mask], 1)
     plain = [{0: "batch", 1: "sequence"}, {0: "batch", 1: "sequence"}]
     grown = [{0: "batch", 1: "sequence"}, {0: "batch", 1: "total"}, *[{0: "batch", 2: "past"}] * len(past)]
-    names = ["input_ids", "attention_mask"]
+    names, outputs = ["input_ids", "attention_mask"], ["logits", *presents]
     return (
-        _export(Gpt2(model, with_past=False), [ids, mask], names, ["logits", *presents], plain, folder / "without.onnx"),
-        _export(Gpt2(model, with_past=True), [ids, long, *past], [*names, *_past(presents)], ["logits", *presents],
-                grown, folder / "with.onnx"),
+        _export(Gpt2(model, with_past=False), [ids, mask], names, outputs, plain, folder / "without.onnx"),
+        _export(Gpt2(model, with_past=True), [ids, long, *past], [*names, *_past(presents)], outputs, grown,
+                folder / "with.onnx"),
     )  # fmt: skip
 
 

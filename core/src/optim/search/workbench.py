@@ -260,16 +260,18 @@ class Workbench:
         return from_wire(sensitivity.Answer, self._must(sensitivity, request, "measure"))
 
     def race(
-        self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None
-    ) -> tuple[LaneResult, list[LaneResult]]:
+        self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None,
+        places: Sequence[Place] = (),
+    ) -> tuple[LaneResult, list[LaneResult]]:  # fmt: skip
         """Time nodes against the original; compares their outputs first, on ``samples`` or on the explored ones.
 
-        With ``samples=()`` nothing is compared.
+        With ``samples=()`` nothing is compared. At ``places`` the original itself is timed elsewhere, after the nodes.
         """
         samples = self.prepared.explored if samples is None else samples
         key = cache_key(
             "race", purpose, [(n.model.digest, [to_wire(i) for i in n.interfaces]) for n in nodes], samples,
             self._reference_key(), machine_key(), self.prepared.timed, effort.least_rounds, effort.drop,
+            [to_wire(place) for place in places],
         )  # fmt: skip
         known = self._known(key)
         if known is not None:
@@ -279,6 +281,7 @@ class Workbench:
         lanes = [
             lane.Request(n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces) for n in nodes
         ]
+        lanes += [replace(base, place=place) for place in places]
         result = race(base, lanes, effort, self.settings.seed)
         self.computed += 1
         if not any(found.failure for found in result[1]):

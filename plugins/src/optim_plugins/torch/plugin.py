@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optim import Exporter, SourcePass, Target, hookimpl
+from optim import Backend, Exporter, SourcePass, Target, hookimpl
+from optim_plugins.torch.backend import TARGETS, TorchBackend
 from optim_plugins.torch.cast_dtype import CastDtype
 from optim_plugins.torch.dynamo import Dynamo
 from optim_plugins.torch.fold_batch_norm import FoldBatchNorm
@@ -29,3 +30,15 @@ def optim_export(target: Target) -> Sequence[type[Exporter]]:
     """The exporters of torch."""
     del target
     return (Dynamo, TorchScript)
+
+
+@hookimpl
+def optim_targets() -> Sequence[Target]:
+    """Torch itself, to time sources beside what was made of them."""
+    return TARGETS
+
+
+@hookimpl
+def optim_backends() -> Sequence[type[Backend]]:
+    """Torch itself."""
+    return (TorchBackend,)
