@@ -93,7 +93,7 @@ def verify_models(
         OptimError: a model or the feeds cannot be used.
     """
     with workbench_for(reference, registry, store, say, data, target, seed) as (bench, _):
-        candidate = _node(bench, other)
+        candidate = _node(bench, other, "")
         limit = DEFAULT_MAX_DRIFT if max_drift is None else max_drift
         effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
         _, (result,) = bench.race([candidate], effort, purpose="verify", samples=bench.prepared.compared)

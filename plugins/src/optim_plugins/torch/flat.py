@@ -8,6 +8,7 @@ Exporters take a list of tensors without patches to torch or registrations of cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -48,6 +49,30 @@ def run_flat(module: FlatModule, feeds: Feeds) -> dict[str, Array]:
     return {name: to_array(tensor) for name, tensor in zip(module.output_names, outputs, strict=True)}
 
 
+def without_computing(call: Callable[[], Any]) -> Any:
+    """What a call of a module returns, as tensors without values: no weight is read from its file.
+
+    A module that looks at values cannot be run so; it is run as it is.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with torch.no_grad():
+        try:
+            with FakeTensorMode(allow_non_fake_inputs=True):
+                return call()
+        except Exception:  # whatever it stumbled over, the real run tells
+            return call()
+
+
+def shapes_of(module: FlatModule, feeds: Feeds) -> dict[str, Array]:
+    """Outputs of a module with their shapes and types, all zeros and without memory of their own."""
+    outputs = without_computing(lambda: module([to_tensor(feeds[name]) for name in module.names]))
+    return {
+        name: np.broadcast_to(np.zeros((), _numpy_dtype(tensor)), tuple(tensor.shape))
+        for name, tensor in zip(module.output_names, outputs, strict=True)
+    }
+
+
 def component_of(
     name: str,
     module: FlatModule,
@@ -80,6 +105,10 @@ def to_array(tensor: torch.Tensor) -> Array:
         return raw
     array: Array = tensor.numpy()
     return array
+
+
+def _numpy_dtype(tensor: torch.Tensor) -> np.dtype[Any]:
+    return np.dtype(ml_dtypes.bfloat16) if tensor.dtype == torch.bfloat16 else np.dtype(dtype_name(tensor))
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

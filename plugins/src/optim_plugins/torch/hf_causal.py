@@ -21,7 +21,7 @@ from optim import ExitStatus, OptimError, Source, SourceRequest, TensorInfo, Tri
 from optim.arrays import Array
 from optim.source import Generation
 from optim_plugins.torch.dynamic import with_named_dimensions
-from optim_plugins.torch.flat import FlatModule, component_of, dtype_name, to_array, to_tensor
+from optim_plugins.torch.flat import FlatModule, component_of, dtype_name, to_array, to_tensor, without_computing
 from optim_plugins.torch.hf_generation import generation_facts, greedy
 from optim_plugins.torch.hf_inputs import Vocabulary, longest, padding_mask, positions_of, takes
 
@@ -174,13 +174,14 @@ def _probe_layers(model: Any) -> list[torch.Tensor]:
     """
     from transformers import DynamicCache
 
-    ids = to_tensor(np.full((2, 3), 1, np.int64))
-    with torch.inference_mode():
-        try:
-            cache = model(input_ids=ids, past_key_values=DynamicCache(), use_cache=True).past_key_values
-            layers = layers_of(cache)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise _unknown_cache(model, f"{type(error).__name__}: {error}") from error
+    def run() -> Any:
+        ids = to_tensor(np.full((2, 3), 1, np.int64))
+        return model(input_ids=ids, past_key_values=DynamicCache(), use_cache=True).past_key_values
+
+    try:
+        layers = layers_of(without_computing(run))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise _unknown_cache(model, f"{type(error).__name__}: {error}") from error
     if not layers or any(tensor is None or tensor.ndim != 4 or tensor.shape[2] != 3 for tensor in layers):
         raise _unknown_cache(model, "its cache holds other shapes than (batch, heads, tokens, size)")
     return layers

@@ -10,7 +10,7 @@ import numpy as np
 from optim import Source, SourceRequest, TensorInfo, Trial, TrialStep
 from optim.arrays import Array
 from optim_plugins.torch.dynamic import with_named_dimensions
-from optim_plugins.torch.flat import FlatModule, component_of, run_flat
+from optim_plugins.torch.flat import FlatModule, component_of, shapes_of, to_tensor, without_computing
 from optim_plugins.torch.hf_inputs import Vocabulary, longest, padding_mask, takes
 from optim_plugins.torch.symbols import named_shapes
 
@@ -26,7 +26,7 @@ def encoder_source(model: Any, request: SourceRequest) -> Source:
     other, other_sizes = maker.make(3, maker.sizes[2]), maker.sizes_of(3, 2)
     inputs = with_named_dimensions(maker.declare(example), example, request)
     outputs = named_shapes(
-        module.output_names, run_flat(module, example), run_flat(module, other), sizes, other_sizes
+        module.output_names, shapes_of(module, example), shapes_of(module, other), sizes, other_sizes
     )  # fmt: skip
 
     def trials() -> Iterator[Trial]:
@@ -126,10 +126,9 @@ class _Inputs:
 def _output_names(module: FlatModule, example: Mapping[str, Array]) -> tuple[str, ...]:
     import torch
 
-    from optim_plugins.torch.flat import to_tensor
-
-    with torch.inference_mode():
-        found = module.module(**{name: to_tensor(array) for name, array in example.items()}, return_dict=True)
+    found = without_computing(
+        lambda: module.module(**{name: to_tensor(array) for name, array in example.items()}, return_dict=True)
+    )
     return tuple(
         name for name, value in found.items() if isinstance(value, torch.Tensor) and name not in _SKIPPED_OUTPUTS
     )

@@ -12,7 +12,7 @@ There is no If: a past of length 0 is the first step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,15 @@ from optim import Source, SourceRequest, TensorInfo, Trial, TrialStep
 from optim.arrays import Array
 from optim.source import Generation
 from optim_plugins.torch.dynamic import with_named_dimensions
-from optim_plugins.torch.flat import FlatModule, component_of, dtype_name, run_flat, to_array
+from optim_plugins.torch.flat import (
+    FlatModule,
+    component_of,
+    dtype_name,
+    run_flat,
+    to_array,
+    to_tensor,
+    without_computing,
+)
 from optim_plugins.torch.hf_generation import generation_facts, greedy
 from optim_plugins.torch.hf_inputs import Vocabulary, longest, padding_mask, takes
 
@@ -73,7 +81,7 @@ def seq2seq_source(model: Any, request: SourceRequest) -> Source:
     maker = _Inputs(model, request.seed)
     encoder, decoder = maker.encoder, maker.decoder
     encoder_example = maker.source(2, padded=True)
-    decoder_example = maker.step(maker.encode(encoder_example), sequence=3, past=maker.random_past(2, 5))
+    decoder_example = maker.step(maker.as_if_encoded(encoder_example), sequence=3, past=maker.random_past(2, 5))
     inputs = with_named_dimensions(maker.declare(encoder_example), encoder_example, _part(request, encoder_example))
     outputs = [maker.declare_state(name, "source") for name in encoder.output_names]
     state = {name.replace("past_key_values", "present"): name for name in decoder.names if ".decoder." in name}
@@ -123,6 +131,14 @@ class _Inputs:
         ids = np.where(mask == 1, self.vocabulary.draw(mask.shape, self.random), self.vocabulary.padding)
         return {"input_ids": ids, "attention_mask": mask}
 
+    def as_if_encoded(self, source: Mapping[str, Array]) -> dict[str, Array]:
+        """The same shapes, made up."""
+        length = source["input_ids"].shape[1] if self.is_text else self._frames()
+        found = self._noise([name for name in self.decoder.names if ".encoder." in name], 2, length)
+        if "encoder_attention_mask" in self.decoder.names:
+            found["encoder_attention_mask"] = source["attention_mask"]
+        return found
+
     def encode(self, source: Mapping[str, Array]) -> dict[str, Array]:
         """What the decoder is given of a source."""
         found = {name.replace("present", "past_key_values"): array
@@ -141,9 +157,13 @@ class _Inputs:
 
     def random_past(self, batch: int, length: int) -> dict[str, Array]:
         """A past of the decoder's own."""
-        noise = {name: self.random.standard_normal((batch, self.heads, length, self.size)) * 0.5 for name in self.own}
-        dtype = getattr(torch, self.dtype)
-        return {name: to_array(torch.from_numpy(array).to(dtype)) for name, array in noise.items()}
+        return self._noise(self.own, batch, length)
+
+    def _noise(self, names: Sequence[str], batch: int, length: int) -> dict[str, Array]:
+        shape, dtype = (batch, self.heads, length, self.size), getattr(torch, self.dtype)
+        return {
+            name: to_array(torch.from_numpy(self.random.standard_normal(shape) * 0.5).to(dtype)) for name in names
+        }  # fmt: skip
 
     def declare(self, example: Mapping[str, Array]) -> list[TensorInfo]:
         """Inputs of either part with their dynamic dimensions."""
@@ -202,11 +222,8 @@ class _Inputs:
             yield Generation(prompt, tokens)
 
     def _probe(self, names: list[str]) -> list[torch.Tensor]:
-        from optim_plugins.torch.flat import to_tensor
-
         source = self.source(2)
-        with torch.inference_mode():
-            return list(self.encoder([to_tensor(source[name]) for name in names]))
+        return list(without_computing(lambda: self.encoder([to_tensor(source[name]) for name in names])))
 
     def _features(self, batch: int) -> Array:
         config = self.model.config
