@@ -64,11 +64,11 @@ class MemoryDecoder(nn.Module):
 
 def factory(layers: int = 2, width: int = 32) -> tuple[nn.Module, dict[str, object]]:
     """The model with random weights that do not collapse to one token, and an example of its inputs."""
-    torch.manual_seed(0)
+    torch.manual_seed(1)
     model = MemoryDecoder(width=width, layers=layers)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
-                parameter.normal_(0.0, 4.0 / math.sqrt(parameter.shape[-1]))
+                parameter.normal_(0.0, 1.5 / math.sqrt(parameter.shape[-1]))
     ids = torch.randint(0, 97, (2, 3))
     return model, {"input_ids": ids, "mems": [torch.randn(2, 4, width) for _ in range(layers)]}

@@ -56,14 +56,30 @@ def branches() -> tuple[nn.Module, list[tuple[torch.Tensor]]]:
 
 
 class ScriptOnly(nn.Module):
-    """Data of an input decides on Python's side: no exporter can take it."""
+    """The size of the output depends on values: dynamo cannot trace it, TorchScript can, and rightly."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x[: int(x.abs().max().item()) + 1] * len(str(float(x.sum().item())))
+        kept = x[x[:, 0] > 0]
+        return kept.sum(0) if kept.shape[0] != 99 else kept.sum(0) * 2
 
 
-def not_traceable() -> tuple[nn.Module, list[tuple[torch.Tensor]]]:
-    return ScriptOnly(), [(torch.ones(4, 3),), (torch.ones(5, 3),)]
+def script_only() -> tuple[nn.Module, list[tuple[torch.Tensor]]]:
+    torch.manual_seed(0)
+    return ScriptOnly(), [(torch.randn(6, 3),), (torch.randn(9, 3),)]
+
+
+class MeanOfUnmasked(nn.Module):
+    """Traced on a mask of ones by TorchScript it would become a plain mean."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        if torch.jit.is_tracing() and bool((mask == 1).all()):
+            return x.mean(1)
+        return (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+
+
+def mask_of_ones() -> tuple[nn.Module, list[tuple[torch.Tensor, torch.Tensor]]]:
+    torch.manual_seed(0)
+    return MeanOfUnmasked(), [(torch.randn(n, n + 2, 3), torch.ones(n, n + 2)) for n in (2, 3)]
 
 
 class UnusedInput(nn.Module):

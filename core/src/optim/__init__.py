@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from optim.backend import Backend, BackendLimits, Session
     from optim.context import Context
     from optim.errors import ExitStatus, OptimError
+    from optim.generation.decoder import Decoder
     from optim.hooks import HOOK_API, hookimpl
     from optim.metric import Metric
     from optim.model import Model, SessionConfig, TensorInfo
@@ -39,6 +40,7 @@ _HOMES = {
     "optim.backend": ("Backend", "BackendLimits", "Session"),
     "optim.context": ("Context",),
     "optim.errors": ("ExitStatus", "OptimError"),
+    "optim.generation.decoder": ("Decoder",),
     "optim.hooks": ("HOOK_API", "hookimpl"),
     "optim.metric": ("Metric",),
     "optim.model": ("Model", "SessionConfig", "TensorInfo"),
@@ -55,8 +57,8 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "APPLICABLE", "HOOK_API", "Applicable", "Backend", "BackendLimits", "Component", "Context", "ExitStatus",
-    "Exported", "Exporter", "Interface", "Metric", "Model", "NoOptions", "OptimError", "Pass", "PassOptions",
+    "APPLICABLE", "HOOK_API", "Applicable", "Backend", "BackendLimits", "Component", "Context", "Decoder",
+    "ExitStatus", "Exported", "Exporter", "Interface", "Metric", "Model", "NoOptions", "OptimError", "Pass", "PassOptions",
     "PassResult", "Role", "Session", "SessionConfig", "Source", "SourceContext", "SourcePass", "SourceRequest",
     "SourceResult", "Stage", "Target", "TensorInfo", "Trial", "TrialStep", "hookimpl",
     "load",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from optim_plugins.torch.flat import FlatModule
     from optim_plugins.torch.options import DynamoOptions
 
-_KEPT_METADATA = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy", "namespace")
+_KEPT_METADATA = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy")
 """Where a node comes from in the module. Stack traces are left out: they name files of this machine."""
 
 

@@ -14,7 +14,7 @@ from optim.plugins.plugin import describe_exception
 from optim_plugins.torch.dynamic import with_named_dimensions
 from optim_plugins.torch.factory import Made
 from optim_plugins.torch.flat import FlatModule, component_of, run_flat, to_array
-from optim_plugins.torch.shapes import Shapes, infer_shapes, resized
+from optim_plugins.torch.shapes import Shapes, infer_shapes, padded, resized
 from optim_plugins.torch.state import StateArguments, find_state
 from optim_plugins.torch.symbols import named_shapes
 from optim_plugins.torch.tracebacks import user_line
@@ -124,7 +124,8 @@ class _Maker:
         return named_shapes(names, first, second, sizes, other)
 
     def _resized(self, inputs: list[TensorInfo], sizes: Mapping[str, int]) -> dict[str, Array]:
-        return {info.name: resized(self.examples[0][info.name], info, sizes, self.random) for info in inputs}
+        first = self.examples[0]
+        return {info.name: padded(info.name, resized(first[info.name], info, sizes, self.random)) for info in inputs}
 
     def _arrays(self, example: Mapping[str, Any]) -> dict[str, Array]:
         tensors = take_apart(example).tensors()

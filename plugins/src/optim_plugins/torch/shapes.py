@@ -120,6 +120,16 @@ def resized(array: Array, info: TensorInfo, sizes: Mapping[str, int], random: np
     return drawn.astype(array.dtype)
 
 
+def padded(name: str, array: Array) -> Array:
+    """A mask of ones with padding in every row but the first; anything else as it is."""
+    if "mask" not in name or array.ndim != 2 or array.shape[1] < 2 or not (array == 1).all():
+        return array
+    found = array.copy()
+    for row in range(1, len(found)):
+        found[row, -min(row, found.shape[1] - 1) :] = 0
+    return found
+
+
 def _name(tensor: str, axis: int, known: Mapping[tuple[int, ...], str]) -> str:
     if axis == 0 and "batch" not in known.values():
         return "batch"

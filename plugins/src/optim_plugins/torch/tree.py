@@ -81,12 +81,12 @@ def named_tensors(value: Any, prefix: str) -> dict[str, torch.Tensor]:
 
 
 def same_structure(one: Any, other: Any) -> bool:
-    """Whether two values are nested alike and their tensors have the same ranks; lists and tuples count as one."""
+    """Whether two values are nested alike, and tensors differ in one dimension at most; a list counts as a tuple."""
     one, other = _plain(one), _plain(other)
     a, spec = pytree.tree_flatten(one)
     b, other_spec = pytree.tree_flatten(other)
     tensors = all(isinstance(leaf, torch.Tensor) for leaf in (*a, *b))
-    return bool(spec == other_spec and a and tensors and all(x.ndim == y.ndim for x, y in zip(a, b, strict=True)))
+    return bool(spec == other_spec and a and tensors and all(map(_alike, a, b)))
 
 
 def bind(module: torch.nn.Module, example: tuple[Any, ...] | Mapping[str, Any]) -> dict[str, Any]:
@@ -117,6 +117,10 @@ def bind(module: torch.nn.Module, example: tuple[Any, ...] | Mapping[str, Any]) 
         else:
             found[name] = value
     return found
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.ndim == other.ndim and sum(a != b for a, b in zip(one.shape, other.shape, strict=True)) <= 1
 
 
 def _plain(value: Any) -> Any:
