@@ -58,10 +58,9 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "APPLICABLE", "HOOK_API", "Applicable", "Backend", "BackendLimits", "Component", "Context", "Decoder",
-    "ExitStatus", "Exported", "Exporter", "Interface", "Metric", "Model", "NoOptions", "OptimError", "Pass", "PassOptions",
-    "PassResult", "Role", "Session", "SessionConfig", "Source", "SourceContext", "SourcePass", "SourceRequest",
-    "SourceResult", "Stage", "Target", "TensorInfo", "Trial", "TrialStep", "hookimpl",
-    "load",
+    "ExitStatus", "Exported", "Exporter", "Interface", "Metric", "Model", "NoOptions", "OptimError", "Pass",
+    "PassOptions", "PassResult", "Role", "Session", "SessionConfig", "Source", "SourceContext", "SourcePass",
+    "SourceRequest", "SourceResult", "Stage", "Target", "TensorInfo", "Trial", "TrialStep", "hookimpl", "load",
     "run",
 ]  # fmt: skip
 

@@ -120,7 +120,7 @@ def bind(module: torch.nn.Module, example: tuple[Any, ...] | Mapping[str, Any]) 
 
 
 def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.ndim == other.ndim and sum(a != b for a, b in zip(one.shape, other.shape, strict=True)) <= 1
+    return bool(one.ndim == other.ndim and sum(a != b for a, b in zip(one.shape, other.shape, strict=True)) <= 1)
 
 
 def _plain(value: Any) -> Any:
