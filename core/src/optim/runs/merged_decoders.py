@@ -64,12 +64,17 @@ def write_merged(
         OptimError[decoders-do-not-fit]: they are not two exports of one decoder.
         OptimError[merge-differs]: the merged graph does not give what one of them gives.
         OptimError[file-exists]: there is something at ``output``.
+        OptimError[not-an-onnx-name]: ``output`` is no name of a model.
     """
-    if output.exists() or output.suffix != ".onnx":
+    other_name = f"-o {output.with_name(output.stem + '-merged.onnx')}"
+    if output.exists():
         raise OptimError(
-            "file-exists" if output.exists() else "not-an-onnx-name", f"cannot write {output}",
-            "it is there already" if output.exists() else "the name must end in .onnx",
-            f"-o {output.with_name(output.stem + '-merged.onnx')}", status=ExitStatus.USAGE,
+            "file-exists", f"cannot write {output}", "it is there already", other_name, status=ExitStatus.USAGE
+        )
+    if output.suffix != ".onnx":
+        raise OptimError(
+            "not-an-onnx-name", f"cannot write {output}", "the name must end in .onnx", other_name,
+            status=ExitStatus.USAGE,
         )  # fmt: skip
     root = Store().root
     with TemporaryDirectory(dir=root, prefix="scratch-") as scratch:
