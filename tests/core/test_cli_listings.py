@@ -94,6 +94,15 @@ def test_plugins_list_is_one_line_for_each_plugin_and_tells_problems(site, optim
     assert "  full (optim-full 1.0): optim_fuse: raised RuntimeError: no fusing [here]" in lines
 
 
+def test_a_plugin_that_keeps_every_command_waiting_is_warned_about(site):
+    site.add("acme", "import numpy\n" + GOOD)
+    site.add("zenith", GOOD)
+    warning = "imports numpy while it loads, for which every command waits"
+    found = json.loads(site.run("plugins", "list", "--json").stdout)["plugins"]
+    assert (of(found, "acme")["warnings"], of(found, "zenith")["warnings"]) == ([warning], [])
+    assert f"warnings:\n  acme (optim-acme 1.0): {warning}\n" in site.run("plugins", "list").stdout
+
+
 def test_plugins_show_marks_names_that_are_not_there(site, optim):
     module = site.add("full", FULL, editable=True)
     shown = optim("plugins", "show", "full")

@@ -39,9 +39,10 @@ def listed(environment):
 
 
 def run(environment, folder, model, *arguments):
+    """A run for size, so that no clock decides what the tests look at; its search ends before its bound."""
     out = folder / "out"
     done = environment.run(
-        "optim", "run", str(model), "-o", str(out), "--search-seconds", "5", *arguments,
+        "optim", "run", str(model), "-o", str(out), "--goal", "size", "--search-seconds", "120", *arguments,
         "--disable-plugin", "broken-cycle",
         OPTIM_CACHE_DIR=str(folder / "cache"),
     )  # fmt: skip
@@ -62,6 +63,7 @@ def test_beside_core_alone_acme_is_there_and_the_standard_plugins_are_not(enviro
     assert (acme["targets"], acme["backends"], acme["metrics"], acme["commands"]) == (
         ["acme"], ["acme"], ["acme-spread"], ["acme"],
     )  # fmt: skip
+    assert acme["warnings"] == []
 
 
 def test_a_run_for_acmes_target_uses_its_passes_and_backend(environment, model, tmp_path):
@@ -199,10 +201,14 @@ def test_a_new_plugin_passes_its_own_tests_at_once(environment, gadget):
     assert done.returncode == 0, done.stdout
 
 
+def test_a_new_plugin_keeps_no_command_waiting(environment, gadget):
+    (found,) = [one for one in environment.optim_json("--plugins", "list")["plugins"] if one["name"] == "gadget"]
+    assert (found["state"], found["warnings"], len(found["passes"])) == ("ok", [], 5)
+
+
 def test_a_new_plugin_is_used_by_a_run(environment, gadget, model, tmp_path):
     done, report = run(
-        environment, tmp_path, model, "--target", "gadget", "--with", "gadget.add-label", "--goal", "size",
-        "--max-drift", "0.1",
+        environment, tmp_path, model, "--target", "gadget", "--with", "gadget.add-label", "--max-drift", "0.1",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     kept = {step["pass"] for step in report["steps"] if step["status"] == "kept"}

@@ -87,11 +87,13 @@ def _row(one: SurveyedPlugin) -> tuple[str, ...]:
 
 
 def _print_problems(found: list[SurveyedPlugin]) -> None:
-    problems = [problem for one in found for problem in one.problems]
-    if problems:
-        click.echo("\nnot used:")
-        for problem in problems:
-            click.echo(f"  {problem}")
+    problems = [str(problem) for one in found for problem in one.problems]
+    warnings = [f"{one.plugin.info}: {warning}" for one in found for warning in one.plugin.warnings]
+    for heading, lines in (("not used", problems), ("warnings", warnings)):
+        if lines:
+            click.echo(f"\n{heading}:")
+            for line in lines:
+                click.echo(f"  {line}")
 
 
 def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
