@@ -52,8 +52,9 @@ class Finding:
 
 def examine(registry: Registry) -> list[Finding]:
     """Everything that is wrong, problems first."""
-    passes = survey_passes(registry)  # asks every hook, so that the registry knows its problems
-    registry.backends()
+    passes = survey_passes(registry)
+    for ask in (registry.backends, registry.metrics, registry.commands):
+        ask()  # of every hook, so that the registry knows its problems
     found = [
         *_runtime(), *_requirements(registry.plugins), *_plugins(registry.plugins), *_offers(registry),
         *_targets(registry), *_order(registry), *_unresolved(passes, registry), *_unknown_disabled(registry),
