@@ -162,6 +162,24 @@ def test_the_machines_list_binds_and_the_environment_only_takes_away(site, monke
     assert states(site)["zenith"] == ("disabled", f"not allowed by {path}")
 
 
+def test_no_variable_moves_the_machines_list(monkeypatch, tmp_path):
+    from optim.plugins.permission import allow_file
+
+    before = allow_file()
+    for variable in ("XDG_CONFIG_DIRS", "XDG_CONFIG_HOME", "HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    assert allow_file() == before
+    assert before.is_absolute()
+
+
+def test_a_list_that_may_not_be_read_is_not_taken_for_none(monkeypatch, tmp_path):
+    from optim import OptimError
+
+    monkeypatch.setattr("optim.plugins.permission.allow_file", lambda: tmp_path)  # a folder: reading it fails
+    with pytest.raises(OptimError, match="cannot be used"):
+        load_registry()
+
+
 @pytest.mark.parametrize("text", ["allow = 'ort'", "nothing = 1", "allow = [", "allow = [1]"])
 def test_a_list_that_cannot_be_read_allows_nothing(site, monkeypatch, tmp_path, text):
     from optim import OptimError

@@ -291,3 +291,17 @@ def test_a_folder_that_exists_is_left_as_it_is(environment, tmp_path):
     assert done.returncode == 2
     assert "error[folder-not-empty]" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_folder_where_nothing_can_be_written_is_refused_with_what_to_do(environment, tmp_path):
+    (tmp_path / "file").touch()
+    done = environment.run("optim", "plugins", "new", "widget", "--folder", str(tmp_path / "file" / "widget"))
+    assert done.returncode == 2
+    assert "error[not-writable]" in done.stderr
+    assert "fix:   optim plugins new widget --folder" in done.stderr
+
+
+def test_the_current_folder_is_filled_where_it_is_empty(environment, tmp_path):
+    done = environment.run("optim", "plugins", "new", "widget", "--folder", ".", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "pyproject.toml", "src", "tests"]
