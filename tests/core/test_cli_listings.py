@@ -112,6 +112,26 @@ def test_plugins_show_marks_names_that_are_not_there(site, optim):
     assert "optim_fuse: raised RuntimeError: no fusing [here]" in shown
 
 
+def test_the_verbose_list_has_where_from_and_passes_in_running_order_with_their_place(site, optim):
+    first = GOOD.replace("    summary", '    after = ("zenith.shrink",)\n    summary')
+    both = first.replace("[Shrink]", "[Shrink, Early]") + (
+        '\nclass Early(Shrink):\n    name, after, before = "acme.z", (), ("zenith.shrink",)\n'
+    )
+    module = site.add("acme", both)
+    site.add("zenith", GOOD)
+    shown = optim("--plugins", "list", "--verbose")
+    assert str(module) in shown
+    places = [line.split("place ")[1] for line in shown.splitlines() if "(fuse, place " in line and "acme." in line]
+    early, late = (int(place.rstrip(")")) for place in places)
+    assert late >= early + 2  # zenith.shrink stands between
+    assert shown.index("acme.z (fuse") < shown.index("acme.shrink (fuse")
+
+
+def test_the_verbose_list_outlives_a_cycle(site, optim):
+    site.add("acme", GOOD.replace("    summary", '    before = ("acme.shrink",)\n    summary'))
+    assert "acme.shrink (fuse)" in optim("--plugins", "list", "--verbose")
+
+
 def test_plugins_show_has_the_traceback_only_with_debug(site, optim):
     site.add("broken", "raise RuntimeError('no')")
     assert "Traceback" not in optim("plugins", "show", "broken")

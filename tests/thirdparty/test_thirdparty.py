@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 
 import onnx
 import pytest
-from fresh_environment import HERE, fresh_environment
+from fresh_environment import HERE, ROOT, fresh_environment
 
 from optim.testing import models
 
@@ -232,6 +233,15 @@ def test_a_cycle_stops_a_run_and_names_its_ends_and_packages(environment, model,
 # One made by `optim plugins new`.
 
 
+def test_what_pip_installs_of_core_has_everything_that_a_new_plugin_is_made_of(environment, tmp_path):
+    command = ("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", str(ROOT / "core"))
+    done = environment.run(*command, "--wheel-dir", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    templates = {path.relative_to(ROOT / "core" / "src") for path in (ROOT / "core" / "src").rglob("*.j2")}
+    assert {path.as_posix() for path in templates} <= set(zipfile.ZipFile(wheel).namelist())
+
+
 @pytest.fixture(scope="module")
 def gadget(environment, tmp_path_factory):
     """A new plugin with a pass in every stage, installed for a while."""
@@ -241,7 +251,7 @@ def gadget(environment, tmp_path_factory):
     environment.run("pip", "uninstall", "--yes", "optim-plugin-gadget")
     done = environment.run("optim", "plugins", "new", "gadget", "--folder", str(folder), *arguments)
     assert done.returncode == 0, done.stderr
-    environment.install("--no-deps", "--no-build-isolation", "--editable", str(folder))
+    environment.install("--no-deps", "--no-build-isolation", str(folder))
     yield folder
     environment.run("pip", "uninstall", "--yes", "optim-plugin-gadget")
 

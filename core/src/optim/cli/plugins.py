@@ -10,6 +10,7 @@ from optim.cli.doctor import doctor
 from optim.cli.names import PLUGIN_NAME
 from optim.cli.new_plugin import new
 from optim.cli.output import json_option, print_fields, print_json, print_table
+from optim.passes import Stage
 
 if TYPE_CHECKING:
     from optim.plugins.survey import SurveyedPass, SurveyedPlugin
@@ -118,8 +119,10 @@ def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
 
 def _pass_lines(one: SurveyedPlugin) -> list[str]:
     lines = []
-    for item in one.passes:
-        lines += [f"{item.offered.name} ({item.offered.stage})", *_order_lines(item)]
+    stages = list(Stage)
+    for item in sorted(one.passes, key=lambda item: (stages.index(item.offered.stage), item.place)):
+        place = f", place {item.place}" if item.place else ""
+        lines += [f"{item.offered.name} ({item.offered.stage}{place})", *_order_lines(item)]
     return lines
 
 
