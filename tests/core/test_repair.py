@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from optim.gate.repair import find_keep
+import pytest
+
+from optim.gate.repair import Estimate, find_keep
+from optim.gate.units import find_units
 
 NODES = [f"n{i}" for i in range(24)]
 
@@ -60,9 +64,103 @@ def test_nothing_is_claimed_where_nothing_was_found_in_time():
     assert find_keep(NODES, drift_of, whole=0.49, limit=0.001, evaluations=3) is None
 
 
-def test_keeping_everything_is_the_last_resort_and_is_exact():
+def test_leaving_everything_alone_is_no_repair():
     drift_of, _ = drift_model(dict.fromkeys(NODES, 1.0))
-    found = find_keep(NODES, drift_of, whole=drift_of(frozenset()), limit=1e-6, evaluations=60)
+    assert find_keep(NODES, drift_of, whole=drift_of(frozenset()), limit=1e-6, evaluations=60) is None
+
+
+def test_a_model_that_was_too_far_off_before_costs_one_round_of_probes_at_most():
+    drift_of, asked = drift_model(dict.fromkeys(NODES, 0.1))
+    asked.clear()
+    assert find_keep(NODES, lambda keep: drift_of(keep) + 1.0, whole=1.5, limit=0.1, evaluations=60) is None
+    assert len(asked) <= 31
+
+
+def estimate_for(cost: dict[str, float], off_by: float = 1.0, **options: Any) -> Estimate:
+    """What a replay says: the same sum of squares, wrong by a factor."""
+    known = [name for name in NODES if name in cost]
+    return Estimate(
+        lambda converted: off_by * math.sqrt(sum(cost[name] ** 2 for name in converted)), tuple(known), **options
+    )
+
+
+@pytest.mark.parametrize("off_by", [0.5, 1.0, 2.0])
+def test_an_estimate_needs_few_evaluations_even_where_it_is_wrong_by_a_factor(off_by: float):
+    cost = {name: 0.01 + 0.002 * ((7 * i) % 24) for i, name in enumerate(NODES)}
+    drift_of, asked = drift_model(cost)
+    whole = drift_of(frozenset())
+    asked.clear()
+    found = find_keep(NODES, drift_of, whole, limit=0.1, evaluations=40, estimate=estimate_for(cost, off_by))
+    least = min(k for k in range(25) if math.sqrt(sum(sorted(c**2 for c in cost.values())[: 24 - k])) <= 0.097)
     assert found is not None
-    assert set(found.keep) == set(NODES)
-    assert found.drift == 0
+    assert len(found.keep) == least
+    assert found.drift <= 0.1
+    assert found.evaluations == len(asked) <= 8
+    assert found.estimates > 24
+
+
+def test_nodes_that_overflow_are_left_alone_at_once():
+    cost = dict.fromkeys(NODES, 0.001)
+    overflowing = {"n4", "n5"}
+    estimate = estimate_for({n: c for n, c in cost.items() if n not in overflowing}, overflowing=("n4", "n5"))
+
+    def drift_of(keep: frozenset[str]) -> float:
+        return math.inf if overflowing - keep else 0.001 * math.sqrt(24 - len(keep))
+
+    found = find_keep(NODES, drift_of, math.inf, limit=0.05, evaluations=40, estimate=estimate)
+    assert found is not None
+    assert set(found.keep) == overflowing
+    assert found.evaluations <= 4
+
+
+def test_what_is_said_to_overflow_and_does_not_is_given_back():
+    estimate = estimate_for(dict.fromkeys(NODES[2:], 0.001), overflowing=("n0", "n1"))
+
+    def drift_of(keep: frozenset[str]) -> float:
+        return math.inf if "n1" not in keep else 0.001
+
+    found = find_keep(NODES, drift_of, math.inf, limit=0.05, evaluations=40, estimate=estimate)
+    assert found is not None
+    assert found.keep == ("n1",)
+
+
+def test_an_estimate_that_misses_the_node_is_forgotten():
+    cost = dict.fromkeys(NODES, 0.001)
+
+    def drift_of(keep: frozenset[str]) -> float:
+        return 0.5 if "n9" not in keep else 0.004
+
+    found = find_keep(NODES, drift_of, 0.5, limit=0.05, evaluations=60, estimate=estimate_for(cost))
+    assert found is not None
+    assert "n9" in found.keep
+    assert len(found.keep) <= 2
+
+
+def test_infinity_nobody_explains_is_found_by_halving():
+    def drift_of(keep: frozenset[str]) -> float:
+        return math.inf if "n13" not in keep else 0.001
+
+    found = find_keep(NODES, drift_of, math.inf, 0.05, 60, estimate=estimate_for(dict.fromkeys(NODES, 0.001)))
+    assert found is not None
+    assert found.keep == ("n13",)
+
+
+def test_of_two_nodes_that_cost_alike_the_one_with_less_work_is_left_in_float():
+    cost = dict.fromkeys(NODES, 0.001) | {"n3": 0.1, "n20": 0.1}
+    work = dict.fromkeys(NODES, 1.0) | {"n3": 50.0}
+    drift_of, _ = drift_model(cost)
+    found = find_keep(
+        NODES, drift_of, drift_of(frozenset()), limit=0.105, evaluations=40, estimate=estimate_for(cost), work=work
+    )
+    assert found is not None
+    assert found.keep == ("n20",)
+    assert found.work == pytest.approx(1 / 73, rel=0.5)
+
+
+def test_groups_are_halved_where_the_cost_is():
+    cost = dict.fromkeys(NODES, 0.001) | {"n17": 0.2}
+    drift_of, asked = drift_model(cost)
+    units = find_units(NODES, lambda converted: drift_of(frozenset(NODES) - converted), groups=4, probes=14)
+    assert [name for unit in units for name in unit.names] == NODES
+    assert max(units, key=lambda unit: unit.cost).names == ("n17",)
+    assert len(asked) <= 14

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,3 +65,35 @@ class Context:
         from optim.graphs.files import adopt_into_store
 
         return adopt_into_store(path, self.store, like=model)
+
+
+@dataclass
+class MeasuringContext(Context):
+    """A context whose models are opened once and thrown away: nothing that it writes can be another model's.
+
+    Attributes:
+        made: what was saved and not yet discarded.
+    """
+
+    made: list[Model] = field(default_factory=list)
+
+    def save(self, graph: onnx_ir.Model, model: Model, *, session: SessionConfig | None = None) -> Model:
+        """As :meth:`Context.save`, under names of its own."""
+        from optim.graphs.files import save_for_measuring
+
+        session = model.session if session is None else session
+        self.made.append(save_for_measuring(graph, self.store, session=session))
+        return self.made[-1]
+
+    def adopt(self, path: Path, model: Model) -> Model:
+        """As :meth:`Context.adopt`, under names of its own."""
+        from optim.graphs.files import read_like
+
+        return self.save(read_like(path, model), model)
+
+    def discard(self) -> None:
+        """Delete what was saved."""
+        from optim.graphs.files import discard_measured
+
+        while self.made:
+            discard_measured(self.made.pop())

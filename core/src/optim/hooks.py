@@ -32,7 +32,7 @@ HOOK_API = 1
 ENTRY_POINT_GROUP = "optim.plugins"
 
 OWN_VERBS = frozenset(
-    ("run", "verify", "bench", "inspect", "targets", "passes", "plugins", "cache", "completion")
+    ("run", "verify", "bench", "sensitivity", "inspect", "targets", "passes", "plugins", "cache", "completion")
 )
 """Commands of optim itself; a plugin's command may not be called like one."""
 

@@ -122,6 +122,7 @@ class Pass(ABC):
         after: passes (or ``plugin:*``) of the same stage that must come before this one.
         alternatives: passes of one group exclude each other.
         session_only: it changes session settings and never the graph, so the search may look ahead through it cheaply.
+        makes: the type that it converts to, as ``optim sensitivity --as`` calls it; empty for a pass without one.
         hardware: what it wants of the hardware, one line for ``optim passes show``.
     """
 
@@ -134,11 +135,26 @@ class Pass(ABC):
     after: ClassVar[tuple[str, ...]] = ()
     alternatives: ClassVar[str | None] = None
     session_only: ClassVar[bool] = False
+    makes: ClassVar[str] = ""
     hardware: ClassVar[str] = ""
 
     @abstractmethod
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Yes, or no with the reason. Cheap: reads the graph, runs nothing."""
+
+    def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
+        """Yes, or no with the reason why it is known not to help here: no fast kernel on this machine, say.
+
+        Asked only where the user did not name the pass: what is named is tried whatever is known. Cheap, as
+        :meth:`applicable`, which is asked first.
+
+        Args:
+            model: to be changed.
+            target: where it will run.
+            goal: what better means: ``latency``, ``size``.
+        """
+        del model, target, goal
+        return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterable[PassOptions]:
         """The options that ``auto`` may try, best guess first; by default the options' own defaults."""

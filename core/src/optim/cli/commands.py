@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, Command] = {
     "run": Command("optim.cli.run:run", "Optimize a model and leave a folder to deploy."),
     "verify": Command("optim.cli.verify:verify", "Compare two models on the same feeds."),
     "bench": Command("optim.cli.bench:bench", "Time models against each other on the real backend."),
+    "sensitivity": Command("optim.cli.sensitivity:sensitivity", "Show which nodes cost how much drift."),
     "inspect": Command("optim.cli.inspect:inspect", "Describe a model: inputs, operators, weights."),
     "targets": Command("optim.cli.targets:targets", "List where models can run."),
     "passes": Command("optim.cli.passes:passes", "List the passes, or show one."),

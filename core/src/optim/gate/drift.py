@@ -20,6 +20,8 @@ from optim.gate.masks import valid_positions
 from optim.model import TensorInfo
 
 _FLOOR_PER_ELEMENT = 1e-6
+_BECAME_NAN = "elements became NaN"
+_BECAME_INFINITE = "elements became, or are no longer, infinite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,11 @@ class OutputComparison:
     max_ulp: float | None
     top1_agreement: float | None
     problem: str = ""
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether NaN or infinity appeared in an output that is as it should be otherwise."""
+        return self.problem.endswith((_BECAME_NAN, _BECAME_INFINITE))
 
     @property
     def drift(self) -> Drift:
@@ -207,12 +214,12 @@ def _incomparable(name: str, dtype: str, shape: tuple[int, ...], problem: str) -
 def _new_nonfinite(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
     """What NaN or infinity ``b`` has that ``a`` lacks, or loses."""
     if nans := int((np.isnan(b) & ~np.isnan(a)).sum()):
-        return f"{nans} elements became NaN"
+        return f"{nans} {_BECAME_NAN}"
     if nans := int((np.isnan(a) & ~np.isnan(b)).sum()):
         return f"{nans} elements are NaN in the reference only"
     infinite = np.isinf(a) | np.isinf(b)
     if moved := int((a[infinite] != b[infinite]).sum()):
-        return f"{moved} elements became, or are no longer, infinite"
+        return f"{moved} {_BECAME_INFINITE}"
     return ""
 
 

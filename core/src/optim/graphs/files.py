@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,14 +39,16 @@ def read_ir(path: Path) -> ir.Model:
     return ir.load(path)
 
 
-def describe(path: Path, *, session: SessionConfig | None = None, provenance: tuple[str, ...] = ()) -> Model:
-    """The :class:`Model` of a file on disk; reads the graph, no weights."""
+def describe(
+    path: Path, *, session: SessionConfig | None = None, provenance: tuple[str, ...] = (), digest: str | None = None
+) -> Model:
+    """The :class:`Model` of a file on disk; reads the graph, and no weights where it lies in the store."""
     proto = onnx.load(path, load_external_data=False)
     settings = session or SessionConfig()
     initializers = {tensor.name for tensor in proto.graph.initializer}
     return Model(
         path=path,
-        digest=model_digest(path, settings),
+        digest=digest or model_digest(path, settings),
         inputs=tuple(tensor_info(value) for value in proto.graph.input if value.name not in initializers),
         outputs=tuple(tensor_info(value) for value in proto.graph.output),
         opset={_domain(entry.domain): entry.version for entry in proto.opset_import},
@@ -73,15 +76,40 @@ def save_in_store(graph: ir.Model, store: Path, *, session: SessionConfig | None
     return describe(path, session=session)
 
 
+def save_for_measuring(graph: ir.Model, store: Path, *, session: SessionConfig | None = None) -> Model:
+    """As :func:`save_in_store`, for a model that is opened once and thrown away: :func:`discard_measured` does that.
+
+    Its files have names of their own, so throwing them away never costs another model that has the same bytes; those
+    that a killed process leaves behind go with the next clean-up. The digest is made up.
+    """
+    name = f".{uuid.uuid4().hex}"
+    _externalize(graph, store, f"{name}.data.tmp")
+    path = store / f"{name}.onnx.tmp"
+    with _replacing(path) as stream:
+        stream.write(ir.serde.serialize_model(graph).SerializeToString())
+    return describe(path, session=session, digest=name[1:])
+
+
+def discard_measured(model: Model) -> None:
+    """Delete what :func:`save_for_measuring` wrote; a model of the store is left alone."""
+    for suffix in (".onnx.tmp", ".data.tmp"):
+        (model.path.parent / f".{model.digest}{suffix}").unlink(missing_ok=True)
+
+
 def adopt_into_store(path: Path, store: Path, *, like: Model) -> Model:
     """Bring a file that a library wrote into the store, referring to the weights of ``like`` where bytes are equal."""
+    return save_in_store(read_like(path, like), store, session=like.session)
+
+
+def read_like(path: Path, like: Model) -> ir.Model:
+    """A graph whose large tensors are those of ``like`` where the bytes are equal."""
     graph = read_ir(path)
     known = {_bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
     for value, tensor in _large_tensors(graph):
         same = known.get(_bytes_key(tensor))
         if same is not None:
             value.const_value = _external_like(same, tensor.name)
-    return save_in_store(graph, store, session=like.session)
+    return graph
 
 
 def deliver(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Path]:
@@ -130,7 +158,8 @@ def is_whole(path: Path) -> bool:
     return path.is_file() and all((path.parent / location).is_file() for location in external_files(path))
 
 
-def _externalize(graph: ir.Model, store: Path) -> None:
+def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
+    """Move large tensors that lie elsewhere into one new data file, called ``name``, or by its digest."""
     inside = store.resolve()
     outside = [
         (value, tensor)
@@ -147,7 +176,7 @@ def _externalize(graph: ir.Model, store: Path) -> None:
         temporary = Path(stream.name)
     try:
         digest = _write_tensors(todo, temporary)
-        final = store / f"{digest}.data"
+        final = store / (name or f"{digest}.data")
         os.replace(temporary, final)
     finally:
         temporary.unlink(missing_ok=True)

@@ -26,16 +26,17 @@ from optim.wire import to_wire
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One pass: its name, its plugin, and the options the user gave (None: the pass proposes)."""
+    """One pass: its name, its plugin, the options the user gave (None: the pass proposes), and whether it must hold."""
 
     name: str
     plugin: str
     options: dict[str, Any] | None = None
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A model and the passes to ask, in order."""
+    """A model and the passes to ask, in order; ``goal`` is what better means."""
 
     model: Model
     target: Target
@@ -43,6 +44,7 @@ class Request:
     store: Path
     feeds: Path
     seed: int
+    goal: str = "latency"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,10 @@ def _offer(transformation: Pass, asked: Asked, request: Request) -> Offer:
     applicable = require_fit(transformation.applicable(request.model, request.target), Applicable, asked.name)
     if not applicable.yes:
         return Offer(asked.name, False, applicable.reason or "its plugin gave no reason")
+    if not asked.forced:
+        promise = transformation.worth_trying(request.model, request.target, request.goal)
+        if not require_fit(promise, Applicable, asked.name).yes:
+            return Offer(asked.name, False, promise.reason or "its plugin gave no reason")
     with context_for(request.target, request.store, request.feeds, request.seed) as context:
         if asked.options is None:
             proposed = list(transformation.candidates(request.model, request.target, context))

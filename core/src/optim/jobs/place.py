@@ -87,20 +87,36 @@ def compare_session(
     """
     merged: dict[str, OutputComparison] = {}
     for sample, feeds in chosen(reference.feed_set(), samples):
-        got = mapped_outputs(session.run(mapped_feeds(feeds, interfaces)), interfaces)
-        expected = reference.expected(sample)
-        if set(got) != set(expected):
-            raise OptimError(
-                "interface-changed", "the candidate has other outputs than the original",
-                f"original: {', '.join(sorted(expected))}; candidate: {', '.join(sorted(got))}",
-                "a pass that changes inputs or outputs must return PassResult(interface=...)",
-            )  # fmt: skip
-        merged = merge_samples(
-            merged, compare_sample(expected, got, feeds, reference.original.inputs, reference.original.outputs)
-        )
+        outputs = session.run(mapped_feeds(feeds, interfaces))
+        merged = merge_samples(merged, compare_run(outputs, reference, sample, feeds, interfaces))
     if not merged:
         raise OptimError("nothing-compared", "the models have nothing to compare", "there is no sample")
     return list(merged.values())
+
+
+def compare_run(
+    outputs: Outputs, reference: Reference, sample: int, feeds: Feeds, interfaces: Sequence[Interface]
+) -> list[OutputComparison]:
+    """Compare a candidate's own outputs on one sample with the original's.
+
+    Args:
+        outputs: of the candidate.
+        reference: the original.
+        sample: which one.
+        feeds: of the original on that sample.
+        interfaces: of the candidate.
+
+    Raises:
+        OptimError: nothing-compared, interface-changed.
+    """
+    got, expected = mapped_outputs(outputs, interfaces), reference.expected(sample)
+    if set(got) != set(expected):
+        raise OptimError(
+            "interface-changed", "the candidate has other outputs than the original",
+            f"original: {', '.join(sorted(expected))}; candidate: {', '.join(sorted(got))}",
+            "a pass that changes inputs or outputs must return PassResult(interface=...)",
+        )  # fmt: skip
+    return compare_sample(expected, got, feeds, reference.original.inputs, reference.original.outputs)
 
 
 def chosen(feeds: FeedSet, samples: Sequence[int]) -> Iterator[tuple[int, Feeds]]:

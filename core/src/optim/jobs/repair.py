@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
-from optim.context import Context
-from optim.gate.drift import worst_drift
-from optim.gate.repair import OutOfEvaluations, Repair, find_keep
-from optim.graphs.external_data import external_files
+from optim.gate.repair import Estimate, OutOfEvaluations, Repair, find_keep
 from optim.jobs.candidate import Request as CandidateRequest
-from optim.jobs.offer import context_for
-from optim.jobs.place import compare_session
-from optim.model import Model
-from optim.options import parse_options
-from optim.passes import Pass
-from optim.plugins.registry import load_registry
 from optim.processes.channel import Channel
+from optim.sensitivity.replay import NoReplay, Replay
+from optim.sensitivity.subject import Subject
+
+_SHARE_TO_ESTIMATE = 0.5
+"""Of the time, for estimates; the rest is for measuring what they propose."""
+
+_LEAST_ESTIMATES = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +25,15 @@ class Request:
 
     Attributes:
         candidate: the pass with its options, and what it is compared with.
-        whole: its drift.
+        replayed: the samples to estimate on; the candidate's own are measured on.
+        whole: its drift; may be infinite.
         limit: what it may be.
         evaluations: at most so many drifts are measured.
         seconds: after which no further one is begun.
     """
 
     candidate: CandidateRequest
+    replayed: tuple[int, ...]
     whole: float
     limit: float
     evaluations: int
@@ -41,45 +42,50 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What to keep, or None where nothing was found in time."""
+    """What to keep, or None where nothing was found in time; ``note`` says how it was looked for."""
 
     repair: Repair | None
+    note: str = ""
 
 
 def run(request: Request, channel: Channel) -> Answer:
     """Search, with the pass and the backend loaded once."""
-    asked = request.candidate
-    pass_class = load_registry(only=[asked.plugin]).find_pass(asked.name, asked.place.target).over_models
-    backend = asked.place.backend()
     deadline = time.monotonic() + request.seconds
-    with context_for(asked.place.target, asked.store, asked.reference.feeds, asked.seed) as context:
-        transformation = pass_class()
-        nodes = transformation.keepable(asked.model, parse_options(pass_class, asked.options))
+    with ExitStack() as stack:
+        subject = stack.enter_context(Subject(request.candidate))
+        if not subject.nodes:
+            return Answer(None, "the pass says of no node that it can leave it alone")
 
         def drift_of(keep: frozenset[str]) -> float:
             if time.monotonic() > deadline:
                 raise OutOfEvaluations
-            made = _apply(transformation, asked, sorted(keep), context)
-            try:
-                with backend.open(made, asked.place.target) as session:
-                    found = compare_session(session, asked.reference, asked.samples, asked.interfaces)
-            finally:
-                _discard(made, asked.model)
-            channel.event("measured", keep=len(keep), drift=worst_drift(found).relative_l2)
-            return worst_drift(found).relative_l2
+            drift = subject.drift(keep)
+            channel.event("measured", keep=len(keep), drift=drift)
+            return drift
 
-        return Answer(find_keep(nodes, drift_of, request.whole, request.limit, request.evaluations))
-
-
-def _apply(transformation: Pass, asked: CandidateRequest, keep: list[str], context: Context) -> Model:
-    options: dict[str, Any] = {**asked.options, "keep": keep}
-    return transformation.apply(asked.model, parse_options(type(transformation), options), context).model
+        replay, note = _replay(subject, request.replayed, stack)
+        channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)
+        found = find_keep(
+            subject.nodes, drift_of, request.whole, request.limit, request.evaluations,
+            estimate=_estimate(replay, request.seconds) if replay else None,
+            work={name: error.work for name, error in replay.errors.items()} if replay else None,
+        )  # fmt: skip
+        return Answer(found, note)
 
 
-def _discard(made: Model, parent: Model) -> None:
-    """Delete a model that was only measured: its graph, and the data that its parent does not have."""
-    if made.path == parent.path:
-        return
-    for location in set(external_files(made.path)) - set(external_files(parent.path)):
-        (made.path.parent / location).unlink(missing_ok=True)
-    made.path.unlink(missing_ok=True)
+def _replay(subject: Subject, samples: Sequence[int], stack: ExitStack) -> tuple[Replay | None, str]:
+    try:
+        return stack.enter_context(Replay(subject, samples)), ""
+    except NoReplay as reason:
+        return None, f"measured without estimates: {reason}"
+
+
+def _estimate(replay: Replay, seconds: float) -> Estimate:
+    """Estimates of the nodes that were replayed, as many as the time allows."""
+    overflowing = replay.overflowing
+    nodes = tuple(name for name in replay.errors if name not in overflowing)
+    started = time.monotonic()
+    replay.drift(nodes)
+    each = max(1e-4, time.monotonic() - started)
+    most = max(_LEAST_ESTIMATES, int(_SHARE_TO_ESTIMATE * seconds / each))
+    return Estimate(replay.drift, nodes, tuple(overflowing), most)

@@ -84,7 +84,7 @@ def verify_models(
     Raises:
         OptimError: a model or the feeds cannot be used.
     """
-    with _bench(reference, registry, store, say, data, target, seed) as (bench, _):
+    with workbench_for(reference, registry, store, say, data, target, seed) as (bench, _):
         candidate = _node(bench, other)
         limit = DEFAULT_MAX_DRIFT if max_drift is None else max_drift
         effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
@@ -120,7 +120,7 @@ def bench_models(
         seconds: of racing, at most.
         seed: of the order.
     """
-    with _bench(models[0], registry, store, say, data, target, seed) as (bench, first):
+    with workbench_for(models[0], registry, store, say, data, target, seed) as (bench, first):
         nodes = [_node(bench, path) for path in models[1:]]
         bench.original = first
         say(f"timing {len(models)} model{'s' if len(models) > 1 else ''}")
@@ -135,7 +135,7 @@ def bench_models(
 
 
 @contextmanager
-def _bench(
+def workbench_for(
     model: Path, registry: Registry, store: Store, say: Say, data: str | None, target: str, seed: int
 ) -> Iterator[tuple[Workbench, Node]]:
     """A workbench prepared on the first model's feeds, and that model with its own settings."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
+from optim.gate.repair import Repair
 from optim.jobs.offer import Proposal
 from optim.passes import Role
 from optim.search.journal import Journal, step_of
@@ -132,8 +133,7 @@ class Expander:
         near = [
             (attempt, outcome)
             for attempt, outcome in tried
-            if attempt.drift is not None and "keep" in attempt.step.options
-            and limit < attempt.drift.relative_l2 < _REPAIRABLE * limit
+            if "keep" in attempt.step.options and _may_be_repaired(outcome, limit)
         ]  # fmt: skip
         left = min(self._repair_s, self._deadline - time.monotonic())
         if not near or left <= 0:
@@ -147,7 +147,7 @@ class Expander:
             return []
         options = {**attempt.step.options, "keep": list(repair.keep)}
         again = self._journal.open(step_of(offered, options), node)
-        again.notes = (f"repaired: {len(repair.keep)} nodes left in float, found in {repair.evaluations} evaluations",)
+        again.notes = (_in_words(repair),)
         result = self._judge(node, again, self._bench.try_one(node, offered, options, max(30.0, left)))
         return [result] if result is not None else []
 
@@ -169,3 +169,21 @@ class Expander:
                 self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
         return replace(new, drift=attempt.drift)
+
+
+def _may_be_repaired(outcome: Tried, limit: float) -> bool:
+    """Whether it is beyond the budget by little, or by what a few nodes that overflow may explain."""
+    if outcome.answer is None or not outcome.answer.comparisons:
+        return False
+    wrong = [comparison for comparison in outcome.answer.comparisons if comparison.problem]
+    if wrong:
+        return all(comparison.overflowed for comparison in wrong)
+    return limit < worst_drift(outcome.answer.comparisons).relative_l2 < _REPAIRABLE * limit
+
+
+def _in_words(repair: Repair) -> str:
+    """What a repair found and what that took, for the report."""
+    nodes = "1 node" if len(repair.keep) == 1 else f"{len(repair.keep)} nodes"
+    took = "1 evaluation" if repair.evaluations == 1 else f"{repair.evaluations} evaluations"
+    estimates = f" and {repair.estimates} estimates" if repair.estimates else ""
+    return f"repaired: {nodes} left in float, {repair.work:.0%} of the work; found in {took}{estimates}"

@@ -20,7 +20,7 @@ from optim.errors import ExitStatus, OptimError
 from optim.gate.drift import worst_drift
 from optim.gate.repair import Repair
 from optim.graphs.files import is_whole
-from optim.jobs import candidate, ingest, lane, offer, prepare, repair
+from optim.jobs import candidate, ingest, lane, offer, prepare, repair, sensitivity
 from optim.jobs.ingest import Answer as Ingested
 from optim.jobs.ingest import Request as IngestRequest
 from optim.jobs.place import Place, Reference
@@ -40,7 +40,13 @@ from optim.wire import from_wire, to_wire
 Say = Callable[[str], None]
 
 _REPAIR_EVALUATIONS = 40
+_FAILURES = {
+    "ingest": "could not ingest",
+    "prepare": "could not prepare",
+    "sensitivity": "could not measure the sensitivity of",
+}
 _REPAIR_SAMPLES = 8
+_REPLAYED_SAMPLES = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +217,8 @@ class Workbench:
             return from_wire(repair.Answer, known).repair
         self.say(f"repairing {offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(node, offered, options, samples)
-        request = repair.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
+        replayed = self.prepared.explored[:_REPLAYED_SAMPLES]
+        request = repair.Request(asked, replayed, whole, limit, _REPAIR_EVALUATIONS, seconds)
         try:
             data = self._job(repair, request, seconds + 60.0)
         except WorkerFailed:
@@ -219,6 +226,19 @@ class Workbench:
             return None
         self.store.write("steps", key, data)
         return from_wire(repair.Answer, data).repair
+
+    def sensitivity(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
+    ) -> sensitivity.Answer:
+        """What a lossy pass costs at each node of a model; see :mod:`optim.jobs.sensitivity`.
+
+        Raises:
+            OptimError: not-applicable, nothing-to-measure, sensitivity-failed.
+        """
+        self.say(f"trying {offered.name} {_short(options)}")
+        asked = self._candidate_request(node, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
+        request = sensitivity.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
+        return from_wire(sensitivity.Answer, self._must(sensitivity, request, "sensitivity"))
 
     def race(
         self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None
@@ -271,10 +291,11 @@ class Workbench:
         for offered in passes:
             named = self.settings.named_options(offered.name)
             options = dict(named.options) if named and named.options is not None else None
-            asked.append(offer.Asked(offered.name, offered.plugin.name, options))
+            asked.append(offer.Asked(offered.name, offered.plugin.name, options, self._is_forced(offered)))
         request = offer.Request(
-            node.model, self.target, tuple(asked), self.store.models, self.reference.feeds, self.settings.seed
-        )
+            node.model, self.target, tuple(asked), self.store.models, self.reference.feeds, self.settings.seed,
+            self.settings.goal,
+        )  # fmt: skip
         answers: list[offer.Offer] = []
         current = passes[0].name
         with WorkerProcess("optim.jobs.offer", to_wire(request)) as worker:
@@ -327,7 +348,7 @@ class Workbench:
             if failed.error:
                 raise failed.error from failed
             raise OptimError(
-                f"{what}-failed", f"could not {what} {self.settings.source.name}", failed.reason,
+                f"{what}-failed", f"{_FAILURES[what]} {self.settings.source.name}", failed.reason,
                 "run it with --debug for the whole trace", status=ExitStatus.BAD_INPUT,
             ) from failed  # fmt: skip
 
@@ -343,10 +364,15 @@ class Workbench:
             offered.name,
             plugin_version_key(offered.plugin),
             options,
+            self._is_forced(offered),
+            self.settings.goal,
             self._reference_key(),
             self.settings.seed,
             machine_key(),
         )
+
+    def _is_forced(self, offered: OfferedPass) -> bool:
+        return self.settings.named_options(offered.name) is not None or offered.name in self.target.requires
 
     def _place_key(self) -> object:
         return [self._core_key, to_wire(self.target), self._backend_key]

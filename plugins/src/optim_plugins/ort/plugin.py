@@ -8,15 +8,20 @@ from collections.abc import Sequence
 from optim import Backend, Pass, Target, hookimpl
 from optim.onnxruntime_backend import OnnxRuntimeBackend
 from optim_plugins.ort.clean import Clean
+from optim_plugins.ort.convert_bfloat16 import ConvertBfloat16
+from optim_plugins.ort.convert_float16 import ConvertFloat16
+from optim_plugins.ort.convert_opset import ConvertOpset
 from optim_plugins.ort.fuse_transformer import FuseTransformer
 from optim_plugins.ort.gemm_to_matmul import GemmToMatMul
+from optim_plugins.ort.mixed_precision import MixedPrecision
 from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
 from optim_plugins.ort.tune_session import TuneSession
 
 OPTIM_HOOK_API = 1
 
-_FUSE: tuple[type[Pass], ...] = (Clean, FuseTransformer)
+_FUSE: tuple[type[Pass], ...] = (ConvertOpset, Clean, FuseTransformer)
 _QUANTIZE: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeDynamic)
+_PRECISION: tuple[type[Pass], ...] = (ConvertFloat16, ConvertBfloat16, MixedPrecision)
 _TUNE: tuple[type[Pass], ...] = (TuneSession,)
 
 
@@ -57,6 +62,12 @@ def optim_fuse(target: Target) -> Sequence[type[Pass]]:
 def optim_quantize(target: Target) -> Sequence[type[Pass]]:
     """Quantization for the processor."""
     return _QUANTIZE if target.provider == CPU.provider else ()
+
+
+@hookimpl
+def optim_convert_precision(target: Target) -> Sequence[type[Pass]]:
+    """Types of 16 bits for ONNX Runtime."""
+    return _PRECISION if target.backend == "ort" else ()
 
 
 @hookimpl

@@ -43,6 +43,7 @@ class QuantizeDynamic(Pass):
     lossy = True
     after = ("ort.gemm-to-matmul",)
     alternatives = "quantization"
+    makes = "int8"
     hardware = "x86-64 with VNNI (AVX512-VNNI or AVX-VNNI) or Arm with dot product; without them range is reduced"
 
     def applicable(self, model: Model, target: Target) -> Applicable:

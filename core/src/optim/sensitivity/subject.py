@@ -1,0 +1,119 @@
+"""A lossy pass on a model, as something to measure: apply it with some nodes left alone, and see how far it drifts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import onnx_ir as ir
+
+from optim.arrays import Feeds
+from optim.backend import Session
+from optim.context import MeasuringContext
+from optim.errors import OptimError
+from optim.gate.drift import worst_drift
+from optim.graphs.files import discard_measured, save_for_measuring
+from optim.jobs.candidate import Request
+from optim.jobs.place import compare_session, mapped_feeds
+from optim.model import Model
+from optim.options import options_class, parse_options
+from optim.passes import Applicable, Interface, PassResult
+from optim.plugins.registry import load_registry
+
+
+class Subject:
+    """The pass, the backend and the samples of a request, loaded once; a context manager that leaves no file behind.
+
+    Attributes:
+        request: the pass with its options, the model it is applied to, and what that is compared with.
+        nodes: names of what the pass can leave alone, in graph order.
+        refusal: why the pass changed nothing when it was to change everything; empty as long as it does.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        place = request.place
+        pass_class = load_registry(only=[request.plugin]).find_pass(request.name, place.target).over_models
+        self._pass = pass_class()
+        self._backend = place.backend()
+        self._feeds = request.reference.feed_set()
+        known = "keep" in options_class(pass_class).model_fields
+        options = parse_options(pass_class, request.options)
+        self.refusal = ""
+        self.nodes = tuple(dict.fromkeys(self._pass.keepable(request.model, options))) if known else ()
+
+    def applicable(self) -> Applicable:
+        """What the pass says of the model."""
+        return self._pass.applicable(self.request.model, self.request.place.target)
+
+    def __enter__(self) -> Subject:
+        self._scratch = TemporaryDirectory(dir=self.request.store.parent, prefix="scratch-")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._scratch.cleanup()
+
+    def feeds(self, sample: int) -> Feeds:
+        """What the model is fed on a sample."""
+        return mapped_feeds(self._feeds.sample(sample), self.request.interfaces)
+
+    def drift(self, keep: Collection[str]) -> float:
+        """Relative L2 to the original with ``keep`` left alone, on all samples; infinite where it does not run."""
+        asked = self.request
+        try:
+            with self.applied(asked.model, keep, self._samples) as result:
+                if not keep and not result.changed:
+                    self.refusal = "; ".join(result.notes)
+                interfaces = (*asked.interfaces, *_of(result))
+                with self.opened(result.model) as session:
+                    found = compare_session(session, asked.reference, asked.samples, interfaces)
+        except OptimError:
+            return float("inf")
+        return worst_drift(found).relative_l2
+
+    @contextmanager
+    def written(self, graph: ir.Model) -> Iterator[Model]:
+        """A graph that refers to the store's weights, as a model; its file goes with the context."""
+        model = save_for_measuring(graph, self.request.store, session=self.request.model.session)
+        try:
+            yield model
+        finally:
+            discard_measured(model)
+
+    @contextmanager
+    def applied(
+        self, model: Model, keep: Collection[str], samples: Callable[[], Iterable[Feeds]]
+    ) -> Iterator[PassResult]:
+        """What the pass makes of a model that is not its own; its files go with the context.
+
+        Args:
+            model: what to apply it to.
+            keep: names of nodes to leave alone.
+            samples: feeds of ``model`` for calibration.
+        """
+        asked = self.request
+        context = MeasuringContext(
+            target=asked.place.target, scratch=Path(self._scratch.name), store=asked.store, seed=asked.seed,
+            samples=lambda: iter(samples()), log=logging.getLogger("optim.pass"),
+            report_progress=lambda share, text: None,
+        )  # fmt: skip
+        changed = {"keep": [name for name in self.nodes if name in keep]} if "keep" in asked.options or keep else {}
+        options = parse_options(type(self._pass), {**asked.options, **changed})
+        try:
+            yield self._pass.apply(model, options, context)
+        finally:
+            context.discard()
+
+    def opened(self, model: Model) -> Session:
+        """A session where the run runs its models."""
+        return self._backend.open(model, self.request.place.target)
+
+    def _samples(self) -> Iterator[Feeds]:
+        return (mapped_feeds(feeds, self.request.interfaces) for feeds in self._feeds.iterate())
+
+
+def _of(result: PassResult) -> tuple[Interface, ...]:
+    return (result.interface,) if result.interface else ()
