@@ -36,24 +36,27 @@ def k_quant(blocks: Floats, grid: Grid) -> Rounded:
 
 
 def hqq(blocks: Floats, grid: Grid) -> Rounded:
-    """Zero points moved; a symmetric grid has none to move, so there it is :func:`to_nearest`."""
-    best = to_nearest(blocks, grid)
-    if grid.symmetric:
-        return best
-    scale, zero = best.scale[..., None], best.zero_point.astype(np.float32)[..., None]
-    beta, least = _HQQ_BETA, _mean_error(blocks, best)
+    """Fractional zero points, [C, blocks, block]; a symmetric grid has none."""
+    scale, whole = _range(blocks, grid)
+    scale = scale[..., None]
+    zero = whole.astype(np.float32)[..., None]
+    best, least, beta = _fractional(blocks, scale, zero, grid), np.inf, _HQQ_BETA
     for _ in range(_HQQ_ROUNDS):
-        integers = np.clip(np.rint(blocks / scale + zero), 0, grid.largest)
-        error = blocks - (integers - zero) * scale
+        tried = _fractional(blocks, scale, zero, grid)
+        error = blocks - tried.restored()
         size = np.abs(error)
-        shrunk = np.sign(error) * np.maximum(0, size - np.power(size + 1e-8, _HQQ_POWER - 1) / beta)
-        zero = (integers - (blocks - shrunk) / scale).mean(axis=-1, keepdims=True)
-        beta *= _HQQ_GROWTH
-        found = _rounded(blocks, best.scale, np.clip(np.rint(zero[..., 0]), 0, grid.largest).astype(np.uint8), grid)
-        if _mean_error(blocks, found) >= least:
+        if (mean := float(size.mean())) >= least:
             break
-        best, least = found, _mean_error(blocks, found)
+        best, least = tried, mean
+        shrunk = np.sign(error) * np.maximum(0, size - np.power(size + 1e-8, _HQQ_POWER - 1) / beta)
+        zero = (tried.integers - (blocks - shrunk) / scale).mean(axis=-1, keepdims=True)
+        beta *= _HQQ_GROWTH
     return best
+
+
+def _fractional(blocks: Floats, scale: Floats, zero: Floats, grid: Grid) -> Rounded:
+    integers = np.clip(np.rint(blocks / scale + zero), 0, grid.largest).astype(np.uint8)
+    return Rounded(integers, scale[..., 0], zero[..., 0])
 
 
 METHODS: dict[str, Rounding] = {"rtn": to_nearest, "k-quant": k_quant, "hqq": hqq}
@@ -72,7 +75,7 @@ def _range(blocks: Floats, grid: Grid) -> tuple[Floats, Bytes]:
     return scale, np.clip(np.rint(-low / scale), 0, grid.largest).astype(np.uint8)
 
 
-def _rounded(blocks: Floats, scale: Floats, zero: Bytes, grid: Grid) -> Rounded:
+def _rounded(blocks: Floats, scale: Floats, zero: Bytes | Floats, grid: Grid) -> Rounded:
     integers = np.rint(blocks / scale[..., None])
     integers += zero[..., None]
     return Rounded(np.clip(integers, 0, grid.largest, out=integers).astype(np.uint8), scale, zero)
@@ -121,7 +124,3 @@ def _squares(blocks: Floats, rounded: Rounded) -> Floats:
     error -= blocks
     squares: Floats = np.einsum("...i,...i->...", error, error)
     return squares
-
-
-def _mean_error(blocks: Floats, rounded: Rounded) -> float:
-    return float(np.abs(blocks - rounded.restored()).mean())

@@ -58,12 +58,12 @@ class Rounded:
     Attributes:
         integers: [C, blocks, block], 0 to ``largest``.
         scale: float32 [C, blocks], positive, or negative in a symmetric block whose largest weight is positive.
-        zero_point: [C, blocks].
+        zero_point: [C, blocks], integers; fractions, as float32, where the method gives those.
     """
 
     integers: Bytes
     scale: Floats
-    zero_point: Bytes
+    zero_point: Bytes | Floats
 
     def restored(self) -> Floats:
         """The weights that these integers stand for, [C, blocks, block]."""
@@ -79,12 +79,13 @@ class BlockWeight:
     Attributes:
         packed: uint8 [N, blocks, block * bits / 8].
         scale: float32 [N, blocks].
-        zero_points: uint8 [N, ceil(blocks * bits / 8)], or None where every block is symmetric.
+        zero_points: uint8 [N, ceil(blocks * bits / 8)], or float32 [N, blocks] where they are fractions, or None where
+            every block is symmetric.
     """
 
     packed: Bytes
     scale: Floats
-    zero_points: Bytes | None
+    zero_points: Bytes | Floats | None
 
 
 class BlockWeightWriter:
@@ -95,7 +96,8 @@ class BlockWeightWriter:
         self._grid = grid
         self._packed = np.empty((columns, blocks, grid.block * grid.bits // 8), np.uint8)
         self._scale = np.empty((columns, blocks), np.float32)
-        self._zero_points = np.empty((columns, blocks), np.uint8)
+        self._zero_points = np.empty((columns, blocks), np.float32)
+        self._fractions = False
 
     def put(self, start: int, rounded: Rounded) -> None:
         """Write columns, the first being number ``start``."""
@@ -103,11 +105,17 @@ class BlockWeightWriter:
         self._packed[start:stop] = pack(rounded.integers, self._grid.bits)
         self._scale[start:stop] = rounded.scale
         self._zero_points[start:stop] = rounded.zero_point
+        self._fractions |= rounded.zero_point.dtype == np.float32
 
     def finish(self) -> BlockWeight:
         """The weight."""
-        zero_points = None if self._grid.symmetric else pack(_evened(self._zero_points, self._grid.bits), self._grid.bits)
-        return BlockWeight(self._packed, self._scale, zero_points)
+        return BlockWeight(self._packed, self._scale, self._stored_zero_points())
+
+    def _stored_zero_points(self) -> Bytes | Floats | None:
+        if self._grid.symmetric or self._fractions:
+            return None if self._grid.symmetric else self._zero_points
+        missing = -self._zero_points.shape[1] % (8 // self._grid.bits)
+        return pack(np.pad(self._zero_points, ((0, 0), (0, missing))).astype(np.uint8), self._grid.bits)
 
 
 def blocked(columns: Floats, grid: Grid) -> Floats:
@@ -135,8 +143,3 @@ def pack(integers: Bytes, bits: int) -> Bytes:
     for place in range(each):
         packed |= parts[..., place] << np.uint8(place * bits)
     return packed
-
-
-def _evened(zero_points: Bytes, bits: int) -> Bytes:
-    missing = -zero_points.shape[1] % (8 // bits)
-    return np.pad(zero_points, ((0, 0), (0, missing)))
