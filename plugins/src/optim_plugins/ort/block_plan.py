@@ -68,8 +68,7 @@ def gptq_groups(work: Sequence[tuple[Place, Rounding]]) -> Iterator[list[tuple[P
     held: dict[ir.Value, int] = {}
     for place, rounding in work:
         if isinstance(place, Product) and rounding.method == "gptq":
-            rows = int(place.weight.const_value.shape.numpy()[1 if place.transposed else 0])  # type: ignore[union-attr]
-            held.setdefault(place.a, 4 * rows * rows)
+            held.setdefault(place.a, 4 * place.rows**2)
         if group and sum(held.values()) > _GROUP_BYTES:
             yield group
             group, held = [], {}

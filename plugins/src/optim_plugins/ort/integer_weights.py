@@ -28,7 +28,12 @@ class IntegerWeight:
 
 
 def quantize_weight(
-    weight: Floats, *, transposed: bool = False, per_channel: bool = True, reduce_range: bool = False
+    weight: Floats,
+    *,
+    transposed: bool = False,
+    per_channel: bool = True,
+    reduce_range: bool = False,
+    least_scale: Floats | None = None,
 ) -> IntegerWeight | None:
     """Symmetric int8 of a weight, over the range that holds all of it.
 
@@ -39,6 +44,7 @@ def quantize_weight(
         transposed: the product reads it transposed.
         per_channel: one scale a column; else one for all.
         reduce_range: use 7 of the 8 bits, for processors that add pairs of products in 16 bits.
+        least_scale: no column has a smaller one, [N].
 
     Returns:
         The quantized weight, or None where the weight is not finite.
@@ -51,6 +57,8 @@ def quantize_weight(
     if not per_channel:
         extent = np.full_like(extent, extent.max())
     scale = (np.maximum(extent, np.finfo(np.float32).tiny * 1e3) / largest).astype(np.float32)
+    if least_scale is not None:
+        scale = np.maximum(scale, least_scale if per_channel else least_scale.max())
     integers = np.empty((columns.shape[1], columns.shape[0]), np.int8)
     for start, block in _blocks(columns):
         stop = start + block.shape[0]
