@@ -10,7 +10,7 @@ time, each counted and let go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from optim import Context, Model
 from optim_plugins.ort.captured import capture
+from optim_plugins.ort.channel_readers import add_channel_reader, values_named
 from optim_plugins.ort.ranges import BINS, Histogram, Range, choose_range
 
 _GROUP_BYTES = 192 << 20
 _READERS = ("ReduceMin", "ReduceMax", "Size")
-_AXES_ARE_INPUT = 18
-"""Of ReduceMean, from this opset on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +94,9 @@ def _whole_ranges(
     graph: ir.Model, names: Sequence[str], channels: Mapping[str, int | None], model: Model, context: Context
 ) -> tuple[Measured, dict[str, int]]:
     """Ranges that clip nothing, means, and the largest number of elements."""
-    readers = {name: _reader(graph, value, number) for number, (name, value) in enumerate(_values(graph, names))}
-    averages = {name: _average(graph, value, channels[name], name) for name, value in _values(graph, channels)}
+    readers = {name: _reader(graph, value, number) for number, (name, value) in enumerate(values_named(graph, names))}
+    averaged = values_named(graph, channels)
+    averages = {name: add_channel_reader(graph, value, "ReduceMean", channels[name]) for name, value in averaged}
     wanted = [output for outputs in readers.values() for output in outputs] + list(averages.values())
     ranges: dict[str, Range] = {}
     sizes: dict[str, int] = {}
@@ -119,12 +119,6 @@ def _whole_ranges(
     return Measured(ranges, means, samples), sizes
 
 
-def _values(graph: ir.Model, names: Iterable[str]) -> list[tuple[str, ir.Value]]:
-    values = {value.name: value for value in graph.graph.inputs}
-    values |= {value.name: value for node in graph.graph for value in node.outputs}
-    return [(name, values[name]) for name in names]
-
-
 def _reader(graph: ir.Model, value: ir.Value, number: int) -> tuple[str, ...]:
     """Names of the outputs that tell the range and the size."""
     outputs = []
@@ -136,28 +130,6 @@ def _reader(graph: ir.Model, value: ir.Value, number: int) -> tuple[str, ...]:
         graph.graph.append(node)
         outputs.append(node.outputs[0].name)
     return tuple(outputs)
-
-
-def _average(graph: ir.Model, value: ir.Value, last: int | None, name: str) -> str:
-    """Name of the output that tells the mean of each channel."""
-    sizes, axes = ([0, 0, -1], [0, 2]) if last is None else ([-1, last], [0])
-    flat = ir.node("Reshape", [value, _integers(graph, f"{name}_optim_sizes", sizes)])
-    if graph.graph.opset_imports.get("", 1) < _AXES_ARE_INPUT:
-        mean = ir.node("ReduceMean", [flat.outputs[0]], {"axes": axes, "keepdims": 0})
-    else:
-        axes_value = _integers(graph, f"{name}_optim_axes", axes)
-        mean = ir.node("ReduceMean", [flat.outputs[0], axes_value], {"keepdims": 0})
-    graph.graph.extend([flat, mean])
-    output = mean.outputs[0]
-    output.type, output.name = ir.TensorType(ir.DataType.FLOAT), f"{name}_optim_mean"
-    return output.name
-
-
-def _integers(graph: ir.Model, name: str, numbers: Sequence[int]) -> ir.Value:
-    tensor = ir.tensor(np.array(numbers, np.int64), name=name)
-    value = ir.Value(name=name, shape=ir.Shape([len(numbers)]), type=ir.TensorType(tensor.dtype), const_value=tensor)
-    graph.graph.register_initializer(value)
-    return value
 
 
 def _groups(names: Sequence[str], sizes: dict[str, int]) -> Iterator[list[str]]:

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from optim_plugins.ort.integer_weights import quantize_weight
 from optim_plugins.ort.product_rewriter import MICROSOFT, ProductRewriter
 from optim_plugins.ort.products import Product
+from optim_plugins.ort.smoothing import Factors, add_smoothed, connect_smoothed, fold_smoothing
 
 if TYPE_CHECKING:
     from optim_plugins.ort.quantize_dynamic_options import QuantizeDynamicOptions
@@ -33,15 +34,25 @@ class _Activation:
 
 
 class ProductQuantizer(ProductRewriter):
-    """Holds what products share: quantized inputs and quantized weights."""
+    """Holds what products share: quantized inputs and quantized weights.
 
-    def __init__(self, graph: ir.Model, products: Sequence[Product], options: QuantizeDynamicOptions) -> None:
+    Attributes:
+        folded: how many scalings of a product's input cost nothing.
+    """
+
+    def __init__(
+        self, graph: ir.Model, products: Sequence[Product], options: QuantizeDynamicOptions, factors: Factors
+    ) -> None:
         super().__init__(graph)
         self._options = options
+        self._factors = {product.node: factors.get(product.a.name or "") for product in products}
+        smoothed = add_smoothed(graph, factors)
+        connect_smoothed(products, smoothed)
+        self.folded = fold_smoothing(smoothed)
         readers = Counter(product.a for product in products)
         self._alone = {product.node for product in products if readers[product.a] == 1}
         self._activations: dict[tuple[ir.Value, ir.Graph | ir.Function | None], _Activation] = {}
-        self._weights: dict[tuple[ir.Value, bool], _Weight | None] = {}
+        self._weights: dict[tuple[ir.Value, bool, str], _Weight | None] = {}
 
     def rewrite(self, product: Product) -> bool:
         """Replace one product; False where its weight cannot be quantized."""
@@ -78,14 +89,15 @@ class ProductQuantizer(ProductRewriter):
         return self._activations[a, graph]
 
     def _weight(self, product: Product) -> _Weight | None:
-        key = (product.weight, product.transposed)
+        factor = self._factors[product.node]
+        key = (product.weight, product.transposed, "" if factor is None else product.a.name or "")
         if key not in self._weights:
             tensor = product.weight.const_value
             assert tensor is not None
             options = self._options
             quantized = quantize_weight(
                 tensor.numpy(), transposed=product.transposed, per_channel=options.per_channel,
-                reduce_range=options.reduce_range,
+                reduce_range=options.reduce_range, factor=factor,
             )  # fmt: skip
             self._weights[key] = None if quantized is None else _Weight(
                 self.initializer(f"{product.weight.name}_quantized", quantized.integers),

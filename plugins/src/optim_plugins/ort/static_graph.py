@@ -13,6 +13,7 @@ from optim_plugins.ort.calibrate import Calibration, Measured, calibrate
 from optim_plugins.ort.convert_opset import convert_graph
 from optim_plugins.ort.fixed_weights import fix_weights
 from optim_plugins.ort.friendly_graph import make_friendly
+from optim_plugins.ort.smoothing import Factors, add_smoothed, connect_smoothed, find_factors, fold_smoothing
 from optim_plugins.ort.static_numbers import Scale, WeightStyle, scale_of
 from optim_plugins.ort.static_plan import Plan, make_plan
 from optim_plugins.ort.static_qdq import PairRewriter
@@ -54,26 +55,40 @@ def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Contex
     plan = make_plan(graph, options.keep, products=options.products)
     unknown = sorted(set(options.keep) - set(plan.choices))
     notes = [f"keep names no quantizable node: {', '.join(unknown)}"] if unknown else []
-    values = plan.measured()
-    if not values:
+    if not plan.measured():
         return PassResult(model, changed=False, notes=(*notes, "no node is left to quantize"))
-    measured = _measured(plan, values, model, options, context)
+    factors = _factors(plan, model, options, context)
+    smoothed = add_smoothed(graph, factors)
+    connect_smoothed(plan.products, smoothed)
+    measured = _measured(plan, factors, model, options, context)
     if not measured.samples:
         return PassResult(model, changed=False, notes=(*notes, "there is no sample to measure ranges on: give --data"))
     scales = _scales(plan, measured, options.activations)
     style = WeightStyle(options.weights, options.per_channel, options.reduce_range)
     writer = OperatorRewriter if options.format == "qoperator" else PairRewriter
-    rewriter = writer(graph, measured, scales, style, correct_bias=options.correct_bias)
+    by_smoothed = {value.name or "": factors[name] for name, value in smoothed.items()}
+    rewriter = writer(graph, measured, scales, style, by_smoothed, correct_bias=options.correct_bias)
     counts, left = _rewrite(plan, rewriter, scales, context)
     if not any(counts.values()):
         return PassResult(model, changed=False, notes=(*notes, *left, "no node is left to quantize"))
+    if options.smoothing:
+        counts |= {"inputs smoothed": len(smoothed), "smoothed for nothing": fold_smoothing(smoothed)}
     rewriter.finish()
     notes += [*left, f"ranges of {len(measured.ranges)} tensors from {measured.samples} samples"]
     return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts=counts)
 
 
+def _factors(plan: Plan, model: Model, options: QuantizeStaticOptions, context: Context) -> Factors:
+    """For products of floats: integers that come from a convolution are not made floats to be scaled."""
+    if not options.smoothing:
+        return {}
+    integers = {one.result for one in plan.nodes}
+    products = [product for product in plan.products if product.a not in integers]
+    return find_factors(model, prepared(model, options.activations), products, options.smoothing, context)
+
+
 def _measured(
-    plan: Plan, values: list[ir.Value], model: Model, options: QuantizeStaticOptions, context: Context
+    plan: Plan, factors: Factors, model: Model, options: QuantizeStaticOptions, context: Context
 ) -> Measured:
     info = np.iinfo(options.activations)
     how = Calibration(options.calibration, options.percentile, int(info.max) - int(info.min) + 1)
@@ -81,8 +96,13 @@ def _measured(
     if options.correct_bias:
         channels |= {one.sources[0].name or "": None for one in plan.nodes if one.node.op_type == "Conv"}
         channels |= {product.a.name or "": product.rows for product in plan.products if product.vector is not None}
-    names = [value.name or "" for value in values]
-    return calibrate(lambda: prepared(model, options.activations), names, channels, how, model, context)
+
+    def measurable() -> ir.Model:
+        graph = prepared(model, options.activations)
+        add_smoothed(graph, factors)
+        return graph
+
+    return calibrate(measurable, [value.name or "" for value in plan.measured()], channels, how, model, context)
 
 
 def _scales(plan: Plan, measured: Measured, dtype: str) -> dict[str, Scale]:

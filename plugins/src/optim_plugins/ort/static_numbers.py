@@ -66,6 +66,7 @@ def round_channels(
     *,
     source: Scale,
     bias: Floats | None = None,
+    factor: Floats | None = None,
     with_error: bool = False,
 ) -> Weight | None:
     """A weight whose first axis is the output channels.
@@ -75,6 +76,7 @@ def round_channels(
         how: the integers.
         source: of what the weight is multiplied with.
         bias: [N]; where it is huge beside the weight, the scale is widened so that it fits the accumulator.
+        factor: multiplies each input channel of a weight [N, K] first, [K].
         with_error: tell what rounding changed.
 
     Returns:
@@ -85,8 +87,9 @@ def round_channels(
     if bias is not None:
         least = (np.abs(bias.astype(np.float64)) / (float(source.scale) * _MOST_BIAS)).astype(np.float32)
     found = quantize_weight(
-        rows, transposed=True, per_channel=how.per_channel, reduce_range=how.reduce_range, least_scale=least
-    )
+        rows, transposed=True, per_channel=how.per_channel, reduce_range=how.reduce_range, least_scale=least,
+        factor=factor,
+    )  # fmt: skip
     if found is None:
         return None
     integers: Array = np.ascontiguousarray(found.integers.T).reshape(weight.shape)
@@ -94,7 +97,7 @@ def round_channels(
     if with_error:
         shape = (-1, *[1] * (weight.ndim - 1))
         restored = found.integers.T.reshape(weight.shape) * np.broadcast_to(found.scale, len(weight)).reshape(shape)
-        error = (restored - weight).astype(np.float32)
+        error = (restored - (weight if factor is None else weight * factor)).astype(np.float32)
     zero = np.zeros(found.scale.shape, how.dtype)
     if how.dtype == "uint8":
         integers, zero = (integers.astype(np.int16) + 128).astype(np.uint8), zero + np.uint8(128)

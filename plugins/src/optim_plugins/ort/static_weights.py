@@ -15,6 +15,7 @@ from optim_plugins.ort.friendly_graph import constant
 from optim_plugins.ort.integer_weights import Floats
 from optim_plugins.ort.product_rewriter import ProductRewriter
 from optim_plugins.ort.products import Product
+from optim_plugins.ort.smoothing import Factors
 from optim_plugins.ort.static_numbers import Scale, Weight, WeightStyle, round_bias, round_channels
 from optim_plugins.ort.static_plan import Quantized
 
@@ -60,6 +61,7 @@ class StaticRewriter(ProductRewriter, ABC):
         measured: Measured,
         scales: Mapping[str, Scale],
         style: WeightStyle,
+        factors: Factors,
         *,
         correct_bias: bool,
     ) -> None:
@@ -67,6 +69,7 @@ class StaticRewriter(ProductRewriter, ABC):
         self.scales = scales
         self._means = measured.means if correct_bias else {}
         self._style = style
+        self._factors = factors
         self._made: dict[ir.Value, ir.Value] = {}
         self._originals: dict[ir.Value, ir.Value] = {}
         self._done: list[Quantized] = []
@@ -134,7 +137,8 @@ class StaticRewriter(ProductRewriter, ABC):
         name = self.original(product.a).name or ""
         given = self.scales[name]
         means = self._means.get(name)
-        found = round_channels(columns, self._style, source=given, with_error=means is not None)
+        factor = self._factors.get(name)
+        found = round_channels(columns, self._style, source=given, factor=factor, with_error=means is not None)
         if found is None:
             return None
         vector = product.vector
