@@ -4,7 +4,8 @@ What becomes integers is in :mod:`optim_plugins.ort.static_plan`, the two ways t
 after in :mod:`optim_plugins.ort.static_qoperator` and :mod:`optim_plugins.ort.static_qdq`. The graph is first put into
 operators that have 8-bit forms (:mod:`optim_plugins.ort.friendly_graph`), and its opset raised where it must be.
 
-It suits convolutional nets. In transformers ``ort.quantize-dynamic`` is as fast and takes its ranges from each input.
+It suits convolutional nets. In transformers ``ort.quantize-dynamic`` is about as fast and takes its ranges from each
+input; outliers of some channels hurt both, and ``smoothing`` helps both.
 """
 
 from __future__ import annotations
@@ -41,14 +42,20 @@ class QuantizeStatic(Pass):
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeStaticOptions]:
-        """For a net of convolutions; plain ranges first, then clipped ones with the bias corrected."""
-        del target, context
+        """For convolutions the ranges of least error; for products of many rows the whole ranges, outliers smoothed.
+
+        Nothing for a decoder's step: a few rows do not show what ranges the next ones will have.
+        """
+        del target
         from optim_plugins.ort.hardware import multiplies_integers_exactly
         from optim_plugins.ort.quantize_static_options import QuantizeStaticOptions
+        from optim_plugins.ort.sample_rows import FEW_ROWS, rows_at_a_time
 
         reduce_range = not multiplies_integers_exactly()
-        yield QuantizeStaticOptions(calibration="mse", correct_bias=True, reduce_range=reduce_range)
-        yield QuantizeStaticOptions(calibration="minmax", reduce_range=reduce_range)
+        if "Conv" in {node.op_type for node in model.ir().graph}:
+            yield QuantizeStaticOptions(calibration="mse", correct_bias=True, reduce_range=reduce_range)
+        elif rows_at_a_time(model, context) >= FEW_ROWS:
+            yield QuantizeStaticOptions(smoothing=0.75, reduce_range=reduce_range)
 
     def keepable(self, model: Model, options: QuantizeStaticOptions) -> list[str]:
         """Every convolution and product it would quantize."""

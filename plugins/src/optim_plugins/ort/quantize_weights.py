@@ -62,12 +62,15 @@ class QuantizeWeights(Pass):
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeWeightsOptions]:
-        """Eight bits first; four where that can be faster, for few rows at a time, or smaller."""
-        del model, target, context
+        """Eight bits in large blocks are fast, in small ones close; four bits where few rows make them faster still."""
+        del target
         from optim_plugins.ort.quantize_weights_options import QuantizeWeightsOptions
+        from optim_plugins.ort.sample_rows import FEW_ROWS, rows_at_a_time
 
-        yield QuantizeWeightsOptions(bits=8, block_size=128)
-        yield QuantizeWeightsOptions(bits=4, block_size=32, symmetric=False, method="k-quant")
+        yield QuantizeWeightsOptions(block_size=128)
+        if rows_at_a_time(model, context) < FEW_ROWS:
+            yield QuantizeWeightsOptions(block_size=32)
+            yield QuantizeWeightsOptions(bits=4, block_size=32, symmetric=False, method="k-quant")
 
     def keepable(self, model: Model, options: QuantizeWeightsOptions) -> list[str]:
         """Every product and look-up it would quantize."""
