@@ -20,17 +20,17 @@ SOURCES = ("core/src/optim", "plugins/src/optim_plugins")
 GROUPS = {
     "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py"),
     "The feeds": ("feeds",),
-    "The command line, plugins and passes": ("cli", "plugins", "options.py", "search/plan.py"),
+    "The command line, plugins and passes": ("cli", "plugins", "scaffold", "options.py", "search/plan.py"),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/replay.py"),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py"),
-    "What a pass or a model did wrong": ("jobs", "gate", "processes"),
+    "What a pass or a model did wrong": ("jobs", "gate", "processes", "testing"),
 }
 """Heading, and where in core the error is raised; the longest place that fits decides."""
 
 COMPUTED = {
     ("cli/run.py", "report.status"): ("budget-missed", "failed"),
     ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend"),
-    ("search/workbench.py", "f'{what}-failed'"): ("ingest-failed", "prepare-failed"),
+    ("search/workbench.py", "f'{what}-failed'"): ("ingest-failed", "prepare-failed", "measure-failed"),
     ("errors.py", "f\"unknown-{kind.replace(' ', '-')}\""): (),
     ("jobs/prepare.py", "error.reference"): (),
     ("processes/process.py", "None"): (),

@@ -17,7 +17,7 @@ what the plugin offers for a target. The core then orders what all plugins offer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pluggy
 
@@ -28,6 +28,15 @@ from optim.target import Target
 
 HOOK_API = 1
 """Version of this contract; a plugin names the one it was written for in ``OPTIM_HOOK_API``."""
+
+OLDEST_HOOK_API = 1
+"""A plugin written for an older hook API than :data:`HOOK_API`, down to this one, is used, with a warning.
+
+A change that breaks plugins raises HOOK_API and leaves this where it was for one minor release; then this follows.
+"""
+
+DEPRECATED_HOOKS: Mapping[str, str] = {}
+"""Hooks that go with the next hook API, by name: what to use instead. A plugin that has one is used, with a warning."""
 
 ENTRY_POINT_GROUP = "optim.plugins"
 

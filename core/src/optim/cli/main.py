@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import click
 
 from optim.cli.commands import OptimGroup
+from optim.cli.names import disable_option
 from optim.errors import ExitStatus
 
 _COMPLETE_VARIABLE = "_OPTIM_COMPLETE"
@@ -28,6 +29,7 @@ _BROKEN_PIPE = 141
 @click.option("--plugins", "listing", type=click.Choice(["list"]), help="Same as: optim plugins list.")
 @click.option("--json", "as_json", is_flag=True, help="With --plugins list: as JSON.")
 @click.option("--verbose", is_flag=True, help="With --plugins list: where from, hooks and passes too.")
+@disable_option
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
 def optim(ctx: click.Context, listing: str | None, as_json: bool, verbose: bool, debug: bool) -> None:

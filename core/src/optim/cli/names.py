@@ -39,3 +39,23 @@ def _pass_names(registry: Registry) -> Iterable[str]:
 PASS_NAME = _Name("pass", _pass_names)
 TARGET_NAME = _Name("target", lambda registry: registry.targets())
 PLUGIN_NAME = _Name("plugin", lambda registry: {plugin.name for plugin in registry.plugins})
+
+
+def _disable(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
+    del ctx, param
+    if names:
+        from optim.errors import unknown_name
+        from optim.plugins.discovery import installed_names
+        from optim.plugins.permission import disable
+
+        known = installed_names()
+        for name in names:
+            if name not in known:
+                raise unknown_name("plugin", name, known, fix="optim plugins list")
+        disable(names)
+
+
+disable_option = click.option(
+    "--disable-plugin", multiple=True, type=PLUGIN_NAME, is_eager=True, expose_value=False, callback=_disable,
+    help="Do as if this plugin were not installed; may be given more than once.",
+)  # fmt: skip

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optim.cli.doctor import doctor
 from optim.cli.names import PLUGIN_NAME
+from optim.cli.new_plugin import new
 from optim.cli.output import json_option, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ _STYLES = {"failed": "red", "incompatible": "red", "unavailable": "yellow", "dis
 
 @click.group()
 def plugins() -> None:
-    """List the plugins, or show one."""
+    """List the plugins, show one, look for what is broken, or start a new one."""
 
 
 @plugins.command("list")
@@ -48,6 +50,10 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
         _print_plugin(one, debug=debug)
 
 
+plugins.add_command(doctor)
+plugins.add_command(new)
+
+
 def print_plugins(*, as_json: bool, verbose: bool) -> None:
     """Print the list of plugins; ``optim --plugins list`` comes here too."""
     from optim.plugins.registry import load_registry
@@ -62,20 +68,22 @@ def print_plugins(*, as_json: bool, verbose: bool) -> None:
         for one in found:
             _print_plugin(one, debug=False)
     else:
-        rows = [(one.plugin.name, one.plugin.info.release, str(one.state), _provides(one)) for one in found]
+        rows = [_row(one) for one in found]
         print_table(
-            ("plugin", "package", "state", "provides"), rows, styles=[_STYLES.get(one.state, "") for one in found]
-        )
+            ("plugin", "package", "runs", "hooks", "passes", "targets", "state"), rows,
+            styles=[_STYLES.get(one.state, "") for one in found],
+        )  # fmt: skip
         _print_problems(found)
 
 
-def _provides(one: SurveyedPlugin) -> str:
-    parts = [f"{len(one.passes)} {'pass' if len(one.passes) == 1 else 'passes'}"] if one.passes else []
-    for kind, names in _named(one):
-        parts.append(f"{kind if len(names) > 1 else kind[:-1]} {', '.join(names)}")
-    if one.state == "ok":
-        return "; ".join(parts) or "nothing"
-    return one.reason
+def _row(one: SurveyedPlugin) -> tuple[str, ...]:
+    hooks = (hook.removeprefix("optim_").replace("_", "-") for hook in one.plugin.hooks)
+    passes = (item.offered.name.partition(".")[2] for item in one.passes)
+    state = f"{one.state}: {one.reason}" if one.reason else str(one.state)
+    return (
+        one.plugin.name, one.plugin.info.release, one.runs, ", ".join(hooks), ", ".join(passes),
+        ", ".join(one.targets), state,
+    )  # fmt: skip
 
 
 def _print_problems(found: list[SurveyedPlugin]) -> None:
@@ -93,12 +101,14 @@ def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
         ("package", info.release + (", editable" if info.editable else "")),
         ("entry point", info.entry_point),
         ("location", info.location),
+        ("runs", one.runs),
         ("state", str(one.state)),
         ("reason", one.reason),
         ("hooks", ", ".join(one.plugin.hooks)),
         ("passes", "\n".join(_pass_lines(one))),
         *((kind, ", ".join(names)) for kind, names in _named(one)),
         ("not used", "\n".join(f"{problem.hook}: {problem.reason}" for problem in one.problems)),
+        ("warning", "\n".join(one.plugin.warnings)),
         ("traceback", one.plugin.traceback.rstrip() if debug else ""),
     ])  # fmt: skip
     click.echo()
@@ -135,8 +145,10 @@ def _as_fields(one: SurveyedPlugin) -> dict[str, object]:
         "entry_point": info.entry_point,
         "location": info.location,
         "editable": info.editable,
+        "runs": one.runs,
         "state": str(one.state),
         "reason": one.reason,
+        "warnings": list(one.plugin.warnings),
         "hooks": list(one.plugin.hooks),
         "passes": [item.offered.name for item in one.passes],
         "unresolved": {item.offered.name: list(item.unresolved) for item in one.passes if item.unresolved},

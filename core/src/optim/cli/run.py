@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from optim.cli.names import PASS_NAME, TARGET_NAME
+from optim.cli.names import PASS_NAME, TARGET_NAME, disable_option
 from optim.cli.output import json_option
 from optim.errors import ExitStatus, OptimError
 
@@ -33,6 +33,7 @@ from optim.errors import ExitStatus, OptimError
 @click.option("--dry-run", is_flag=True, help="Print the passes in order and the reason for each place.")
 @click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
 @click.option("--seed", type=int, help="Of everything random. [default: 0]")
+@disable_option
 @json_option
 def run(model: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: Path | None, **words: Any) -> int:
     """Make MODEL fast on the target, prove that it still computes the same, and leave a folder to deploy.

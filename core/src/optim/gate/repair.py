@@ -23,9 +23,6 @@ from dataclasses import dataclass, field
 
 from optim.gate.units import Unit, find_units
 
-_MARGIN = 0.97
-"""Aim a little below the limit: the rest of the samples was not looked at."""
-
 _CORRECTIONS = 6
 _GIVEN_BACK = 6
 _NEAR = 1.05
@@ -102,7 +99,7 @@ def find_keep(
     meter = _Meter(drift_of, evaluations)
     meter.known[frozenset()] = whole
     guess = _Meter(estimate.drift, estimate.most) if estimate else None
-    search = _Search(tuple(nodes), meter, guess, estimate, limit * _MARGIN, _prices(nodes, work or {}))
+    search = _Search(tuple(nodes), meter, guess, estimate, limit, _prices(nodes, work or {}))
     with suppress(OutOfEvaluations):
         search.run()
     best = search.best()

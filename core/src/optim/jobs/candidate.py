@@ -91,5 +91,6 @@ def _apply(transformation: Pass, options: PassOptions, request: Request) -> Pass
     applicable = require_fit(transformation.applicable(request.model, request.place.target), Applicable, request.name)
     if not applicable.yes:
         return PassResult(request.model, False, (applicable.reason or "its plugin gave no reason",))
-    with context_for(request.place.target, request.store, request.reference.feeds, request.seed) as context:
+    feeds, interfaces = request.reference.feeds, request.interfaces
+    with context_for(request.place.target, request.store, feeds, request.seed, interfaces) as context:
         return transformation.apply(request.model, options, context)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from optim.arrays import Feeds
 from optim.context import Context
 from optim.errors import OptimError
 from optim.feeds.feedset import FeedSet
 from optim.graphs.digests import model_digest
 from optim.jobs.distrust import Untouched, require_fit, unchanged
+from optim.jobs.place import mapped_feeds
 from optim.model import Model
 from optim.options import parse_options
-from optim.passes import Applicable, Pass, PassResult
+from optim.passes import Applicable, Interface, Pass, PassResult
 from optim.plugins.registry import load_registry
 from optim.processes.channel import Channel
 from optim.target import Target
@@ -126,12 +128,21 @@ def _tuned(transformation: Pass, options: object, request: Request, context: Con
 
 
 @contextmanager
-def context_for(target: Target, store: Path, feeds: Path, seed: int) -> Iterator[Context]:
-    """A context whose scratch folder lies beside the store (same disk) and goes away with it."""
+def context_for(
+    target: Target, store: Path, feeds: Path, seed: int, interfaces: Sequence[Interface] = ()
+) -> Iterator[Context]:
+    """A context whose scratch folder lies beside the store (same disk) and goes away with it.
+
+    Its samples are as the model takes them, through the interfaces of the steps before.
+    """
     feed_set = FeedSet.open(feeds)
+
+    def samples() -> Iterator[Feeds]:
+        return (mapped_feeds(feeds, interfaces) for feeds in feed_set.iterate())
+
     store.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=store.parent, prefix="scratch-") as scratch:
         yield Context(
-            target=target, scratch=Path(scratch), store=store, seed=seed, samples=feed_set.iterate,
+            target=target, scratch=Path(scratch), store=store, seed=seed, samples=samples,
             log=logging.getLogger("optim.pass"), report_progress=lambda share, text: None,
         )  # fmt: skip

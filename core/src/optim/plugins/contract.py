@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pluggy
 
-from optim.hooks import HOOK_API, OptimHooks
+from optim import hooks as contract
+from optim.hooks import OptimHooks
 from optim.plugins.plugin import State
 
 _PREFIX = "optim_"
@@ -20,11 +22,12 @@ _PREFIX = "optim_"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether an object keeps the contract, and which hooks it implements."""
+    """Whether an object keeps the contract, which hooks it implements, and what will stop working."""
 
     state: State
     reason: str = ""
     hooks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def new_manager() -> pluggy.PluginManager:
@@ -51,8 +54,18 @@ def register(manager: pluggy.PluginManager, name: str, implementation: object) -
         if manager.is_registered(implementation):  # which pluggy releases leave it registered differs
             manager.unregister(implementation)
         return Verdict(State.FAILED, reason)
-    callers = manager.get_hookcallers(implementation) or ()
-    return Verdict(State.OK, hooks=tuple(sorted(caller.name for caller in callers)))
+    hooks = tuple(sorted(caller.name for caller in manager.get_hookcallers(implementation) or ()))
+    return Verdict(State.OK, hooks=hooks, warnings=tuple(_deprecated(implementation, hooks)))
+
+
+def _deprecated(implementation: object, hooks: tuple[str, ...]) -> Iterator[str]:
+    """What this plugin uses that the next hook API will not have."""
+    api = getattr(implementation, "OPTIM_HOOK_API", contract.HOOK_API)
+    if api < contract.HOOK_API:
+        yield f"was written for hook API {api}, which the next minor release refuses: it is {contract.HOOK_API} now"
+    for name in hooks:
+        if name in contract.DEPRECATED_HOOKS:
+            yield f"{name} goes with hook API {contract.HOOK_API + 1}: {contract.DEPRECATED_HOOKS[name]}"
 
 
 def _check_api(implementation: object) -> tuple[State, str]:
@@ -60,12 +73,12 @@ def _check_api(implementation: object) -> tuple[State, str]:
         return State.FAILED, f"its entry point names the class {implementation.__name__}: name an instance or a module"
     api = getattr(implementation, "OPTIM_HOOK_API", None)
     if api is None:
-        return State.FAILED, f"does not say OPTIM_HOOK_API = {HOOK_API}, the hook API that it was written for"
+        return State.FAILED, f"does not say OPTIM_HOOK_API = {contract.HOOK_API}, the hook API that it was written for"
     if type(api) is not int:
         return State.FAILED, f"OPTIM_HOOK_API must be a whole number, not {api!r}"
-    if api != HOOK_API:
-        older = "an older" if api < HOOK_API else "a newer"
-        return State.INCOMPATIBLE, f"was written for {older} hook API, {api}; this optim has {HOOK_API}"
+    if not contract.OLDEST_HOOK_API <= api <= contract.HOOK_API:
+        older = "an older" if api < contract.HOOK_API else "a newer"
+        return State.INCOMPATIBLE, f"was written for {older} hook API, {api}; this optim has {contract.HOOK_API}"
     return State.OK, ""
 
 

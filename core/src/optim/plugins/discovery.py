@@ -2,14 +2,13 @@
 
 A plugin is an entry point of group ``optim.plugins``. stevedore loads them, but is fed from ``importlib.metadata``: its
 own listing has no distribution, drops duplicates, and comes from a cache that can miss a plugin just added.
-``OPTIM_DISABLE_PLUGINS=name,name`` in the environment keeps plugins from being loaded at all.
+What may not be loaded (see ``permission.py``) is not imported.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import re
 import sys
 import traceback
@@ -23,10 +22,9 @@ from stevedore.extension import Extension, ExtensionManager
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.hooks import ENTRY_POINT_GROUP
 from optim.plugins.contract import new_manager, register
+from optim.plugins.permission import current_permission
 from optim.plugins.plugin import LoadedPlugin, PluginInfo, State, describe_exception
 from optim.plugins.stdout import stdout_on_stderr
-
-DISABLE_VARIABLE = "OPTIM_DISABLE_PLUGINS"
 
 _PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -81,7 +79,7 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
     def __init__(self, manager: pluggy.PluginManager, only: Collection[str] | None) -> None:
         self._manager = manager
         self._only = only
-        self._disabled = {name.strip() for name in os.environ.get(DISABLE_VARIABLE, "").split(",")}
+        self._permission = current_permission()
         self._rivals: dict[str, list[PluginInfo]] = defaultdict(list)
         self.plugins: list[LoadedPlugin] = []
         with stdout_on_stderr():
@@ -106,8 +104,8 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
 
     def _unwanted(self, info: PluginInfo) -> LoadedPlugin | None:
         """The plugin with its reason, where it must not be loaded at all."""
-        if info.name in self._disabled:
-            return LoadedPlugin(info, State.DISABLED, f"by {DISABLE_VARIABLE}")
+        if refusal := self._permission.refusal(info):
+            return LoadedPlugin(info, State.DISABLED, refusal)
         if len(self._rivals[info.name]) > 1:
             others = [rival.release for rival in self._rivals[info.name] if rival != info] or [info.release]
             reason = f"{' and '.join(others)} has a plugin '{info.name}' too; neither is used, uninstall one"
@@ -130,7 +128,7 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
             return LoadedPlugin(info, State.FAILED, describe_exception(error), traceback.format_exc())
         if verdict.state is not State.OK:
             return LoadedPlugin(info, verdict.state, verdict.reason)
-        return LoadedPlugin(info, hooks=verdict.hooks, implementation=implementation)
+        return LoadedPlugin(info, hooks=verdict.hooks, implementation=implementation, warnings=verdict.warnings)
 
 
 def _info(entry: importlib.metadata.EntryPoint) -> PluginInfo:

@@ -62,6 +62,7 @@ class LoadedPlugin:
         traceback: of the exception that loading ended with, for ``--debug``.
         hooks: names of the hooks that it implements.
         implementation: the module or object with the hook implementations; None where it did not load.
+        warnings: what it uses that a later optim will not have.
     """
 
     info: PluginInfo
@@ -70,6 +71,7 @@ class LoadedPlugin:
     traceback: str = ""
     hooks: tuple[str, ...] = ()
     implementation: Any = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -129,6 +129,10 @@ class Registry:
         found: type[Backend] = self._one("backend", name, "optim plugins list")
         return found
 
+    def backends(self) -> dict[str, type[Backend]]:
+        """All backends by name."""
+        return {name: offer.value for name, offer in self.offered("backend").items()}
+
     def metrics(self) -> dict[str, Metric]:
         """All task metrics by name."""
         return {name: offer.value for name, offer in self.offered("metric").items()}

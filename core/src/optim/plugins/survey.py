@@ -45,6 +45,11 @@ class SurveyedPlugin:
     commands: tuple[str, ...]
     problems: tuple[Problem, ...]
 
+    @property
+    def runs(self) -> str:
+        """Where its passes run: ``here``, in optim's own environment."""
+        return "here" if self.plugin.implementation is not None else ""
+
 
 def survey_passes(registry: Registry) -> list[SurveyedPass]:
     """The passes for any target, by stage and then by name."""

@@ -23,8 +23,11 @@ from optim.search.plan import Planned, slots
 from optim.search.workbench import Tried, Workbench
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
-_REPAIRABLE = 4.0
+_REPAIRABLE = 20.0
 """Drift beyond the budget by more than this factor is not repaired."""
+
+_MOST_WORK_KEPT = 0.9
+"""A repair that leaves more of the work in float gains nothing."""
 
 _REPAIR_SHARE = 0.25
 """Of the search time, for all repairs together."""
@@ -42,6 +45,7 @@ class Expander:
         self._journal = journal
         self._deadline = deadline
         self._hopeless: dict[tuple[str, str], str] = {}
+        self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
         self._repair_s = _REPAIR_SHARE * max(0.0, deadline - time.monotonic())
 
     def expand(self, parent: Node, passes: Sequence[Planned]) -> list[Node]:
@@ -92,6 +96,11 @@ class Expander:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), node)
                 if attempt.step.key in self._hopeless and not planned.forced:
                     attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
+                    if attempt.step.key in self._repaired_as:
+                        options = self._repaired_as[attempt.step.key]
+                        again = self._journal.open(step_of(planned.offered, options), node)
+                        again.notes = ("what a repair on another chain leaves in float",)
+                        wanted.append((planned, Proposal(options), again))
                 elif proposal.result is None:
                     wanted.append((planned, proposal, attempt))
                 elif proposal.result.changed:
@@ -145,9 +154,13 @@ class Expander:
         self._repair_s -= time.monotonic() - started
         if repair is None:
             return []
+        if repair.work > _MOST_WORK_KEPT:
+            attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay in float")
+            return []
         options = {**attempt.step.options, "keep": list(repair.keep)}
         again = self._journal.open(step_of(offered, options), node)
         again.notes = (_in_words(repair),)
+        self._repaired_as[attempt.step.key] = options
         result = self._judge(node, again, self._bench.try_one(node, offered, options, max(30.0, left)))
         return [result] if result is not None else []
 

@@ -40,13 +40,10 @@ from optim.wire import from_wire, to_wire
 Say = Callable[[str], None]
 
 _REPAIR_EVALUATIONS = 40
-_FAILURES = {
-    "ingest": "could not ingest",
-    "prepare": "could not prepare",
-    "sensitivity": "could not measure the sensitivity of",
-}
 _REPAIR_SAMPLES = 8
 _REPLAYED_SAMPLES = 1
+_MARGIN = 0.97
+"""Aim a little below the budget where some samples are not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,14 +215,17 @@ class Workbench:
         self.say(f"repairing {offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(node, offered, options, samples)
         replayed = self.prepared.explored[:_REPLAYED_SAMPLES]
-        request = repair.Request(asked, replayed, whole, limit, _REPAIR_EVALUATIONS, seconds)
+        goal = limit if len(samples) == len(self.prepared.compared) else limit * _MARGIN
+        request = repair.Request(asked, replayed, whole, goal, _REPAIR_EVALUATIONS, seconds)
         try:
             data = self._job(repair, request, seconds + 60.0)
         except WorkerFailed:
             self._restored(node)
             return None
-        self.store.write("steps", key, data)
-        return from_wire(repair.Answer, data).repair
+        found = from_wire(repair.Answer, data).repair
+        if found is not None:  # with more time another run may find what this one did not
+            self.store.write("steps", key, data)
+        return found
 
     def sensitivity(
         self, node: Node, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
@@ -233,12 +233,12 @@ class Workbench:
         """What a lossy pass costs at each node of a model; see :mod:`optim.jobs.sensitivity`.
 
         Raises:
-            OptimError: not-applicable, nothing-to-measure, sensitivity-failed.
+            OptimError: not-applicable, nothing-to-measure, measure-failed.
         """
         self.say(f"trying {offered.name} {_short(options)}")
         asked = self._candidate_request(node, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
         request = sensitivity.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
-        return from_wire(sensitivity.Answer, self._must(sensitivity, request, "sensitivity"))
+        return from_wire(sensitivity.Answer, self._must(sensitivity, request, "measure"))
 
     def race(
         self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None
@@ -348,7 +348,7 @@ class Workbench:
             if failed.error:
                 raise failed.error from failed
             raise OptimError(
-                f"{what}-failed", f"{_FAILURES[what]} {self.settings.source.name}", failed.reason,
+                f"{what}-failed", f"could not {what} {self.settings.source.name}", failed.reason,
                 "run it with --debug for the whole trace", status=ExitStatus.BAD_INPUT,
             ) from failed  # fmt: skip
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from optim.arrays import Array, Feeds
 from optim.backend import Session
-from optim.errors import OptimError
 from optim.gate.drift import worst_drift
 from optim.jobs.place import compare_run, mapped_feeds, mapped_outputs
 from optim.sensitivity import isolate
@@ -199,7 +198,7 @@ def _difference(
 
 def _relative_l2(reference: Array, other: Array) -> float:
     if reference.shape != other.shape:
-        raise OptimError("shape-changed", "the pass changed a shape", f"{reference.shape} became {other.shape}")
+        raise NoReplay(f"the pass changes a shape: {list(reference.shape)} became {list(other.shape)}")
     a, b = reference.astype(np.float64), np.asarray(other).astype(np.float64)
     both = np.isfinite(a)
     if (a[~both] != b[~both])[~np.isnan(a[~both])].any() or not np.isfinite(b[both]).all():

@@ -1,0 +1,1 @@
+"""Writes the package of a new plugin, whole and passing its own tests."""

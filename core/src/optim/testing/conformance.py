@@ -1,0 +1,262 @@
+"""What every pass must hold, as tests: subclass, say which pass and a model it should fire on, and run pytest.
+
+Each test looks at one promise of the contract (docs/writing-a-plugin.md), and its failure says what to do.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from optim.backend import Backend
+from optim.errors import OptimError
+from optim.gate.drift import Drift
+from optim.graphs.operators import operator_counts
+from optim.model import Model
+from optim.onnxruntime_backend import OnnxRuntimeBackend
+from optim.options import PassOptions, options_class
+from optim.passes import Pass, PassResult, Stage
+from optim.plugins.checks import pass_defect
+from optim.plugins.plugin import PluginInfo
+from optim.processes.process import WorkerFailed
+from optim.target import Target
+from optim.testing import models
+from optim.testing.ordering import order_defect
+from optim.testing.trial import Trial
+
+_KEPT_ALL = 1e-4
+"""Drift of a lossy pass that keeps every node it can keep: rounding, no more."""
+
+_MOST_CANDIDATES = 64
+
+
+class _Cpu(OnnxRuntimeBackend):
+    name = "onnxruntime"
+
+
+class PassConformance:
+    """Subclass as ``TestMyPass``, with the two fixtures that raise here.
+
+    Attributes:
+        max_drift: largest relative L2 between the outputs before and after; no default, so that somebody thought of it.
+        options: what a user would write, for the options that have no default or do nothing by it.
+        stage: where the plugin offers the pass.
+        fires_on_everything: there is no model that it leaves alone, such as one that sets a session option.
+        idempotent: False where a second time does something again on purpose.
+        opset_may_rise: it converts to a newer opset and says so.
+    """
+
+    max_drift: ClassVar[float]
+    options: ClassVar[Mapping[str, Any]] = {}
+    stage: ClassVar[Stage] = Stage.FUSE
+    fires_on_everything: ClassVar[bool] = False
+    idempotent: ClassVar[bool] = True
+    opset_may_rise: ClassVar[bool] = False
+
+    # What the author says.
+
+    @pytest.fixture
+    def pass_class(self) -> type[Pass]:
+        """The pass."""
+        raise NotImplementedError(f"{type(self).__name__} needs a fixture pass_class that returns the pass")
+
+    @pytest.fixture
+    def model_path(self) -> Path:
+        """An ``.onnx`` file that the pass should do something for, e.g. ``models.mlp(tmp_path)``."""
+        raise NotImplementedError(f"{type(self).__name__} needs a fixture model_path that returns an .onnx file")
+
+    # What it may say otherwise.
+
+    @pytest.fixture
+    def nothing_to_do(self, tmp_path: Path) -> Path:
+        """A model that the pass has nothing to do for."""
+        return models.identity(tmp_path)
+
+    @pytest.fixture
+    def target(self) -> Target:
+        """Where the model would run."""
+        return Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
+
+    @pytest.fixture
+    def backend(self) -> Backend:
+        """Runs models here."""
+        return _Cpu()
+
+    @pytest.fixture
+    def data(self) -> str | None:
+        """Feeds as ``--data`` takes them; None: made up from the graph."""
+        return None
+
+    # What follows from it.
+
+    @pytest.fixture
+    def trial(
+        self, model_path: Path, tmp_path: Path, target: Target, backend: Backend, data: str | None
+    ) -> Trial:
+        """The model in a store of its own."""
+        return Trial.of(model_path, tmp_path / "trial", target, backend, data)
+
+    @pytest.fixture
+    def chosen(self, trial: Trial, pass_class: type[Pass]) -> PassOptions:
+        """The options of this class."""
+        return trial.options(pass_class, self.options)
+
+    @pytest.fixture
+    def result(self, trial: Trial, pass_class: type[Pass], chosen: PassOptions) -> PassResult:
+        """What the pass makes of the model."""
+        return trial.apply(pass_class(), trial.model, chosen)
+
+    # The promises.
+
+    def test_its_name_and_attributes_fit(self, pass_class: type[Pass]) -> None:
+        """What the registry checks when a plugin offers the pass."""
+        plugin = str(getattr(pass_class, "name", "")).partition(".")[0]
+        defect = pass_defect(pass_class, self.stage, PluginInfo(plugin, "", "", ""))
+        assert not defect, defect
+
+    def test_its_options_are_documented(self, pass_class: type[Pass]) -> None:
+        """Every option has a description."""
+        cls = options_class(pass_class)
+        assert issubclass(cls, PassOptions), f"{cls.__name__} must derive from optim.PassOptions"
+        bare = [name for name, field in cls.model_fields.items() if not (field.description or "").strip()]
+        assert not bare, f"say in Field(description=...), with the unit, what these options are: {', '.join(bare)}"
+
+    def test_its_order_can_be_resolved(self, pass_class: type[Pass], target: Target) -> None:
+        """Names in before and after are well formed and contradict nobody."""
+        defect = order_defect(pass_class, self.stage, target)
+        assert not defect, defect
+
+    def test_it_fires(self, trial: Trial, pass_class: type[Pass], result: PassResult) -> None:
+        """It changes the model it should fire on, and says what it did."""
+        applicable = trial.applicable(pass_class(), trial.model)
+        assert applicable.yes, f"it declines the model it should fire on: {applicable.reason}"
+        assert result.changed, f"it changed nothing: {' '.join(result.notes)}"
+        assert result.model.digest != trial.model.digest, "it says that it changed the model, which is as it was"
+        assert result.counts or result.notes, "say in counts (or notes) what happened, so that a no-op is visible"
+
+    def test_it_declines_with_a_reason(
+        self, nothing_to_do: Path, tmp_path: Path, pass_class: type[Pass], target: Target, backend: Backend
+    ) -> None:
+        """Where there is nothing to do it changes nothing, and says why."""
+        if self.fires_on_everything:
+            pytest.skip("it says of itself that it fires on everything")
+        trial = Trial.of(nothing_to_do, tmp_path / "nothing", target, backend)
+        applicable = trial.applicable(pass_class(), trial.model)
+        if not applicable.yes:
+            assert applicable.reason.strip(), "Applicable.no(...) needs the reason that a user reads in the report"
+            return
+        result = trial.apply(pass_class(), trial.model, trial.options(pass_class, self.options))
+        assert not result.changed, "it changed a model that has nothing to do for it"
+
+    def test_it_leaves_its_input_alone(self, trial: Trial, pass_class: type[Pass], chosen: PassOptions) -> None:
+        """The files of its input are as they were, and its result is valid and in the store."""
+        try:
+            trial.apply_watched(pass_class(), chosen)
+        except OptimError as error:
+            pytest.fail(f"{error.what}: {error.cause}\n{error.fix}", pytrace=False)
+
+    def test_it_changes_session_settings_alone_if_it_says_so(
+        self, trial: Trial, pass_class: type[Pass], result: PassResult
+    ) -> None:
+        """A pass with session_only makes no graph, and only such a pass leaves the graph."""
+        same = result.model.path == trial.model.path
+        assert same or not pass_class.session_only, "it says session_only, but it made another graph"
+        said = pass_class.session_only or not result.changed
+        assert not same or said, "it changed settings only: say session_only"
+
+    def test_it_is_idempotent(
+        self, trial: Trial, pass_class: type[Pass], chosen: PassOptions, result: PassResult
+    ) -> None:
+        """On its own result there is nothing left to do."""
+        if not self.idempotent:
+            pytest.skip("it says of itself that a second time does something again")
+        if not trial.applicable(pass_class(), result.model).yes:
+            return
+        again = trial.apply(pass_class(), result.model, chosen)
+        if again.changed and again.model.digest != result.model.digest:
+            before, after = operator_counts(result.model.path), operator_counts(again.model.path)
+            pytest.fail(f"on its own result it did something again: {before} became {after}", pytrace=False)
+
+    def test_it_gives_the_same_twice(
+        self, trial: Trial, pass_class: type[Pass], chosen: PassOptions, result: PassResult
+    ) -> None:
+        """The same model and options give the same bytes."""
+        again = trial.apply(pass_class(), trial.model, chosen)
+        assert again.model.digest == result.model.digest, (
+            "two times gave two models: draw from context.random, and sort what you iterate"
+        )
+
+    def test_it_keeps_inputs_outputs_and_opset(self, trial: Trial, result: PassResult) -> None:
+        """Names, types and shapes stay, or an interface leads back; opsets stay."""
+        before, after = trial.model, result.model
+        _require_opset(before, after, may_rise=self.opset_may_rise)
+        if result.interface is not None:
+            for name in (result.interface.feeds, result.interface.outputs):
+                assert not name or callable(_imported(name)), f"{name} is no function"
+            return
+        hint = "; return PassResult(interface=...) where they really must change"
+        assert after.inputs == before.inputs, "inputs changed" + hint
+        assert after.outputs == before.outputs, "outputs changed" + hint
+
+    def test_it_computes_the_same_within_the_tolerance(self, trial: Trial, result: PassResult) -> None:
+        """Every output on every sample is within max_drift."""
+        limit = getattr(self, "max_drift", None)
+        assert isinstance(limit, float) and 0 < limit < 1, "say max_drift = 1e-5, or what is right for your pass"
+        drift = _drift(trial, result)
+        assert drift.relative_l2 <= limit, f"drift {drift.relative_l2:.3g}, max_drift {limit:.3g}"
+
+    def test_its_candidates_are_its_options(self, trial: Trial, pass_class: type[Pass]) -> None:
+        """What auto would try is of its own options class, and not too much."""
+        found = trial.candidates(pass_class())
+        cls = options_class(pass_class)
+        assert all(isinstance(one, cls) for one in found), f"candidates() must give instances of {cls.__name__}"
+        assert len(found) <= _MOST_CANDIDATES, f"{len(found)} candidates: each is applied, compared and timed"
+
+    def test_what_it_can_keep_is_kept(
+        self, trial: Trial, pass_class: type[Pass], chosen: PassOptions, result: PassResult
+    ) -> None:
+        """keepable() names nodes, and keeping them all leaves the model as it was."""
+        if "keep" not in options_class(pass_class).model_fields:
+            pytest.skip("it has no option keep")
+        names = list(pass_class().keepable(trial.model, chosen))
+        known = {node.name for node in trial.model.ir().graph.all_nodes()}
+        assert names, "it has an option keep: keepable() must name the nodes that it can leave alone"
+        assert set(names) <= known, f"keepable() names what is no node: {sorted(set(names) - known)}"
+        kept = trial.apply(pass_class(), trial.model, chosen.model_copy(update={"keep": tuple(names)}))
+        assert not kept.changed or _drift(trial, kept).relative_l2 <= _KEPT_ALL, "keeping every node still drifts"
+
+    def test_it_works_in_a_process_of_its_own(
+        self, trial: Trial, pass_class: type[Pass], chosen: PassOptions, result: PassResult
+    ) -> None:
+        """A process that knows only its import path makes the same model."""
+        try:
+            digest = trial.apply_elsewhere(pass_class(), chosen)
+        except WorkerFailed as error:
+            pytest.fail(f"in another process: {error.reason}\n{error.details}", pytrace=False)
+        assert digest == result.model.digest, "another process made another model: it depends on something global"
+
+
+def _drift(trial: Trial, result: PassResult) -> Drift:
+    try:
+        return trial.drift(result)
+    except OptimError as error:
+        pytest.fail(f"{error.what}: {error.cause}", pytrace=False)
+
+
+def _require_opset(before: Model, after: Model, *, may_rise: bool) -> None:
+    for domain, version in before.opset.items():
+        now = after.opset.get(domain, version)
+        name = domain or "ai.onnx"
+        assert now >= version, f"opset of {name} fell from {version} to {now}"
+        assert now == version or may_rise, f"opset of {name} rose from {version} to {now}: say opset_may_rise = True"
+
+
+def _imported(path: str) -> object:
+    module, _, name = path.partition(":")
+    assert re.fullmatch(r"[\w.]+:\w+", path), f"an interface names 'package.module:function', not {path!r}"
+    return getattr(importlib.import_module(module), name, None)

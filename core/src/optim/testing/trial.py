@@ -1,0 +1,146 @@
+"""A pass tried on a model the way a run tries it, in a store of its own: what the conformance class is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from optim.backend import Backend
+from optim.errors import OptimError
+from optim.feeds.feedset import FeedSet
+from optim.feeds.load import load_feeds
+from optim.feeds.synthesize import synthesize_feeds
+from optim.gate.drift import NO_DRIFT, Drift, compare_sample, worst_drift
+from optim.graphs.ingest import ingest
+from optim.jobs.distrust import Untouched, checked_model, require_fit
+from optim.jobs.offer import context_for
+from optim.jobs.place import mapped_feeds, mapped_outputs
+from optim.model import Model
+from optim.options import PassOptions, parse_options
+from optim.passes import Applicable, Pass, PassResult
+from optim.target import Target
+from optim.testing import elsewhere
+
+SEED = 0
+_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A model in a store of its own, and the feeds it is compared on.
+
+    Attributes:
+        model: as passes are given it: brought to external data, small constants made initializers.
+        target: where it would run.
+        backend: runs it here.
+        feeds: eight samples where they are made up, of several sizes.
+        store: folder of the store.
+    """
+
+    model: Model
+    target: Target
+    backend: Backend
+    feeds: FeedSet
+    store: Path
+
+    @classmethod
+    def of(cls, path: Path, folder: Path, target: Target, backend: Backend, data: str | None = None) -> Trial:
+        """Bring a model file into a new store.
+
+        Args:
+            path: an ``.onnx`` file.
+            folder: empty, for store and feeds.
+            target: where it would run.
+            backend: runs it here.
+            data: feeds as ``--data`` takes them; None: synthesized.
+        """
+        store = folder / "models"
+        model = ingest(path, store)
+        where = folder / "feeds"
+        if data is not None:
+            return cls(model, target, backend, load_feeds(data, model, where, SEED), store)
+        with backend.open(model, target) as session:
+            feeds = synthesize_feeds(model, where, SEED, check=session.run)
+        return cls(model, target, backend, feeds, store)
+
+    def options(self, pass_class: type[Pass], values: Mapping[str, Any]) -> PassOptions:
+        """What the user's values make of the options class."""
+        return parse_options(pass_class, values)
+
+    def applicable(self, transformation: Pass, model: Model) -> Applicable:
+        """What the pass says of a model."""
+        return require_fit(transformation.applicable(model, self.target), Applicable, transformation.name)
+
+    def candidates(self, transformation: Pass) -> list[PassOptions]:
+        """The options it would have tried."""
+        with context_for(self.target, self.store, self.feeds.folder, SEED) as context:
+            return list(transformation.candidates(self.model, self.target, context))
+
+    def apply(self, transformation: Pass, model: Model, options: PassOptions) -> PassResult:
+        """Apply the pass.
+
+        Raises:
+            OptimError[bad-result]: it returned something else than a PassResult, or one that does not fit.
+        """
+        with context_for(self.target, self.store, self.feeds.folder, SEED) as context:
+            return require_fit(transformation.apply(model, options, context), PassResult, transformation.name)
+
+    def apply_watched(self, transformation: Pass, options: PassOptions) -> PassResult:
+        """Apply the pass to the model itself, and distrust what it did and returned as a run does.
+
+        Raises:
+            OptimError: mutated-input, and where it says that it changed something not-in-store, store-changed,
+                invalid-graph.
+        """
+        before = Untouched.now(self.model)
+        try:
+            result = self.apply(transformation, self.model, options)
+        finally:
+            before.require(transformation.name)
+        if result.changed:
+            checked_model(result, self.model, self.store, transformation.name)
+        return result
+
+    def apply_elsewhere(self, transformation: Pass, options: PassOptions) -> str:
+        """Apply the pass in a process of its own; the digest of the model it makes there.
+
+        Raises:
+            WorkerFailed: the process raised, crashed, or did not come back.
+        """
+        from optim.processes.process import run_job
+        from optim.wire import to_wire
+
+        cls = type(transformation)
+        request = elsewhere.Request(
+            f"{cls.__module__}:{cls.__qualname__}", self.model, replace(self.target, probe=None),
+            options.model_dump(mode="json"), self.store, self.feeds.folder, SEED,
+        )  # fmt: skip
+        answer, _ = run_job(elsewhere.__name__, to_wire(request), _TIMEOUT_S)
+        return str(answer["digest"])
+
+    def drift(self, result: PassResult) -> Drift:
+        """How far the result's outputs are from the model's on every sample, through its interface.
+
+        Raises:
+            OptimError[interface-changed]: outputs have other names, and no interface leads back.
+        """
+        interfaces = (result.interface,) if result.interface else ()
+        drift = NO_DRIFT
+        with (
+            self.backend.open(self.model, self.target) as original,
+            self.backend.open(result.model, self.target) as changed,
+        ):
+            for feeds in self.feeds.iterate():
+                expected = original.run(feeds)
+                got = mapped_outputs(changed.run(mapped_feeds(feeds, interfaces)), interfaces)
+                if set(got) != set(expected):
+                    raise OptimError("interface-changed", f"outputs {_names(got)} instead of {_names(expected)}")
+                comparisons = compare_sample(expected, got, feeds, self.model.inputs, self.model.outputs)
+                drift = drift.worst(worst_drift(comparisons))
+        return drift
+
+
+def _names(outputs: Mapping[str, object] | Sequence[str]) -> str:
+    return ", ".join(sorted(outputs))

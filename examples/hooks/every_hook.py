@@ -1,0 +1,174 @@
+"""A plugin with every hook there is; docs/hooks.md shows its parts, and the tests load it and ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from optim import (
+    APPLICABLE,
+    Applicable,
+    Backend,
+    Exporter,
+    Metric,
+    NoOptions,
+    Pass,
+    PassResult,
+    Role,
+    SessionConfig,
+    SourcePass,
+    Target,
+    hookimpl,
+)
+from optim.onnxruntime_backend import OnnxRuntimeBackend
+
+OPTIM_HOOK_API = 1
+
+
+class Rename(Pass):
+    """Gives the graph a name; stands for any pass over a model."""
+
+    name = "every.rename"
+    summary = "Names the graph."
+    role = Role.REQUESTED
+
+    def applicable(self, model, target) -> Applicable:
+        return APPLICABLE
+
+    def apply(self, model, options: NoOptions, context) -> PassResult:
+        graph = model.ir()
+        if graph.graph.name == "every":
+            return PassResult(model, False, ("it has its name already",))
+        graph.graph.name = "every"
+        return PassResult(context.save(graph, model), True, counts={"name": 1})
+
+
+class Quantize(Rename):
+    name = "every.quantize"
+
+
+class Convert(Rename):
+    name = "every.convert"
+
+
+class Finish(Rename):
+    name = "every.finish"
+
+
+class OneThread(Pass):
+    """One thread."""
+
+    name = "every.one-thread"
+    summary = "Runs the model on one thread."
+    session_only = True
+
+    def applicable(self, model, target) -> Applicable:
+        return APPLICABLE
+
+    def apply(self, model, options: NoOptions, context) -> PassResult:
+        return PassResult(model.with_session(SessionConfig({"intra_op_num_threads": 1})), True, ("one thread",))
+
+
+# --- optim_pre_export
+class Eager(SourcePass):
+    name = "every.eager"
+    summary = "Says that attention is computed eagerly."
+
+
+@hookimpl
+def optim_pre_export(target: Target) -> Sequence[type[SourcePass]]:
+    return (Eager,)
+# --- end
+
+
+# --- optim_export
+class Export(Exporter):
+    name = "every.export"
+    summary = "Turns the source into a model."
+
+
+@hookimpl
+def optim_export(target: Target) -> Sequence[type[Exporter]]:
+    return (Export,)
+# --- end
+
+
+# --- optim_fuse
+@hookimpl
+def optim_fuse(target: Target) -> Sequence[type[Pass]]:
+    return (Rename,) if target.name == "every" else ()
+# --- end
+
+
+# --- optim_quantize
+@hookimpl
+def optim_quantize(target: Target) -> Sequence[type[Pass]]:
+    return (Quantize,) if target.provider == "CPUExecutionProvider" else ()
+# --- end
+
+
+# --- optim_convert_precision
+@hookimpl
+def optim_convert_precision(target: Target) -> Sequence[type[Pass]]:
+    return (Convert,)
+# --- end
+
+
+# --- optim_tune
+@hookimpl
+def optim_tune(target: Target) -> Sequence[type[Pass]]:
+    return (OneThread,)  # session_only: it returns model.with_session(...)
+# --- end
+
+
+# --- optim_post_process
+@hookimpl
+def optim_post_process(target: Target) -> Sequence[type[Pass]]:
+    return (Finish,)  # role requested: runs when it is named, or when the target requires it
+# --- end
+
+
+# --- optim_targets
+def probe() -> str | None:
+    """The reason why the target cannot be used here, or None; looks for a file, imports no runtime."""
+    return None
+
+
+TARGET = Target("every", backend="every", provider="CPUExecutionProvider", device="a device", probe=probe)
+
+
+@hookimpl
+def optim_targets() -> Sequence[Target]:
+    return (TARGET,)
+# --- end
+
+
+# --- optim_backends
+class EveryBackend(OnnxRuntimeBackend):
+    name = "every"
+
+
+@hookimpl
+def optim_backends() -> Sequence[type[Backend]]:
+    return (EveryBackend,)
+# --- end
+
+
+# --- optim_metrics
+def agreement(outputs, feeds, labels) -> float:
+    """Share of rows whose most likely class is the label; called for one sample, averaged over all."""
+    return float(np.mean(outputs["y"].argmax(axis=-1) == labels["label"]))
+
+
+@hookimpl
+def optim_metrics() -> Sequence[Metric]:
+    return (Metric("every-agreement", higher_is_better=True, call=agreement),)
+# --- end
+
+
+# --- optim_commands
+@hookimpl
+def optim_commands() -> Sequence[str]:
+    return ("every_hook_command:every",)  # optim every; imported when it is called
+# --- end

@@ -1,0 +1,125 @@
+"""What the doctor finds, on distributions that really lie in a folder of packages."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from plugin_packages import GOOD, Site, site
+
+from optim import hooks
+from optim.plugins.doctor import Severity, examine
+from optim.plugins.registry import load_registry
+
+__all__ = ["Site", "site"]
+
+
+def distribution(site, name, version="1.0", requires=()):
+    info = site.folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    needs = "".join(f"Requires-Dist: {line}\n" for line in requires)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}")
+    return info
+
+
+def found(about):
+    return [one for one in examine(load_registry()) if about in one.subject]
+
+
+def test_a_sound_installation_has_nothing_to_mend(site):
+    site.add("acme", GOOD, attribute="")
+    text = " ".join(one.subject for one in examine(load_registry()) if one.severity is Severity.PROBLEM)
+    assert text == "target acme-device"  # its backend, 'reference', is nobody's
+
+
+def test_two_builds_of_onnxruntime_are_a_broken_pair(site):
+    distribution(site, "onnxruntime-gpu", "1.24.2")
+    (one,) = found("onnxruntime and onnxruntime-gpu")
+    assert one.severity is Severity.PROBLEM
+    assert one.fix.startswith("pip uninstall -y onnxruntime onnxruntime-gpu && pip install onnxruntime-gpu")
+
+
+def test_a_library_that_is_missing_or_too_old_is_named_with_what_needs_it(site):
+    site.add("acme", GOOD)
+    metadata = site.folder / "optim_acme-1.0.dist-info" / "METADATA"
+    metadata.write_text(
+        metadata.read_text() + "Requires-Dist: nobody-has-this>=3\nRequires-Dist: numpy>=900\n"
+        "Requires-Dist: only-on-request; extra == 'more'\n"
+    )
+    whats = {one.what for one in found("optim-acme") if one.fix.startswith("pip install '")}
+    assert "needs nobody-has-this>=3, which is not installed" in whats
+    assert any(what.startswith("needs numpy>=900, and ") for what in whats)
+    assert not any("only-on-request" in what for what in whats)
+
+
+def test_a_name_that_a_plugin_does_not_have_is_a_problem_and_one_of_a_plugin_not_there_a_note(site):
+    site.add("acme", GOOD.replace("    summary", '    after = ("acme.shrimk", "ghost.pass")\n    summary'))
+    severities = {one.what.split()[5].rstrip(";,"): one.severity for one in found("pass acme.shrink")}
+    assert severities == {"acme.shrimk": Severity.PROBLEM, "ghost.pass": Severity.NOTE}
+
+
+def test_a_disabled_name_that_is_not_installed_is_told(site, monkeypatch):
+    monkeypatch.setenv("OPTIM_DISABLE_PLUGINS", "gost")
+    assert [one.what for one in found("OPTIM_DISABLE_PLUGINS")] == ["names plugin gost, which is not installed"]
+
+
+def test_the_exit_status_and_the_json_say_the_same(site):
+    site.add("acme", "raise RuntimeError('no')")
+    done = site.run("plugins", "doctor", "--json")
+    assert done.returncode == 4
+    (one,) = [one for one in json.loads(done.stdout)["findings"] if "acme" in one["subject"]]
+    assert (one["severity"], one["what"]) == ("problem", "RuntimeError: no")
+    assert "RuntimeError: no" in site.run("plugins", "doctor").stdout
+
+
+# The hook API grows older.
+
+
+def test_a_plugin_for_the_hook_api_before_is_used_with_a_warning_and_then_refused(site, monkeypatch):
+    site.add("acme", GOOD)
+    monkeypatch.setattr(hooks, "HOOK_API", 2)
+    plugin = load_registry(only=["acme"]).plugin("acme")
+    assert plugin.state == "ok"
+    assert plugin.warnings == ("was written for hook API 1, which the next minor release refuses: it is 2 now",)
+    assert any("hook API 1" in one.what for one in found("acme") if one.severity is Severity.NOTE)
+    monkeypatch.setattr(hooks, "OLDEST_HOOK_API", 2)
+    assert load_registry(only=["acme"]).plugin("acme").state == "incompatible"
+
+
+def test_a_hook_that_will_go_is_announced(site, monkeypatch):
+    site.add("acme", GOOD)
+    monkeypatch.setattr(hooks, "DEPRECATED_HOOKS", {"optim_fuse": "use optim_melt"})
+    assert load_registry(only=["acme"]).plugin("acme").warnings == ("optim_fuse goes with hook API 2: use optim_melt",)
+
+
+# What may be loaded.
+
+
+def states(site):
+    found = load_registry(only=["acme", "zenith"]).plugins
+    return {plugin.name: (str(plugin.state), plugin.reason) for plugin in found}
+
+
+def test_the_machines_list_binds_and_the_environment_only_takes_away(site, monkeypatch, tmp_path):
+    site.add("acme", GOOD)
+    site.add("zenith", "raise SystemExit('it was imported')")
+    path = tmp_path / "plugins.toml"
+    monkeypatch.setattr("optim.plugins.permission.allow_file", lambda: path)
+    path.write_text('allow = ["optim-acme/acme"]')
+    assert states(site)["acme"] == ("ok", "")
+    assert states(site)["zenith"] == ("disabled", f"not allowed by {path}")
+    monkeypatch.setenv("OPTIM_ALLOW_PLUGINS", "zenith")
+    assert states(site)["acme"] == ("disabled", "not allowed by OPTIM_ALLOW_PLUGINS")
+    assert states(site)["zenith"] == ("disabled", f"not allowed by {path}")
+
+
+@pytest.mark.parametrize("text", ["allow = 'ort'", "nothing = 1", "allow = [", "allow = [1]"])
+def test_a_list_that_cannot_be_read_allows_nothing(site, monkeypatch, tmp_path, text):
+    from optim import OptimError
+
+    path = tmp_path / "plugins.toml"
+    monkeypatch.setattr("optim.plugins.permission.allow_file", lambda: path)
+    path.write_text(text)
+    with pytest.raises(OptimError, match=r"plugins\.toml") as caught:
+        load_registry()
+    assert caught.value.reference == "bad-allow-list"

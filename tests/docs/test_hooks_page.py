@@ -1,0 +1,127 @@
+"""docs/hooks.md against the live hooks: headings, signatures, and examples that are parts of a file that runs."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from optim import Target
+from optim.hooks import HOOK_API, OptimHooks
+from optim.passes import Stage
+from optim.plugins.contract import new_manager, register
+from optim.plugins.plugin import LoadedPlugin, PluginInfo
+from optim.plugins.registry import Registry
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "hooks"
+PAGE = (ROOT / "docs" / "hooks.md").read_text(encoding="utf-8")
+SOURCE = (EXAMPLES / "every_hook.py").read_text(encoding="utf-8")
+HOOKS = [name for name in vars(OptimHooks) if name.startswith("optim_")]
+INFO = PluginInfo("every", "optim-plugin-every", "1.0", "every_hook")
+
+
+def section(hook: str) -> str:
+    return re.split(rf"^## {hook}$", PAGE, flags=re.MULTILINE)[1].split("\n## ")[0]
+
+
+@pytest.fixture
+def every(monkeypatch):
+    """The plugin of the examples, registered as if it were installed."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import every_hook
+
+    manager = new_manager()
+    assert register(manager, "every", every_hook).state == "ok"
+    return Registry(manager, [LoadedPlugin(INFO, implementation=every_hook, hooks=tuple(HOOKS))])
+
+
+def test_the_page_has_a_section_for_each_hook_and_no_other() -> None:
+    assert re.findall(r"^## (optim_\w+)$", PAGE, flags=re.MULTILINE) == HOOKS
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_the_page_has_the_exact_signature(hook) -> None:
+    signature = inspect.signature(getattr(OptimHooks, hook))
+    shown = str(signature.replace(parameters=list(signature.parameters.values())[1:])).replace("'", "")
+    assert f"    {hook}{shown}\n" in section(hook)
+    for parameter in list(signature.parameters)[1:]:
+        assert f"- `{parameter}`: " in section(hook)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_the_page_says_when_and_how_results_combine(hook) -> None:
+    assert "- *when*: " in section(hook)
+    assert "- *results*: " in section(hook)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_the_example_is_a_part_of_the_file_that_runs(hook) -> None:
+    (shown,) = re.findall(r"```python\n(.*?)\n```", section(hook), re.DOTALL)
+    (part,) = re.findall(rf"# --- {hook}\n(.*?)\n# --- end", SOURCE, re.DOTALL)
+    assert shown == part.strip("\n")
+    assert f"def {hook}(" in shown
+
+
+def test_the_page_names_the_hook_api() -> None:
+    assert f"`OPTIM_HOOK_API = {HOOK_API}`" in PAGE
+
+
+# Every hook of the example, asked as the core asks it.
+
+
+def asked(every: Registry, hook: str) -> list[str]:
+    """Names of what the example offers through a hook."""
+    for stage in Stage:
+        if stage.hook == hook:
+            offers = every.offers(Target("every", "every", "CPUExecutionProvider"))
+            return [one.name for one in offers if one.stage is stage]
+    return list(every.offered(hook.removeprefix("optim_").removesuffix("s")))
+
+
+OFFERED = {
+    "optim_pre_export": ["every.eager"],
+    "optim_export": ["every.export"],
+    "optim_fuse": ["every.rename"],
+    "optim_quantize": ["every.quantize"],
+    "optim_convert_precision": ["every.convert"],
+    "optim_tune": ["every.one-thread"],
+    "optim_post_process": ["every.finish"],
+    "optim_targets": ["every"],
+    "optim_backends": ["every"],
+    "optim_metrics": ["every-agreement"],
+    "optim_commands": ["every"],
+}
+
+
+def test_there_is_a_test_for_each_hook() -> None:
+    assert list(OFFERED) == HOOKS
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_the_core_takes_what_the_example_offers(every, hook) -> None:
+    assert asked(every, hook) == OFFERED[hook]
+    assert every.problems == ()
+
+
+def test_the_core_asks_a_hook_of_each_stage_and_kind() -> None:
+    kinds = {f"optim_{kind}s" for kind in ("target", "backend", "metric", "command")}
+    assert {stage.hook for stage in Stage} | kinds == set(HOOKS)
+
+
+def test_the_verb_of_the_example_runs(tmp_path) -> None:
+    info = tmp_path / "optim_plugin_every-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: optim-plugin-every\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[optim.plugins]\nevery = every_hook\n")
+    path = os.pathsep.join([str(tmp_path), str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "optim.cli.main", "every"],
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "every hook there is\n"

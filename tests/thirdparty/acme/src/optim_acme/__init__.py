@@ -1,0 +1,1 @@
+"""The plugin of Acme, a vendor who behaves."""

@@ -1,0 +1,98 @@
+"""Acme's passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+from pydantic import Field
+
+from optim import APPLICABLE, Applicable, Pass, PassOptions, PassResult, SessionConfig
+
+
+class DropPairs(Pass):
+    """Neg(Neg(x)) is x."""
+
+    name = "acme.drop-pairs"
+    summary = "Removes pairs of Neg."
+    after = ("ort.clean", "ort:*")
+    before = ("ort.fuse-transformer",)
+
+    def applicable(self, model, target):
+        return APPLICABLE if pairs(model.ir()) else Applicable.no("there is no pair of Neg")
+
+    def apply(self, model, options, context):
+        graph = model.ir()
+        found = pairs(graph)
+        if not found:
+            return PassResult(model, False, ("there is no pair of Neg",))
+        for first, second in found:
+            ir.convenience.replace_all_uses_with(second.outputs[0], first.inputs[0])
+            graph.graph.remove([second, first], safe=True)
+        return PassResult(context.save(graph, model), True, counts={"pairs of Neg": len(found)})
+
+
+def pairs(graph):
+    found = []
+    taken = set()
+    for node in graph.graph:
+        first = node.inputs[0].producer() if node.op_type == "Neg" and node.inputs[0] is not None else None
+        if first is None or first.op_type != "Neg" or first in taken or len(first.outputs[0].uses()) > 1:
+            continue
+        found.append((first, node))
+        taken |= {first, node}
+    return found
+
+
+class RoundOptions(PassOptions):
+    """What a user may choose."""
+
+    bits: int = Field(8, ge=2, le=16, description="Bits that a weight is rounded to.")
+    keep: tuple[str, ...] = Field((), description="Names of MatMul nodes that are left alone.")
+
+
+class Round(Pass):
+    """Rounds weights."""
+
+    name = "acme.round"
+    summary = "Rounds the weights of MatMul."
+    options = RoundOptions
+    lossy = True
+    alternatives = "quantize"
+    after = ("ort.gemm-to-matmul",)
+
+    def applicable(self, model, target):
+        return APPLICABLE if self.keepable(model, None) else Applicable.no("there is no MatMul with a weight")
+
+    def keepable(self, model, options):
+        return [node.name for node in model.ir().graph if node.op_type == "MatMul" and node.inputs[1].const_value]
+
+    def apply(self, model, options, context):
+        graph = model.ir()
+        count = 0
+        for node in graph.graph:
+            if node.op_type != "MatMul" or node.inputs[1].const_value is None or node.name in options.keep:
+                continue
+            weight = node.inputs[1].const_value.numpy()
+            step = np.abs(weight).max() / 2 ** (options.bits - 1)
+            rounded = (np.round(weight / step) * step).astype(weight.dtype)
+            count += int(not np.array_equal(rounded, weight))
+            node.inputs[1].const_value = ir.tensor(rounded, name=node.inputs[1].name)
+        if not count:
+            return PassResult(model, False, ("every weight is round already, or kept",))
+        return PassResult(context.save(graph, model), True, counts={"MatMul": count})
+
+
+class Threads(Pass):
+    """Sets the number of threads."""
+
+    name = "acme.one-thread"
+    summary = "Runs on one thread."
+    session_only = True
+
+    def applicable(self, model, target):
+        return APPLICABLE
+
+    def apply(self, model, options, context):
+        if model.session.session_options.get("intra_op_num_threads") == 1:
+            return PassResult(model, False, ("it runs on one thread",))
+        return PassResult(model.with_session(SessionConfig({"intra_op_num_threads": 1})), True, ("one thread",))

@@ -1,0 +1,4 @@
+import sys
+
+print("goodbye")
+sys.exit(7)

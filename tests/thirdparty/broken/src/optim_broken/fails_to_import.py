@@ -1,0 +1,1 @@
+raise ImportError("no license for this machine")

@@ -1,0 +1,1 @@
+OPTIM_HOOK_API = 1

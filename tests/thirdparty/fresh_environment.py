@@ -1,0 +1,69 @@
+"""A virtual environment with core alone and what vendors publish, made once and kept in ``.cache``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from filelock import FileLock
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+_INSTALLED = ("core/pyproject.toml", "tests/thirdparty/acme/pyproject.toml", "tests/thirdparty/broken/pyproject.toml")
+
+
+class Environment:
+    """A virtual environment.
+
+    Attributes:
+        folder: of the environment.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._bin = folder / ("Scripts" if os.name == "nt" else "bin")
+
+    def run(self, *command: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment."""
+        clean = {key: text for key, text in os.environ.items() if key not in ("PYTHONPATH", "OPTIM_DISABLE_PLUGINS")}
+        return subprocess.run(
+            [str(self._bin / command[0]), *command[1:]], cwd=cwd, env={**clean, **environment},
+            capture_output=True, text=True, check=False, timeout=280,
+        )  # fmt: skip
+
+    def install(self, *arguments: str) -> None:
+        """Install with pip; what builds a package is there already."""
+        done = self.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments)
+        if done.returncode:
+            raise RuntimeError(f"pip install {' '.join(arguments)} failed:\n{done.stderr}")
+
+    def optim_json(self, *arguments: str, **environment: str) -> dict[str, object]:
+        """What a command says with ``--json``."""
+        found: dict[str, object] = json.loads(self.run("optim", *arguments, "--json", **environment).stdout)
+        return found
+
+
+def fresh_environment() -> Environment:
+    """Core with its extra ``cpu``, and the packages of this folder; no other plugin."""
+    key = hashlib.sha256(sys.version.encode() + str(ROOT).encode())
+    for name in _INSTALLED:
+        key.update((ROOT / name).read_bytes())
+    folder = ROOT / ".cache" / "thirdparty" / key.hexdigest()[:16]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    environment = Environment(folder)
+    with FileLock(folder.with_suffix(".lock")):
+        if not (folder / "ready").exists():
+            venv.create(folder, with_pip=True, clear=True)
+            constraints = str(ROOT / "constraints-dev.txt")
+            environment.install(
+                "--constraint", constraints, "--editable", f"{ROOT / 'core'}[cpu,testing]", "hatchling", "editables"
+            )
+            for name in ("acme", "broken"):
+                environment.install("--no-deps", "--no-build-isolation", "--editable", str(HERE / name))
+            (folder / "ready").touch()
+    return environment

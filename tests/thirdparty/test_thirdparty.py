@@ -1,0 +1,237 @@
+"""Plugins by others, from ``pip install`` to ``optim run``, in an environment that has core and no standard plugin."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import onnx
+import pytest
+from fresh_environment import HERE, fresh_environment
+
+from optim.testing import models
+
+
+@pytest.fixture(scope="module")
+def environment():
+    return fresh_environment()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A small network that Acme's first pass has something to do for."""
+    folder = tmp_path_factory.mktemp("model")
+    graph = onnx.load(models.mlp(folder))
+    for _ in range(20):
+        first = graph.graph.node[0]
+        inner = f"n{len(graph.graph.node)}"
+        for source, result in ((inner, f"{inner}b"), (first.input[0], inner)):
+            graph.graph.node.insert(0, onnx.helper.make_node("Neg", [source], [result], name=f"Neg_{result}"))
+        first.input[0] = f"{inner}b"
+    onnx.save(graph, folder / "negated.onnx")
+    return folder / "negated.onnx"
+
+
+@pytest.fixture(scope="module")
+def listed(environment):
+    return {one["name"]: one for one in environment.optim_json("--plugins", "list")["plugins"]}
+
+
+def run(environment, folder, model, *arguments):
+    out = folder / "out"
+    done = environment.run(
+        "optim", "run", str(model), "-o", str(out), "--search-seconds", "5", *arguments,
+        "--disable-plugin", "broken-cycle",
+        OPTIM_CACHE_DIR=str(folder / "cache"),
+    )  # fmt: skip
+    report = json.loads((out / "report.json").read_text()) if (out / "report.json").exists() else None
+    return done, report
+
+
+# Acme, who behaves.
+
+
+def test_beside_core_alone_acme_is_there_and_the_standard_plugins_are_not(environment, listed):
+    packages = {one["name"] for one in json.loads(environment.run("pip", "list", "--format=json").stdout)}
+    assert {"optim-core", "optim-plugin-acme"} <= packages
+    assert "optim-plugins" not in packages
+    acme = listed["acme"]
+    assert (acme["package"], acme["version"], acme["state"], acme["reason"]) == ("optim-plugin-acme", "2.1.0", "ok", "")
+    assert acme["passes"] == ["acme.drop-pairs", "acme.round", "acme.one-thread"]
+    assert (acme["targets"], acme["backends"], acme["metrics"], acme["commands"]) == (
+        ["acme"], ["acme"], ["acme-spread"], ["acme"],
+    )  # fmt: skip
+
+
+def test_a_run_for_acmes_target_uses_its_passes_and_backend(environment, model, tmp_path):
+    done, report = run(environment, tmp_path, model, "--target", "acme", "--with", "acme.drop-pairs")
+    assert done.returncode == 0, done.stderr
+    assert report["status"] == "improved"
+    assert report["target"] == "acme"
+    kept = [step["pass"] for step in report["steps"] if step["status"] == "kept"]
+    assert "acme.drop-pairs" in kept
+    counts = [len(onnx.load(path).graph.node) for path in (model, tmp_path / "out" / "model.onnx")]
+    assert counts[1] == counts[0] - 40
+
+
+def test_passes_that_are_ordered_by_others_that_are_not_installed_are_shown_so(environment):
+    shown = environment.run("optim", "plugins", "show", "acme").stdout
+    assert "after ort.clean (not there), ort:* (not there)" in shown
+    assert "before ort.fuse-transformer (not there)" in shown
+
+
+def test_acmes_verb_runs_and_is_in_the_help(environment):
+    assert environment.run("optim", "acme").stdout == "Acme One, no firmware to update\n"
+    assert "acme" in environment.run("optim", "--help").stdout
+
+
+def test_acmes_passes_hold_every_promise(environment):
+    command = ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml")
+    done = environment.run(*command, cwd=HERE / "acme")
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+# One that breaks in every way.
+
+BROKEN = {
+    "broken-import": ("failed", "ImportError: no license for this machine"),
+    "broken-library": ("failed", "ModuleNotFoundError: No module named 'a_library_that_nobody_has'"),
+    "broken-exit": ("failed", "SystemExit: it ended the program while loading (status 7)"),
+    "broken-hook": ("failed", "there is no hook optim_fuze; did you mean optim_fuse?"),
+    "broken-api": ("incompatible", "was written for a newer hook API, 99; this optim has 1"),
+    "broken-absent": ("failed", "ModuleNotFoundError: No module named 'optim_broken.is_not_there'"),
+    "Broken_Name": ("failed", "'Broken_Name' is no name for a plugin: it must be kebab-case"),
+    "broken-raise": ("ok", ""),
+    "broken-twice": ("ok", ""),
+    "broken-cycle": ("ok", ""),
+    "broken-target": ("ok", ""),
+    "broken-rival": ("ok", ""),
+    "broken-rival-too": ("ok", ""),
+}
+PROBLEMS = {
+    "broken-raise": "raised RuntimeError: the moon is full",
+    "broken-twice": "pass broken-twice.twice is also offered by",
+    "broken-rival": "target contested is also offered by broken-rival-too",
+    "broken-rival-too": "pass acme.round must be called broken-rival-too.round",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_breaks_is_listed_with_its_reason(listed, name):
+    assert (listed[name]["state"], listed[name]["reason"]) == BROKEN[name]
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_an_offer_that_cannot_be_used_is_listed_and_the_rest_is_there(listed, name):
+    assert any(PROBLEMS[name] in problem["reason"] for problem in listed[name]["problems"])
+    if name == "broken-raise":
+        assert listed[name]["passes"] == ["broken-raise.still-there"]
+
+
+def test_the_doctor_finds_what_is_broken_and_says_how_to_mend_it(environment):
+    done = environment.run("optim", "plugins", "doctor", "--json")
+    assert done.returncode == 4
+    found = json.loads(done.stdout)["findings"]
+    problems = {one["subject"]: one for one in found if one["severity"] == "problem"}
+    for name, (state, reason) in BROKEN.items():
+        if state != "ok":
+            finding = problems[f"plugin {name} (optim-plugin-broken 0.0.1)"]
+            assert (finding["what"], bool(finding["fix"])) == (reason, True)
+    text = done.stdout
+    for reason in (*PROBLEMS.values(), "cannot be ordered", "runs on backend a-backend-of-nobody"):
+        assert reason in text
+    assert "wants to be placed by ort.clean, which is not installed" in text
+
+
+def test_a_target_whose_backend_is_not_installed_is_one_clear_error(environment, model, tmp_path):
+    done, report = run(environment, tmp_path, model, "--target", "adrift")
+    assert done.returncode == 2
+    assert report is None
+    assert "error[unknown-backend]: there is no backend 'a-backend-of-nobody'" in done.stderr
+
+
+def test_a_disabled_plugin_is_not_imported_and_its_target_is_gone(environment, model, tmp_path):
+    done = environment.run("optim", "--disable-plugin", "acme", "--disable-plugin", "broken-exit", "--plugins", "list")
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("acme ")]
+    assert line.endswith("disabled: by OPTIM_DISABLE_PLUGINS")
+    assert "goodbye" not in done.stderr
+    failed, _ = run(environment, tmp_path, model, "--target", "acme", "--disable-plugin", "acme")
+    assert failed.returncode == 2
+    assert "error[unknown-target]" in failed.stderr
+    assert "error[unknown-plugin]" in environment.run("optim", "--disable-plugin", "acne", "targets").stderr
+
+
+def test_only_what_is_allowed_is_imported(environment):
+    done = environment.optim_json("--plugins", "list", OPTIM_ALLOW_PLUGINS="optim-plugin-acme/acme, other/broken-raise")
+    states = {one["name"]: one["state"] for one in done["plugins"]}
+    assert states.pop("acme") == "ok"
+    assert set(states.values()) == {"disabled"}
+
+
+def test_a_cycle_stops_a_run_and_names_its_ends_and_packages(environment, model, tmp_path):
+    done = environment.run("optim", "run", str(model), "-o", str(tmp_path / "out"), "--target", "acme")
+    assert done.returncode == 2
+    assert "error[order-cycle]: broken-cycle.first and broken-cycle.second" in done.stderr
+    assert "OPTIM_DISABLE_PLUGINS=broken-cycle" in done.stderr
+
+
+# One made by `optim plugins new`.
+
+
+@pytest.fixture(scope="module")
+def gadget(environment, tmp_path_factory):
+    """A new plugin with a pass in every stage, installed for a while."""
+    folder = tmp_path_factory.mktemp("new") / "optim-plugin-gadget"
+    stages = ("fuse", "quantize", "convert-precision", "tune", "post-process")
+    arguments = [word for stage in stages for word in ("--stage", stage)]
+    environment.run("pip", "uninstall", "--yes", "optim-plugin-gadget")
+    done = environment.run("optim", "plugins", "new", "gadget", "--folder", str(folder), *arguments)
+    assert done.returncode == 0, done.stderr
+    environment.install("--no-deps", "--no-build-isolation", "--editable", str(folder))
+    yield folder
+    environment.run("pip", "uninstall", "--yes", "optim-plugin-gadget")
+
+
+def test_a_new_plugin_passes_its_own_tests_at_once(environment, gadget):
+    done = environment.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=gadget)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_new_plugin_is_used_by_a_run(environment, gadget, model, tmp_path):
+    done, report = run(
+        environment, tmp_path, model, "--target", "gadget", "--with", "gadget.add-label", "--goal", "size",
+        "--max-drift", "0.1",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    kept = {step["pass"] for step in report["steps"] if step["status"] == "kept"}
+    assert {"gadget.add-label", "gadget.store-float16"} <= kept
+
+
+def test_a_new_plugin_keeps_the_rules_of_this_project(gadget):
+    pytest.importorskip("ruff", reason="ruff is not installed")
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--no-cache", "--isolated", "--select", "E,F,I,B,UP",
+         "--line-length", "120", "."], cwd=gadget, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("My Vendor", "bad-plugin-name"), ("9lives", "bad-plugin-name"), ("acme", "plugin-name-taken")],
+)
+def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(environment, tmp_path, name, error):
+    done = environment.run("optim", "plugins", "new", name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"error[{error}]" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_exists_is_left_as_it_is(environment, tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    done = environment.run("optim", "plugins", "new", "widget", "--folder", str(tmp_path))
+    assert done.returncode == 2
+    assert "error[folder-not-empty]" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
