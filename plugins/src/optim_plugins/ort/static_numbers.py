@@ -14,7 +14,8 @@ from optim.arrays import Array
 from optim_plugins.ort.integer_weights import Floats, quantize_weight
 from optim_plugins.ort.ranges import Range
 
-_MOST_BIAS = 2**30
+MOST_BIAS = 2**30
+"""In steps of the accumulator, which leaves room for what is added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def round_channels(
     rows = weight.reshape(len(weight), -1)
     least = None
     if bias is not None:
-        least = (np.abs(bias.astype(np.float64)) / (float(source.scale) * _MOST_BIAS)).astype(np.float32)
+        least = (np.abs(bias.astype(np.float64)) / (float(source.scale) * MOST_BIAS)).astype(np.float32)
     found = quantize_weight(
         rows, transposed=True, per_channel=how.per_channel, reduce_range=how.reduce_range, least_scale=least,
         factor=factor,
@@ -107,4 +108,4 @@ def round_channels(
 def round_bias(bias: Floats, source: Scale, weight: Weight) -> NDArray[np.int32]:
     """A bias [N] as the accumulator of the product holds it."""
     step = source.scale.astype(np.float64) * weight.scale
-    return np.clip(np.rint(bias / step), -2 * _MOST_BIAS, 2 * _MOST_BIAS - 1).astype(np.int32)
+    return np.clip(np.rint(bias / step), -2 * MOST_BIAS, 2 * MOST_BIAS - 1).astype(np.int32)

@@ -7,7 +7,7 @@ Before::
 After, with scale and zero point of each tensor::
 
     y = Relu(Conv(DQ(Q(x)), DQ(W_q), DQ(b_q)))        whatever reads y reads DQ(Q(y))
-    p = Add(MatMul(DQ(Q(a)), DQ(V_q)), c)
+    p = Add(MatMul(DQ(Q(a)), DQ(V_q)), c)             where a is a matrix, Gemm(DQ(Q(a)), DQ(V_q), DQ(c_q))
 
 A runtime with 8-bit kernels fuses each group; onnxruntime does from optimization level EXTENDED on
 (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html).
@@ -53,8 +53,12 @@ class PairRewriter(StaticRewriter):
             self.refused.append(product.name)
             return False
         operands = [self._pair(self.original(product.a)), self._floats(stored.weight, product.node, axis=1)]
-        new = [ir.node("MatMul", operands, name=f"{product.name}_quantized")]
-        if stored.vector is not None:
+        bias = self.product_bias(product, stored) if _is_matrix(product) else None
+        operator = "MatMul" if bias is None else "Gemm"
+        if bias is not None:
+            operands.append(self._floats(bias, product.node, axis=0))
+        new = [ir.node(operator, operands, name=f"{product.name}_quantized")]
+        if stored.vector is not None and bias is None:
             new.append(ir.node("Add", [new[0].outputs[0], stored.vector], name=f"{product.name}_bias"))
         self.put_in_place(product, new)
         return True
@@ -99,3 +103,9 @@ class PairRewriter(StaticRewriter):
         assert reader.graph is not None
         reader.graph.insert_before(reader, node)
         return node.outputs[0]
+
+
+def _is_matrix(product: Product) -> bool:
+    """Whether onnxruntime would make a Gemm of product and bias, before it looks for integers."""
+    shape = product.a.shape
+    return product.node.op_type == "Gemm" or (shape is not None and len(shape) == 2)

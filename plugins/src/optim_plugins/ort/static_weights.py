@@ -10,13 +10,14 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from optim.arrays import Array
 from optim_plugins.ort.calibrate import Measured
 from optim_plugins.ort.friendly_graph import constant
 from optim_plugins.ort.integer_weights import Floats
 from optim_plugins.ort.product_rewriter import ProductRewriter
 from optim_plugins.ort.products import Product
 from optim_plugins.ort.smoothing import Factors
-from optim_plugins.ort.static_numbers import Scale, Weight, WeightStyle, round_bias, round_channels
+from optim_plugins.ort.static_numbers import MOST_BIAS, Scale, Weight, WeightStyle, round_bias, round_channels
 from optim_plugins.ort.static_plan import Quantized
 
 
@@ -39,7 +40,12 @@ class StoredConvolution:
 
 @dataclass(frozen=True)
 class StoredProduct:
-    """What a product needs: its weight [K, N] and its vector, which stays float."""
+    """What a product needs.
+
+    Attributes:
+        weight: [K, N].
+        vector: in floats, for an accumulator that becomes floats first.
+    """
 
     weight: Stored
     vector: ir.Value | None
@@ -129,6 +135,18 @@ class StaticRewriter(ProductRewriter, ABC):
             return found
         return StoredProduct(found.weight, product.vector)
 
+    def product_bias(self, product: Product, stored: StoredProduct) -> Stored | None:
+        """The vector as the accumulator holds it; None without one, or where it is too large for that."""
+        vector = _floats(stored.vector)
+        scale = constant(stored.weight.scale)
+        if vector is None:
+            return None
+        name = self.original(product.a).name or ""
+        step = (self.scales[name].scale * scale).astype(np.float32)
+        if not np.isfinite(vector).all() or (np.abs(vector) > step.astype(np.float64) * MOST_BIAS).any():
+            return None
+        return self._bias_values(product.weight.name or "weight", np.rint(vector / step.astype(np.float64)), step)
+
     def _product(self, product: Product) -> StoredProduct | None:
         tensor = product.weight.const_value
         assert tensor is not None
@@ -168,8 +186,11 @@ class StaticRewriter(ProductRewriter, ABC):
         if bias is None:
             return None
         step = (source.scale * weight.scale).astype(np.float32)
+        return self._bias_values(name, round_bias(bias, source, weight), step)
+
+    def _bias_values(self, name: str, integers: Array, step: Floats) -> Stored:
         return Stored(
-            self.initializer(f"{name}_bias", round_bias(bias, source, weight)),
+            self.initializer(f"{name}_bias", integers.astype(np.int32)),
             self.initializer(f"{name}_bias_scale", step),
             self.initializer(f"{name}_bias_zero_point", np.zeros(step.shape, np.int32)),
         )
