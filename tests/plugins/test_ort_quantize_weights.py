@@ -113,7 +113,7 @@ def test_a_table_and_the_head_tied_to_it_are_reached_and_stored_once(bits: int, 
     assert run(result.model, feeds)["y"].shape == (4, 300)
     assert drift(model, result.model, feeds) < 2 * _CLOSE[bits]
     integers = 300 * 64 * bits // 8
-    assert size_bytes(result.model) < 1.7 * integers + 4 * 300 * 2 * 2 + 4096
+    assert size_bytes(result.model) < 1.2 * integers + 2 * 4 * 300 * 2
 
 
 def test_a_table_can_stay_float(tmp_path: Path) -> None:

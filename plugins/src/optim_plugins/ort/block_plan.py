@@ -48,6 +48,15 @@ def find_places(graph: ir.Model, *, tables: bool = True) -> list[Place]:
     return sorted(places, key=lambda place: order[place.node])
 
 
+def share_of_weights(graph: ir.Model) -> float:
+    """How much of all float32 weights products and look-ups hold, 0..1."""
+    own = {place.weight if isinstance(place, Product) else place.table for place in find_places(graph)}
+    values = {value for part in graph.graphs() for value in part.initializers.values()}
+    tensors = {value: value.const_value for value in values if value.dtype == ir.DataType.FLOAT}
+    sizes = {value: tensor.size for value, tensor in tensors.items() if tensor is not None}
+    return sum(sizes.get(value, 0) for value in own) / max(1, sum(sizes.values()))
+
+
 def rounding_of(place: Place, options: QuantizeWeightsOptions) -> Rounding | None:
     """How its weight is rounded; None where it stays float."""
     kept = place.name in options.keep

@@ -76,7 +76,7 @@ class QuantizeDynamic(Pass):
         reduce_range = not multiplies_integers_exactly()
         yield QuantizeDynamicOptions(reduce_range=reduce_range)
         if rows_at_a_time(model, context) >= FEW_ROWS:
-            yield QuantizeDynamicOptions(reduce_range=reduce_range, smoothing=0.75)
+            yield QuantizeDynamicOptions(reduce_range=reduce_range, smoothing=0.8)
 
     def keepable(self, model: Model, options: QuantizeDynamicOptions) -> list[str]:
         """Every product it would quantize."""

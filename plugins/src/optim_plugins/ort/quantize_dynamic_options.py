@@ -14,6 +14,6 @@ class QuantizeDynamicOptions(PassOptions):
     reduce_range: bool = Field(False, description="7-bit weights, for processors without exact integer products (AVX2)")
     smoothing: float = Field(
         0.0, ge=0, le=1, description="how much of the activations' outliers the weights take over, 0 none, 1 all; "
-        "needs samples",
+        "0.8 is a good guess; needs samples",
     )  # fmt: skip
     keep: tuple[str, ...] = Field((), description="names of nodes left in float")

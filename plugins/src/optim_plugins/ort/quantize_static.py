@@ -55,7 +55,7 @@ class QuantizeStatic(Pass):
         if "Conv" in {node.op_type for node in model.ir().graph}:
             yield QuantizeStaticOptions(calibration="mse", correct_bias=True, reduce_range=reduce_range)
         elif rows_at_a_time(model, context) >= FEW_ROWS:
-            yield QuantizeStaticOptions(smoothing=0.75, reduce_range=reduce_range)
+            yield QuantizeStaticOptions(smoothing=0.8, reduce_range=reduce_range)
 
     def keepable(self, model: Model, options: QuantizeStaticOptions) -> list[str]:
         """Every convolution and product it would quantize."""

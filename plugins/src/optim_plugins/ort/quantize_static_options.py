@@ -33,7 +33,7 @@ class QuantizeStaticOptions(PassOptions):
     products: bool = Field(True, description="quantize MatMul and Gemm, too, not just convolutions")
     smoothing: float = Field(
         0.0, ge=0, le=1, description="how much of the activations' outliers the weights take over, 0 none, 1 all; "
-        "needs samples",
+        "0.8 is a good guess; needs samples",
     )  # fmt: skip
     keep: tuple[str, ...] = Field((), description="names of nodes left in float")
 

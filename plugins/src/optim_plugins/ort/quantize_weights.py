@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from optim_plugins.ort.quantize_weights_options import QuantizeWeightsOptions
 
 
+_LEAST_SHARE = 0.25
+
+
 class QuantizeWeights(Pass):
     """Weights in blocks of few bits."""
 
@@ -53,10 +56,14 @@ class QuantizeWeights(Pass):
         return APPLICABLE
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
-        """Where onnxruntime has kernels that compute with the blocks as they are."""
-        del model, target
+        """Where products and tables hold many of the weights, and blocks are computed with as they are."""
+        del target
+        from optim_plugins.ort.block_plan import share_of_weights
         from optim_plugins.ort.hardware import multiplies_blocks
 
+        share = share_of_weights(model.ir())
+        if share < _LEAST_SHARE:
+            return Applicable.no(f"its products and tables hold {share:.0%} of the weights, Conv and others the rest")
         if goal == "latency" and not multiplies_blocks():
             return Applicable.no("onnxruntime has no fast kernel for it without AVX2 or Arm's dot product")
         return APPLICABLE
