@@ -28,7 +28,7 @@ class Range:
     @classmethod
     def around(cls, low: float, high: float) -> Range:
         """The smallest range that holds both and 0."""
-        return cls(min(low, 0.0), max(high, 0.0))
+        return cls(float(np.minimum(low, 0.0)), float(np.maximum(high, 0.0)))
 
     @property
     def is_finite(self) -> bool:
@@ -75,7 +75,7 @@ def choose_range(histogram: Histogram, method: str, *, percentile: float, levels
         return _percentile(histogram, percentile)
     cost = _squared_error if method == "mse" else _divergence
     whole = histogram.whole
-    tried = [Range(whole.low * share, whole.high * share) for share in _SHARES]
+    tried = [Range(whole.low * float(share), whole.high * float(share)) for share in _SHARES]
     return min(reversed(tried), key=lambda one: cost(histogram, one, levels))
 
 
