@@ -34,10 +34,15 @@ class QuantizeStatic(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a convolution or a matrix product with a constant weight."""
         del target
+        from optim.errors import OptimError
         from optim_plugins.ort.static_graph import prepared
         from optim_plugins.ort.static_plan import make_plan
 
-        if not make_plan(prepared(model, "uint8")).choices:
+        try:
+            choices = make_plan(prepared(model, "uint8")).choices
+        except OptimError as error:
+            return Applicable.no(error.cause)
+        if not choices:
             return Applicable.no("no Conv, MatMul or Gemm outside of index computations has a constant float32 weight")
         return APPLICABLE
 
