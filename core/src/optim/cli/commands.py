@@ -26,7 +26,7 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "run": Command("optim.cli.run:run", "Optimize a model and leave a folder to deploy."),
-    "export": Command("optim.cli.export:export", "Turn a torch module or a Hugging Face folder into verified ONNX."),
+    "export": Command("optim.cli.export:export", "Turn a torch module or a model folder into verified ONNX."),
     "merge-decoders": Command(
         "optim.cli.merge_decoders:merge_decoders", "Make one file of a decoder without and one with a past."
     ),

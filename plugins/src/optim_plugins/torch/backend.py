@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from optim import Backend, BackendLimits, ExitStatus, Model, OptimError, Session, SourceRequest, Target
 from optim.arrays import Array, Feeds, Outputs
-from optim.wire import from_wire
 from optim_plugins.torch.available import torch_available
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ class TorchBackend(Backend):
                 "not-a-source", f"target {target.name} runs sources only", "an ONNX model is no module of torch",
                 f"optim bench FOLDER --beside {target.name}", status=ExitStatus.USAGE,
             )  # fmt: skip
+        from optim.wire import from_wire
+
         request = from_wire(SourceRequest, json.loads(target.provider_options["source"]))
         component = _load(request, target.provider_options.get("component", ""))
         return TorchSession(component, target.provider)

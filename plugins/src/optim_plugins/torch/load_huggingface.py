@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from optim import APPLICABLE, Applicable, Source, SourceContext, SourcePass, SourceResult, Target
-from optim.options import NoOptions
 from optim_plugins.torch.available import transformers_available
+
+if TYPE_CHECKING:
+    from optim.options import NoOptions
 
 
 class LoadHuggingFace(SourcePass):
