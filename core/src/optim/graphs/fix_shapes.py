@@ -109,7 +109,7 @@ def require_shapes_of(graph: ir.Model, sample: Feeds) -> None:
         OptimError[conflicting-shapes]: names the input.
     """
     for value in graph.graph.inputs:
-        if value.name not in sample or value.shape is None:
+        if value.name is None or value.name not in sample or value.shape is None:
             continue
         given = sample[value.name].shape
         same_rank = len(value.shape) == len(given)
