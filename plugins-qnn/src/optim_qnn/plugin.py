@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optim import Backend, Target, hookimpl
+from optim import Backend, Pass, Target, hookimpl
 from optim_qnn.backend import OfflineBackend, QnnBackend
+from optim_qnn.preprocess import Preprocess
+from optim_qnn.quantize import Quantize
 from optim_qnn.targets import make_targets
 
 OPTIM_HOOK_API = 1
 
 _BACKENDS = (QnnBackend, OfflineBackend)
+
+
+@hookimpl
+def optim_fuse(target: Target) -> Sequence[type[Pass]]:
+    """What makes way to HTP."""
+    return (Preprocess,) if _is_ours(target) else ()
+
+
+@hookimpl
+def optim_quantize(target: Target) -> Sequence[type[Pass]]:
+    """Integers for HTP."""
+    return (Quantize,) if _is_ours(target) else ()
+
+
+def _is_ours(target: Target) -> bool:
+    return target.backend in (QnnBackend.name, OfflineBackend.name)
 
 
 @hookimpl

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optim.gate.budget import Budget
+from optim.reports.words import share_text
 
 if TYPE_CHECKING:
     from optim.runs.outcome import Outcome
@@ -56,7 +57,8 @@ def _ran_on(outcome: Outcome) -> str:
     ready = outcome.timing.ready if outcome.timing else None
     if outcome.target.timed or ready is None or not ready.executed_on:
         return ""
-    return f"{ready.executed_on.get(outcome.target.provider, 0.0):.0%} of its nodes on {outcome.target.provider}"
+    share = share_text(ready.executed_on.get(outcome.target.provider, 0.0))
+    return f"{share} of its nodes on {outcome.target.provider}"
 
 
 def _size(before: int, after: int) -> str:

@@ -35,7 +35,7 @@ def load():
         setattr(options, name, members[value] if members else value)
     for key, value in saved["session_config"].items():
         options.add_session_config_entry(key, value)
-    if saved["provider"] != "CPUExecutionProvider" and not saved.get("fallback"):  # fail rather than run on the CPU in silence
+    if saved["provider"] != "CPUExecutionProvider" and not saved.get("fallback"):  # never on the CPU in silence
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     providers = [(saved["provider"], saved["provider_options"])]
     if saved.get("library"):  # a provider that is installed apart from onnxruntime

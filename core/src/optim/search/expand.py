@@ -116,6 +116,34 @@ class Expander:
         return found + self._apply(node, wanted)
 
     def _apply(self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]]) -> list[Node]:
+        """What holds of these proposals, the closest of those that do not repaired."""
+        planned = {one.ordered.name: one for one, _, _ in wanted}
+        if not self._bench.target.timed:
+            return self._first_that_holds(node, wanted, planned)
+        tried = self._try_all(node, wanted)
+        found = [new for attempt, outcome in tried if (new := self._judge(node, attempt, outcome)) is not None]
+        return found or self._repaired(node, planned, tried)
+
+    def _first_that_holds(
+        self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]], planned: dict[str, Planned]
+    ) -> list[Node]:
+        """Of each pass the first guess that holds, repaired if need be: no clock says that a later one is better."""
+        found: dict[str, Node] = {}
+        for one in wanted:
+            name, attempt = one[0].ordered.name, one[2]
+            if name in found:
+                attempt.settle(StepStatus.SKIPPED, "an earlier guess holds, and where nothing is timed that is enough")
+                continue
+            for tried, outcome in self._try_all(node, [one]):
+                new = self._judge(node, tried, outcome)
+                held = [new] if new is not None else self._repaired(node, planned, [(tried, outcome)])
+                if held:
+                    found[name] = held[0]
+        return list(found.values())
+
+    def _try_all(
+        self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]]
+    ) -> list[tuple[Attempt, Tried]]:
         """Run the candidate jobs; what was named gets its full time, the rest what the search has left."""
         tried: list[tuple[Attempt, Tried]] = []
         width = 2
@@ -136,13 +164,7 @@ class Expander:
                 (node, p.offered, proposal.options) for p, proposal, _ in batch
             ]
             tried += zip((attempt for _, _, attempt in batch), self._bench.try_all(jobs, timeout), strict=True)
-        judged = [self._judge(node, attempt, outcome) for attempt, outcome in tried]
-        found = [new for new in judged if new is not None]
-        if found and self._bench.target.timed:
-            return found
-        # where no clock says which guess is best, an earlier one that was repaired goes before a later one
-        near = tried[: next((place for place, new in enumerate(judged) if new is not None), len(tried))]
-        return self._repaired(node, {planned.ordered.name: planned for planned, _, _ in wanted}, near) + found
+        return tried
 
     def _repaired(self, node: Node, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]) -> list[Node]:
         """The closest of the candidates that broke the budget, with some nodes left alone; none where time is short."""

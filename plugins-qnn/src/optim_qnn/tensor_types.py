@@ -1,0 +1,91 @@
+"""Which tensors of a quantized model get which type."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import onnx_ir as ir
+
+MOVES = frozenset((
+    "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Slice", "Split", "Gather", "GatherElements",
+    "Concat", "Identity", "DepthToSpace", "SpaceToDepth", "Tile",
+))  # fmt: skip
+"""Operators that move numbers and compute none: HTP wants one type and one scale on both sides."""
+
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+Overrides = dict[str, list[dict[str, Any]]]
+
+
+def computing_nodes(graph: ir.Model) -> tuple[str, ...]:
+    """Names of the nodes that compute floats, in graph order."""
+    return tuple(
+        node.name for node in graph.graph
+        if node.name and node.op_type not in (*MOVES, "Cast", "Constant") and any(map(_is_float, node.outputs))
+    )  # fmt: skip
+
+
+def types_with_kept(graph: ir.Model, keep: Collection[str], normal: Any, kept: Any) -> Overrides:
+    """Types of the tensors around nodes that compute at 16 bits, as onnxruntime's quantizer takes them.
+
+    ::
+
+        A (8) -> t -> K (kept) -> u -> B (8)        t: 8, converted to 16 for K        u: 16, converted to 8 for B
+
+    Args:
+        graph: in float.
+        keep: names of nodes.
+        normal: the quantizer's type of 8 bits.
+        kept: the quantizer's type of 16 bits.
+    """
+    wide = _with_movers(graph, keep)
+    found: Overrides = {}
+    for value in _float_values(graph):
+        producer = value.producer()
+        readers = {node.name or "" for node, _ in value.uses()}
+        made_wide = producer is not None and producer.name in wide
+        others = readers - wide if made_wide else readers & wide
+        if not made_wide and not others:
+            continue
+        own, other = (kept, normal) if made_wide else (normal, kept)
+        found[value.name or ""] = [{"quant_type": own}]
+        if others:
+            found[value.name or ""][0]["convert"] = {"quant_type": other, "recv_nodes": others}
+    return found
+
+
+def types_for_htp(graph: ir.Model, wide_nodes: Collection[str], unsigned: Any) -> Overrides:
+    """What HTP demands and onnxruntime's settings for QNN leave out.
+
+    LayerNormalization at 16 bits takes a scale of unsigned 8 bits only.
+    """
+    found: Overrides = {}
+    for node in graph.graph:
+        scale = node.inputs[1] if node.op_type == "LayerNormalization" and len(node.inputs) > 1 else None
+        if scale is not None and scale.is_initializer() and node.name in wide_nodes:
+            found[scale.name or ""] = [{"quant_type": unsigned, "symmetric": False}]
+    return found
+
+
+def _with_movers(graph: ir.Model, keep: Collection[str]) -> set[str]:
+    """The kept nodes, and those behind them that only move what they made: no precision is lost on the way."""
+    wide = set(keep)
+    for node in graph.graph:
+        source = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
+        if node.op_type in MOVES and node.op_type != "Concat" and source is not None and source.name in wide:
+            wide.add(node.name or "")
+    return wide
+
+
+def _float_values(graph: ir.Model) -> list[ir.Value]:
+    values = [*graph.graph.inputs, *(value for node in graph.graph for value in node.outputs)]
+    return [value for value in values if _is_float(value) and not value.is_initializer()]
+
+
+def _is_float(value: ir.Value) -> bool:
+    return value.dtype in _FLOATS
+
+
+def by_name(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Sorted, so that the same choice gives the same file."""
+    return dict(sorted(overrides.items()))
