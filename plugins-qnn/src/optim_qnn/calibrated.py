@@ -27,15 +27,15 @@ def quantized(model: Model, options: QuantizeOptions, context: Context) -> Path:
     from onnxruntime.quantization.execution_providers.qnn import get_qnn_qdq_config
 
     from optim_qnn.overrides import parsed
-    from optim_qnn.tensor_types import by_name, computing_nodes, types_for_htp, types_with_kept
+    from optim_qnn.tensor_types import by_name, types_for_htp, types_with_kept
 
     types = {name: getattr(QuantType, f"Q{name[0].upper()}{name[1:].replace('int', 'Int')}") for name in _TYPES}
     graph = model.ir()
-    wide = computing_nodes(graph) if options.activations.endswith("16") else options.keep
     kept = types["int16" if options.activations == "int8" else "uint16"]
     overrides = {
         **types_with_kept(graph, options.keep, types[options.activations], kept),
-        **types_for_htp(graph, wide, QuantType.QUInt8), **parsed(graph, options.overrides, types),
+        **types_for_htp(graph, types[options.weights], QuantType.QUInt8, per_channel=options.per_channel),
+        **parsed(graph, options.overrides, types),
     }  # fmt: skip
     source, target = context.scratch / "float.onnx", context.scratch / "quantized.onnx"
     onnx_ir.save(graph, source, external_data="float.data")

@@ -47,10 +47,12 @@ def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimErro
         path, settings, target.provider, target.provider_options, library=target.library,
         extra_config={"session.record_ep_graph_assignment_info": "1"}, fallback=True,
     )  # fmt: skip
-    left = [
-        f"{node.op_type} '{node.name}'" for part in session.get_provider_graph_assignment_info()
-        if part.ep_name != target.provider for node in part.get_nodes()
+    nodes_left = [
+        node for part in session.get_provider_graph_assignment_info() if part.ep_name != target.provider
+        for node in part.get_nodes()
     ]  # fmt: skip
+    computing = [node for node in nodes_left if node.op_type not in ("QuantizeLinear", "DequantizeLinear")]
+    left = [f"{node.op_type} '{node.name}'" for node in computing or nodes_left]
     more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
     nodes = "1 node" if len(left) == 1 else f"{len(left)} nodes"
     return OptimError(

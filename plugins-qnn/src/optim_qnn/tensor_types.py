@@ -13,6 +13,7 @@ MOVES = frozenset((
 ))  # fmt: skip
 """Operators that move numbers and compute none: HTP wants one type and one scale on both sides."""
 
+_MATRIX = 2
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 Overrides = dict[str, list[dict[str, Any]]]
 
@@ -54,16 +55,27 @@ def types_with_kept(graph: ir.Model, keep: Collection[str], normal: Any, kept: A
     return found
 
 
-def types_for_htp(graph: ir.Model, wide_nodes: Collection[str], unsigned: Any) -> Overrides:
-    """What HTP demands and onnxruntime's settings for QNN leave out.
+def types_for_htp(graph: ir.Model, weight: Any, unsigned: Any, *, per_channel: bool) -> Overrides:
+    """What HTP takes and onnxruntime's settings for QNN leave out.
 
-    LayerNormalization at 16 bits takes a scale of unsigned 8 bits only.
+    A weight of MatMul may have a scale for each output channel, as that of Conv: on trained encoders that is the
+    difference between a drift of 0.3 and one of 0.03. The scale of LayerNormalization must be unsigned 8 bits.
+
+    Args:
+        graph: in float.
+        weight: the quantizer's type of weights.
+        unsigned: the quantizer's type of unsigned 8 bits.
+        per_channel: a scale for each output channel where HTP takes it.
     """
     found: Overrides = {}
     for node in graph.graph:
-        scale = node.inputs[1] if node.op_type == "LayerNormalization" and len(node.inputs) > 1 else None
-        if scale is not None and scale.is_initializer() and node.name in wide_nodes:
-            found[scale.name or ""] = [{"quant_type": unsigned, "symmetric": False}]
+        weights = node.inputs[1] if len(node.inputs) > 1 else None
+        if weights is None or weights.name is None or not weights.is_initializer():
+            continue
+        if node.op_type == "LayerNormalization":
+            found[weights.name] = [{"quant_type": unsigned, "symmetric": False}]
+        elif node.op_type == "MatMul" and per_channel and weights.shape is not None and len(weights.shape) == _MATRIX:
+            found[weights.name] = [{"quant_type": weight, "symmetric": True, "axis": 1}]
     return found
 
 

@@ -33,11 +33,11 @@ def make_masks_finite(model: ir.Model) -> int:
     changed = 0
     for value in list(model.graph.initializers.values()):
         array = constant_of(value)
-        if array is None or array.dtype.kind != "f" or not array.size or not (array < _LARGE).any():  # type: ignore[operator]
+        if array is None or array.dtype.kind != "f" or not _is_mask(array):
             continue
-        if not _is_mask(array) or not _ends_in_softmax(value):
+        if not _ends_in_softmax(value):
             continue
-        limited = np.where(array < _LARGE, np.asarray(MASKED, array.dtype), array)  # type: ignore[operator]
+        limited = np.where(np.less(array, _LARGE), np.asarray(MASKED, array.dtype), array)
         value.const_value = ir.tensor(limited, name=value.name)
         changed += 1
     return changed
@@ -45,7 +45,8 @@ def make_masks_finite(model: ir.Model) -> int:
 
 def _is_mask(array: Array) -> bool:
     """Large negative numbers, zeros and ones, and nothing else: weights are not."""
-    return bool(((array < _LARGE) | (array == 0) | (array == 1)).all())
+    large = np.less(array, _LARGE)
+    return bool(large.any() and (large | (array == 0) | (array == 1)).all())
 
 
 def _ends_in_softmax(value: ir.Value) -> bool:
