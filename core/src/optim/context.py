@@ -89,9 +89,12 @@ class MeasuringContext(Context):
 
     def adopt(self, path: Path, model: Model) -> Model:
         """As :meth:`Context.adopt`, under names of its own."""
+        from optim.graphs.context_files import store_contexts
         from optim.graphs.files import read_like
 
-        return self.save(read_like(path, model), model)
+        graph = read_like(path, model)
+        store_contexts(graph, path.parent, self.store)
+        return self.save(graph, model)
 
     def discard(self) -> None:
         """Delete what was saved."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
 from optim_qnn.backend import OfflineBackend, QnnBackend
+from optim_qnn.context_binary import ContextBinary
+from optim_qnn.float16 import ConvertFloat16
 from optim_qnn.preprocess import Preprocess
 from optim_qnn.quantize import Quantize
 from optim_qnn.targets import make_targets
@@ -25,6 +27,18 @@ def optim_fuse(target: Target) -> Sequence[type[Pass]]:
 def optim_quantize(target: Target) -> Sequence[type[Pass]]:
     """Integers for HTP."""
     return (Quantize,) if _is_ours(target) else ()
+
+
+@hookimpl
+def optim_convert_precision(target: Target) -> Sequence[type[Pass]]:
+    """float16, where the chip has it."""
+    return (ConvertFloat16,) if _is_ours(target) else ()
+
+
+@hookimpl
+def optim_post_process(target: Target) -> Sequence[type[Pass]]:
+    """Compiling."""
+    return (ContextBinary,) if _is_ours(target) else ()
 
 
 def _is_ours(target: Target) -> bool:

@@ -11,10 +11,11 @@ import onnx_ir as ir
 from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
 from optim.errors import OptimError
+from optim.graphs.context_files import context_files
 
 
 def external_files(path: Path) -> list[str]:
-    """Locations of the external data files that a graph refers to, relative to its folder, sorted."""
+    """Locations of the files that a graph refers to, weights and compiled graphs, relative to its folder, sorted."""
     graph = onnx.load(path, load_external_data=False)
     tensors = _get_all_tensors(graph)
     return sorted(
@@ -25,6 +26,7 @@ def external_files(path: Path) -> list[str]:
             for entry in tensor.external_data
             if entry.key == "location"
         }
+        | set(context_files(graph))
     )
 
 
