@@ -116,13 +116,16 @@ class Expander:
         return found + self._apply(node, wanted)
 
     def _apply(self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]]) -> list[Node]:
-        """What holds of these proposals, the closest of those that do not repaired."""
+        """What holds of these proposals; of a pass of which nothing holds the closest, repaired."""
         planned = {one.ordered.name: one for one, _, _ in wanted}
         if not self._bench.target.timed:
             return self._first_that_holds(node, wanted, planned)
         tried = self._try_all(node, wanted)
-        found = [new for attempt, outcome in tried if (new := self._judge(node, attempt, outcome)) is not None]
-        return found or self._repaired(node, planned, tried)
+        judged = [(attempt.step.pass_name, self._judge(node, attempt, outcome)) for attempt, outcome in tried]
+        # A slow rival that holds is no reason not to repair a fast pass of which nothing does.
+        held = {name for name, new in judged if new is not None}
+        broken = [(attempt, outcome) for attempt, outcome in tried if attempt.step.pass_name not in held]
+        return [new for _, new in judged if new is not None] + self._repaired(node, planned, broken)
 
     def _first_that_holds(
         self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]], planned: dict[str, Planned]
