@@ -23,7 +23,7 @@ class Target:
             and size.
         exact: False where it computes in less precision than a model says: every result is then held to the budget.
         remark: what whoever reads a report must know of it, in one sentence.
-        requires: passes of role ``requested`` that every model for this target needs.
+        requires: passes of role ``requested`` that run for this target unless the user leaves them out by name.
         probe: cheap check that returns None where the target is available, else the reason it is not.
             It looks for a library file or a device node and never imports the runtime.
         configure: makes the target of what stands behind its name in ``--target name:key=value,...``; None where

@@ -43,8 +43,22 @@ class ContextBinary(Pass):
 
         path = compiled(model, options, context)
         after = context.adopt(path, model)
-        kinds = [node.op_type for node in after.ir().graph]
-        counts = {"EPContext": kinds.count("EPContext"), "nodes left to the CPU": len(kinds) - kinds.count("EPContext")}
-        chip = context.target.provider_options.get("soc_model", "")
-        notes = (f"compiled for soc_model {chip}",) if chip else ("compiled for the chip of this machine",)
-        return PassResult(after, changed=True, counts=counts, notes=notes)
+        nodes = list(after.ir().graph)
+        parts = [node for node in nodes if node.op_type == "EPContext"]
+        counts = {"EPContext": len(parts), "nodes left to the CPU": len(nodes) - len(parts)}
+        sdk = next((node.attributes.get_string("ep_sdk_version", "") for node in parts), "")
+        return PassResult(after, changed=True, counts=counts, notes=(_compiled_for(context.target, sdk or ""),))
+
+
+def _compiled_for(target: Target, sdk: str) -> str:
+    from optim_qnn.soc import SOCS
+
+    number = target.provider_options.get("soc_model", "")
+    soc = next((soc for soc in SOCS if str(soc.model) == number), None)
+    chip = f"{soc.sold_as} ({soc.name})" if soc else "the chip of this machine"
+    version = f", QNN {sdk} or later" if sdk else ""
+    chosen = "" if not soc or "soc=" in target.name else (
+        ", since nobody named a chip: --target qnn:soc=... compiles for yours, --without qnn.context-binary leaves "
+        "compiling to the device"
+    )  # fmt: skip
+    return f"compiled for {chip}{version}{chosen}"

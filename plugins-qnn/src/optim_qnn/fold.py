@@ -27,6 +27,7 @@ def folded(graph: ir.Model, context: Context) -> ir.Model:
     import onnx_ir
     import onnxruntime
 
+    from optim.graphs.fix_shapes import infer_again
     from optim.onnxruntime_refusals import session_failed
 
     source, target = context.scratch / "to_fold.onnx", context.scratch / "folded.onnx"
@@ -45,4 +46,6 @@ def folded(graph: ir.Model, context: Context) -> ir.Model:
         raise session_failed(source, error) from error
     if not target.is_file():
         raise OptimError("session-failed", "onnxruntime folded nothing", "it wrote no graph", "report this, please")
-    return onnx_ir.load(target)
+    found = onnx_ir.load(target)
+    infer_again(found)
+    return found

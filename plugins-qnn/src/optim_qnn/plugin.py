@@ -55,3 +55,9 @@ def optim_targets() -> Sequence[Target]:
 def optim_backends() -> Sequence[type[Backend]]:
     """HTP through onnxruntime-qnn, and the CPU in its place."""
     return _BACKENDS
+
+
+@hookimpl
+def optim_commands() -> Sequence[str]:
+    """``optim qnn``."""
+    return ("optim_qnn.command:qnn",)

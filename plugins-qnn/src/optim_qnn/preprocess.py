@@ -53,14 +53,14 @@ class Preprocess(Pass):
                                     (options.channel_last_outputs, model.outputs, "output")):  # fmt: skip
             _require_known(names, [value.name for value in values], kind)
         graph = model.ir()
-        notes = _fix(graph, model, options.shapes, context)
+        notes = fix(graph, model, options.shapes, context)
         graph = folded(graph, context)
         graph, counts = fused(graph, context, layer_norm=options.fuse_layer_norm)
         counts |= rewrite(graph)
         inputs, outputs = options.channel_last_inputs, options.channel_last_outputs
         if inputs or outputs:
             graph = turned(graph, context, inputs, outputs)
-        _name_nodes(graph)
+        name_nodes(graph)
         after = context.save(graph, model)
         if after.digest == model.digest:
             return PassResult(model, changed=False, notes=("HTP can take the graph as it is",))
@@ -71,7 +71,7 @@ class Preprocess(Pass):
         return PassResult(after, changed=True, notes=notes, counts=counts, interface=interface)
 
 
-def _fix(graph: ir.Model, model: Model, given: Mapping[str, Sequence[int]], context: Context) -> tuple[str, ...]:
+def fix(graph: ir.Model, model: Model, given: Mapping[str, Sequence[int]], context: Context) -> tuple[str, ...]:
     """Fix dynamic inputs; what became of them, for the report."""
     from optim.graphs.fix_shapes import fix_shapes, require_shapes_of, shapes_of_feeds
 
@@ -102,7 +102,7 @@ def _require_known(names: Sequence[str], known: Sequence[str], kind: str) -> Non
             raise unknown_name(kind, name, known, fix="optim inspect MODEL shows inputs and outputs")
 
 
-def _name_nodes(graph: ir.Model) -> None:
+def name_nodes(graph: ir.Model) -> None:
     """Names, unique ones: quantization and the provider's messages call nodes by them."""
     taken: set[str] = set()
     for number, node in enumerate(graph.graph):

@@ -17,6 +17,7 @@ from optim_qnn.soc import SIMULATED, find_soc
 LIBRARY = "onnxruntime_qnn"
 PROVIDER = "QNNExecutionProvider"
 PREPROCESS = "qnn.preprocess"
+CONTEXT_BINARY = "qnn.context-binary"
 _FALLBACK = "a fallback to the CPU was admitted (fallback=cpu): what HTP does not take ran on the CPU"
 _SIMULATED = (
     "ran on the HTP simulator: its time says nothing of a device, so validity, drift, where nodes ran, and size decided"
@@ -59,8 +60,8 @@ def make_targets() -> tuple[Target, ...]:
     qnn = Target(
         "qnn", "qnn", PROVIDER, _options({"soc": str(SIMULATED.model)} if simulated else {}), LIBRARY,
         device=f"Hexagon tensor processor (HTP){', simulator' if simulated else ''}", timed=not simulated,
-        exact=False, remark=_SIMULATED if simulated else "", requires=(PREPROCESS,), probe=qnn_missing,
-        configure=_configured,
+        exact=False, remark=_SIMULATED if simulated else "", requires=(PREPROCESS, CONTEXT_BINARY),
+        probe=qnn_missing, configure=_configured,
     )  # fmt: skip
     offline = Target(
         "qnn-offline", "qnn-offline", "CPUExecutionProvider", device="CPU, in place of HTP", timed=False, exact=False,

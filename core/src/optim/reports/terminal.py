@@ -37,7 +37,8 @@ def print_report(report: Report, console: Console) -> None:
     if rows:
         console.print()
         console.print(Padding(_table(rows), (0, 0, 0, 2)))
-    for note in report.notes:
+    of_steps = (f"{step.pass_name}: {note}" for step in report.steps if step.status == "kept" for note in step.notes)
+    for note in (*of_steps, *report.notes):
         console.print(f"note: {note}", markup=False, highlight=False)
     if report.cached:
         console.print("served from the cache: the same run was done before (--fresh does it again)", markup=False)
