@@ -27,10 +27,10 @@ def quantized(model: Model, options: QuantizeOptions, context: Context) -> Path:
     from onnxruntime.quantization.execution_providers.qnn import get_qnn_qdq_config
 
     from optim_qnn.overrides import parsed
-    from optim_qnn.tensor_types import by_name, types_for_htp, types_with_kept
+    from optim_qnn.tensor_types import by_name, typed, types_for_htp, types_with_kept
 
     types = {name: getattr(QuantType, f"Q{name[0].upper()}{name[1:].replace('int', 'Int')}") for name in _TYPES}
-    graph = model.ir()
+    graph = typed(model)
     kept = types["int16" if options.activations == "int8" else "uint16"]
     overrides = {
         **types_with_kept(graph, options.keep, types[options.activations], kept),

@@ -38,9 +38,10 @@ class Preprocess(Pass):
     role = Role.REQUESTED
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Always: it says in its counts what there was to do."""
-        del model, target
-        return APPLICABLE
+        """Where the graph is not compiled; it says in its counts what there was to do."""
+        del target
+        compiled = any(node.op_type == "EPContext" for node in model.ir().graph)
+        return Applicable.no("the model is compiled already") if compiled else APPLICABLE
 
     def apply(self, model: Model, options: PreprocessOptions, context: Context) -> PassResult:
         """Fix, fold, fuse, rewrite, turn, name."""

@@ -58,19 +58,19 @@ class Quantize(Pass):
 
     def keepable(self, model: Model, options: QuantizeOptions | None) -> Sequence[str]:
         """Nodes that compute floats, where others have 8 bits."""
-        from optim_qnn.tensor_types import computing_nodes
+        from optim_qnn.tensor_types import computing_nodes, typed
 
         if options is not None and options.activations.endswith("16"):
             return ()
-        return computing_nodes(model.ir())
+        return computing_nodes(typed(model))
 
     def apply(self, model: Model, options: QuantizeOptions, context: Context) -> PassResult:
         """Calibrate on all samples, and write the quantized graph."""
         from optim_qnn.calibrated import quantized
         from optim_qnn.overrides import require_applied
-        from optim_qnn.tensor_types import computing_nodes
+        from optim_qnn.tensor_types import computing_nodes, typed
 
-        unknown = [name for name in options.keep if name not in set(computing_nodes(model.ir()))]
+        unknown = [name for name in options.keep if name not in set(computing_nodes(typed(model)))]
         if unknown:
             raise OptimError(
                 "unknown-node", f"'{unknown[0]}' in keep is no node that computes floats", "keep takes names of nodes",

@@ -7,6 +7,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from optim.model import Model
+
 MOVES = frozenset((
     "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Slice", "Split", "Gather", "GatherElements",
     "Concat", "Identity", "DepthToSpace", "SpaceToDepth", "Tile",
@@ -16,6 +18,15 @@ MOVES = frozenset((
 _MATRIX = 2
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 Overrides = dict[str, list[dict[str, Any]]]
+
+
+def typed(model: Model) -> ir.Model:
+    """The graph with the type of every value, which a file need not say."""
+    from optim.graphs.fix_shapes import infer_again
+
+    graph = model.ir()
+    infer_again(graph)
+    return graph
 
 
 def computing_nodes(graph: ir.Model) -> tuple[str, ...]:
