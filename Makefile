@@ -24,7 +24,7 @@ test: $(TOOLS)
 
 lint: $(TOOLS)
 	$(BIN)/ruff check
-	$(BIN)/mypy --strict core/src plugins/src
+	$(BIN)/mypy --strict core/src plugins/src plugins-qnn/src
 
 clean:
 	rm -rf .venv .cache demo-run .pytest_cache .mypy_cache .ruff_cache
@@ -39,7 +39,7 @@ $(INSTALLED): core/pyproject.toml plugins/pyproject.toml constraints-dev.txt
 	touch $@
 
 # What tests and linters need beside it; torch is the large part.
-$(TOOLS): $(INSTALLED)
+$(TOOLS): $(INSTALLED) plugins-qnn/pyproject.toml
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt \
-		--editable 'core[cpu]' --editable 'plugins[torch]' peft pytest pytest-timeout ruff mypy
+		--editable 'core[cpu]' --editable 'plugins[torch]' --editable plugins-qnn peft pytest pytest-timeout ruff mypy
 	touch $@

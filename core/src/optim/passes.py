@@ -125,6 +125,7 @@ class Pass(ABC):
         after: passes (or ``plugin:*``) of the same stage that must come before this one.
         alternatives: passes of one group exclude each other.
         session_only: it changes session settings and never the graph, so the search may look ahead through it cheaply.
+        kept: where its option ``keep`` leaves a node, in the words of the report.
         makes: the type that it converts to, as ``optim sensitivity --as`` calls it; empty for a pass without one.
         hardware: what it wants of the hardware, one line for ``optim passes show``.
     """
@@ -138,6 +139,7 @@ class Pass(ABC):
     after: ClassVar[tuple[str, ...]] = ()
     alternatives: ClassVar[str | None] = None
     session_only: ClassVar[bool] = False
+    kept: ClassVar[str] = "in float"
     makes: ClassVar[str] = ""
     hardware: ClassVar[str] = ""
 

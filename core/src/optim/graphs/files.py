@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from optim.graphs.context_files import context_files, deliver_contexts, store_contexts
 from optim.graphs.digests import model_digest
 from optim.graphs.external_data import external_files
 from optim.graphs.linked import is_linked, linked_files, locations_for_store, point_from, resolve
@@ -103,7 +104,9 @@ def discard_measured(model: Model) -> None:
 
 def adopt_into_store(path: Path, store: Path, *, like: Model) -> Model:
     """Bring a file that a library wrote into the store, referring to the weights of ``like`` where bytes are equal."""
-    return save_in_store(read_like(path, like), store, session=like.session)
+    graph = read_like(path, like)
+    store_contexts(graph, path.parent, store)
+    return save_in_store(graph, store, session=like.session)
 
 
 def read_like(path: Path, like: Model) -> ir.Model:
@@ -131,6 +134,7 @@ def deliver(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Pat
     if tensors:
         _write_tensors(tensors, data_path)
         written.append(data_path)
+    written += deliver_contexts(graph, model.path.parent, folder, name)
     with _replacing(graph_path) as stream:
         stream.write(ir.serde.serialize_model(graph).SerializeToString(deterministic=True))
     return written
@@ -153,6 +157,7 @@ def size_bytes(model: Model) -> int:
     """What the model takes on disk once delivered: its graph and the weights it uses, each once."""
     graph = onnx.load(model.path, load_external_data=False)
     total = model.path.stat().st_size
+    total += sum((model.path.parent / location).stat().st_size for location in context_files(graph))
     seen: set[tuple[str, str]] = set()
     for tensor in onnx.external_data_helper._get_all_tensors(graph):
         if onnx.external_data_helper.uses_external_data(tensor):

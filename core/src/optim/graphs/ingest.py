@@ -16,6 +16,7 @@ from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from optim.errors import OptimError
 from optim.graphs.checker import check_graph, malformed_is_invalid
+from optim.graphs.context_files import check_context_files, store_contexts
 from optim.graphs.external_data import check_external_data
 from optim.graphs.files import EXTERNAL_FROM_BYTES, embedded, save_in_store
 from optim.graphs.limits import check_operators
@@ -43,12 +44,14 @@ def ingest(path: Path, store: Path) -> Model:
     skeleton = read_skeleton(path)
     with malformed_is_invalid(path):
         check_external_data(skeleton, path)
+        check_context_files(skeleton, path)
         check_operators(skeleton, path)
         check_graph(skeleton, path)
         _fill_sparse(skeleton)
         graph = ir.serde.deserialize_model(skeleton)
         ir.external_data.set_base_dir(graph.graph, path.parent)
     del skeleton
+    store_contexts(graph, path.parent, store)
     return _store(graph, store)
 
 

@@ -115,6 +115,7 @@ class ResultReport(_Part):
     latency_ratio_ci: tuple[float, float] | None = Field(description="95 % interval")
     size_bytes: int
     peak_memory_bytes: int | None
+    executed_on: dict[str, float] = Field(description="share of the nodes by provider; empty where nobody looked")
     drift: DriftReport
     operators: dict[str, int]
     outputs: tuple[OutputReport, ...]

@@ -61,7 +61,10 @@ def open_folder(path: Path) -> onnxruntime.InferenceSession:
             "report.json there says why, or the run has not finished", status=ExitStatus.USAGE,
         )  # fmt: skip
     saved = read_session_file(path)
-    return open_session(path / MODEL_FILE, saved.config, saved.provider, saved.provider_options)
+    return open_session(
+        path / MODEL_FILE, saved.config, saved.provider, saved.provider_options, library=saved.library,
+        fallback=saved.fallback,
+    )  # fmt: skip
 
 
 def _open(model: Path) -> onnxruntime.InferenceSession:

@@ -83,7 +83,8 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
     for stage in MODEL_STAGES:
         planned = []
         for ordered in registry.ordered(stage, target):
-            forced = settings.named_options(ordered.name) is not None or ordered.name in target.requires
+            required = ordered.name in target.requires and ordered.name not in settings.without
+            forced = required or settings.named_options(ordered.name) is not None
             reason = _reason_against(ordered.offered, stage, settings, forced)
             if reason and forced:
                 raise OptimError(

@@ -36,7 +36,7 @@ from optim.search.settings import RunSettings
 from optim.sources.make import ExportedSource, make_graphs
 from optim.sources.pipeline import Choice
 from optim.store import Store, cache_key
-from optim.timing.race import Effort, LaneResult, race
+from optim.timing.race import Effort, LaneResult, look, race
 from optim.wire import from_wire, to_wire
 
 Say = Callable[[str], None]
@@ -87,7 +87,7 @@ class Workbench:
         target = registry.target(settings.target)
         backends = registry.offered("backend")
         registry.backend(target.backend)
-        self.target = replace(target, probe=None)
+        self.target = target.plain
         self.place = Place(self.target, backends[target.backend].plugin.name)
         self._backend_key = plugin_version_key(backends[target.backend].plugin)
         self.prepared: prepare.Answer
@@ -288,6 +288,23 @@ class Workbench:
             self.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
         return result
 
+    def check(self, node: Node) -> LaneResult:
+        """Open a model on a target that cannot be timed, and compare it on every sample the gate uses."""
+        samples = self.prepared.compared
+        key = cache_key(
+            "check", node.model.digest, [to_wire(i) for i in node.interfaces], samples, self._reference_key()
+        )
+        known = self._known(key)
+        if known is not None:
+            self.from_cache += 1
+            return from_wire(LaneResult, known)
+        request = lane.Request(node.model, self.place, self.reference, samples, (), node.interfaces)
+        result = look(request, self.settings.timeout_s)
+        self.computed += 1
+        if not result.failure:
+            self.store.write("steps", key, to_wire(result))
+        return result
+
     def lanes_at_once(self) -> int:
         """How many models may be open together: half of the free memory, three times a model's size each."""
         each = 3 * self.original.size_bytes + (150 << 20)
@@ -305,7 +322,7 @@ class Workbench:
     ) -> candidate.Request:
         return candidate.Request(
             node.model, offered.name, offered.plugin.name, options, self.place, self.reference, samples,
-            node.interfaces, self.store.models, self.settings.seed,
+            node.interfaces, self.store.models, self.settings.seed, node.is_lossy or offered.over_models.lossy,
         )  # fmt: skip
 
     def _ask_once(self, node: Node, passes: Sequence[OfferedPass]) -> tuple[list[offer.Offer], tuple[str, str] | None]:
