@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,6 +11,8 @@ import pytest
 import torch
 from exporting import Exported, export
 from tiny_models import build, save
+
+from optim.errors import OptimError
 
 STATE = [f"{layer}.{part}" for layer in range(2) for part in ("key", "value")]
 
@@ -79,6 +82,22 @@ def test_sampling_is_repeated_by_its_seed(made: tuple[str, Exported]) -> None:
 
 def _dimensions(value: onnx.ValueInfoProto) -> list[int | str]:
     return [size.dim_param or size.dim_value for size in value.type.tensor_type.shape.dim]
+
+
+def test_prompts_of_several_lengths_are_padded_and_change_nothing(made: tuple[str, Exported]) -> None:
+    decoder = made[1].decoder()
+    prompts = [[5, 6, 7, 8], [9, 10]]
+    together = decoder.generate(prompts, max_new_tokens=6)
+    alone = [decoder.generate([prompt], max_new_tokens=6)[0] for prompt in prompts]
+    for row, expected in zip(together, alone, strict=True):
+        assert row[: len(expected)].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("prompt", [[], [[]], [5, 6], {"ids": np.ones((1, 2), np.int64)}])
+def test_what_is_no_prompt_is_refused(made: tuple[str, Exported], prompt: Any) -> None:
+    with pytest.raises(OptimError) as caught:
+        made[1].decoder().generate(prompt)
+    assert caught.value.reference == "bad-prompt"
 
 
 def test_a_graph_with_a_wrong_weight_is_found_out(tmp_path: Path) -> None:

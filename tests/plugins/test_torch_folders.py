@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,17 @@ from tiny_models import build, save
 from optim.errors import ExitStatus, OptimError
 from optim.source import SourceRequest
 from optim_plugins.torch.hf_folder import load_folder
+from optim_plugins.torch.hf_sources import huggingface_source
+
+OWN_CODE = """
+from transformers import LlamaConfig, LlamaForCausalLM
+
+class OwnConfig(LlamaConfig):
+    model_type = "own"
+
+class Own(LlamaForCausalLM):
+    config_class = OwnConfig
+"""
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +65,12 @@ def test_a_missing_shard_is_named(folder: Path) -> None:
     assert error.reference == "source-shard-missing" and gone.name in error.cause
 
 
+def test_a_broken_index_is_refused(folder: Path) -> None:
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": []}')
+    error = refusal(folder)
+    assert error.reference == "source-weights-unreadable" and "index.json" in error.what
+
+
 def test_a_cut_shard_is_refused(folder: Path) -> None:
     shard = sorted(folder.glob("model-*.safetensors"))[0]
     shard.write_bytes(shard.read_bytes()[:-100])
@@ -84,6 +102,20 @@ def test_code_of_the_folder_is_not_run(folder: Path) -> None:
     error = refusal(folder)
     assert error.reference == "source-needs-remote-code" and "--trust-remote-code" in error.fix
     assert error.status is ExitStatus.USAGE and not marker.exists()
+
+
+def test_code_of_the_folder_is_run_when_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(folder / "modules"))
+    monkeypatch.setattr("sys.path", list(sys.path))
+    (folder / "modeling_own.py").write_text(OWN_CODE)
+    edit_config(
+        folder, model_type="own", architectures=["Own"],
+        auto_map={"AutoConfig": "modeling_own.OwnConfig", "AutoModelForCausalLM": "modeling_own.Own"},
+    )  # fmt: skip
+    request = SourceRequest(str(folder), trust_remote_code=True)
+    loaded = load_folder(folder, request)
+    assert type(loaded.model).__name__ == "Own"
+    assert huggingface_source(loaded.model, request).facts["task"] == "text-generation"
 
 
 def test_a_pickle_is_read_only_when_allowed(tmp_path: Path) -> None:

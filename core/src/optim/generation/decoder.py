@@ -62,8 +62,9 @@ class Decoder:
         """Continue a prompt.
 
         Args:
-            prompt: token ids, shape (batch, sequence); or by name: ``input_ids`` with ``attention_mask`` where rows
-                are padded, or inputs of the encoder. ``decoder_input_ids`` start a decoder with an encoder.
+            prompt: token ids, shape (batch, sequence), or lists of them, which are padded where their lengths differ;
+                or by name: ``input_ids`` with ``attention_mask`` where rows are padded, or inputs of the encoder.
+                ``decoder_input_ids`` start a decoder with an encoder.
             max_new_tokens: at most so many.
             sample: draw tokens; else the likeliest is taken.
             temperature: see :class:`Sampling`, as ``top_k`` and ``top_p``.
@@ -73,22 +74,25 @@ class Decoder:
 
         Returns:
             New tokens, int64, shape (batch, tokens); after a row's end of text come padding ids.
+
+        Raises:
+            OptimError[bad-prompt]: the model cannot take it.
         """
         sampling = Sampling(not sample, temperature, top_k, top_p)
-        chosen = list(self.stream(prompt, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed))
-        batch = _as_feeds(prompt)[next(iter(_as_feeds(prompt)))].shape[0]
+        feeds = self._feeds(prompt)
+        chosen = list(self.stream(feeds, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed))
+        batch = next(iter(feeds.values())).shape[0]
         return np.stack(chosen, 1) if chosen else np.zeros((batch, 0), np.int64)
 
     def stream(
         self, prompt: Feeds | Array | list[list[int]], *, max_new_tokens: int, sampling: Sampling, seed: int = 0
     ) -> Iterator[Array]:
         """Tokens one by one, each of shape (batch,), until every row has ended."""
-        feeds = _as_feeds(prompt)
+        feeds = self._feeds(prompt)
         constants, ids, mask = self._begin(feeds)
         steps = Steps(self.session, self.interface, ids.shape[0], constants)
         random = np.random.default_rng(seed)
-        ends = _listed(self.facts.get("eos"))
-        padding = int(self.facts.get("pad", ends[0] if ends else 0))
+        ends, padding = _listed(self.facts.get("eos")), self._padding
         finished = np.zeros(ids.shape[0], bool)
         for _ in range(max_new_tokens):
             logits = steps.advance(ids, mask)
@@ -99,6 +103,53 @@ class Decoder:
                 return
             ids = token[:, None]
             mask = np.concatenate([mask, np.ones_like(ids)], 1)
+
+    @property
+    def _padding(self) -> int:
+        ends = _listed(self.facts.get("eos"))
+        return int(self.facts.get("pad", ends[0] if ends else 0))
+
+    def _feeds(self, prompt: Feeds | Array | list[list[int]]) -> Feeds:
+        """A prompt by name, padded on the left for a decoder and on the right for an encoder."""
+        if isinstance(prompt, Mapping):
+            self._require(prompt)
+            return prompt
+        self._require({"input_ids": prompt})
+        rows = [np.asarray(row, np.int64) for row in prompt]
+        lengths = {row.shape for row in rows}
+        if not rows or any(len(shape) != 1 or not shape[0] for shape in lengths):
+            raise OptimError(
+                "bad-prompt", "cannot generate from this prompt", "it holds no tokens, or is no list of lists of them",
+                "decoder.generate([[5, 6, 7]])",
+            )  # fmt: skip
+        if len(lengths) == 1:
+            return {"input_ids": np.stack(rows)}
+        if "attention_mask" not in self._takes:
+            raise OptimError(
+                "bad-prompt", "cannot generate from prompts of several lengths at once",
+                "the model takes no attention_mask, which would tell padding from text",
+                "generate from one prompt at a time",
+            )  # fmt: skip
+        longest = max(row.size for row in rows)
+        ids, mask = np.full((len(rows), longest), self._padding), np.zeros((len(rows), longest), np.int64)
+        for index, row in enumerate(rows):
+            place = slice(longest - row.size, None) if self.encoder is None else slice(row.size)
+            ids[index, place], mask[index, place] = row, 1
+        return {"input_ids": ids, "attention_mask": mask}
+
+    @property
+    def _takes(self) -> list[str]:
+        return [value.name for value in (self.encoder or self.session).get_inputs()]
+
+    def _require(self, given: Mapping[str, Any]) -> None:
+        """That what the first run needs is there."""
+        made = {*self.interface.state.values(), "attention_mask", "position_ids"}
+        missing = [name for name in self._takes if name not in given and name not in made]
+        if missing:
+            raise OptimError(
+                "bad-prompt", "cannot generate from this prompt", f"the model takes {', '.join(missing)} too",
+                "decoder.generate({'" + missing[0] + "': array, ...})",
+            )  # fmt: skip
 
     def _begin(self, feeds: Feeds) -> tuple[dict[str, Array], Array, Array]:
         """What stays the same in every step, the first ids and their mask."""
@@ -134,10 +185,6 @@ def session_interface(
     """The interface of a session's graph."""
     outputs = [value.name for value in session.get_outputs()]
     return interface_of(session_inputs(session.get_inputs()), outputs, state)
-
-
-def _as_feeds(prompt: Feeds | Array | list[list[int]]) -> Feeds:
-    return prompt if isinstance(prompt, Mapping) else {"input_ids": np.asarray(prompt, np.int64)}
 
 
 def _listed(value: Any) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,9 @@ def _prepared(module: Any, mode: str, tensors: list[Any]) -> Any:
 
     if mode == "compile":
         return torch.compile(module)
-    return torch.jit.freeze(torch.jit.trace(module, (tensors,), check_trace=False))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is deprecated is why somebody compares with it
+        return torch.jit.freeze(torch.jit.trace(module, (tensors,), check_trace=False))
 
 
 def _tensor(array: Array) -> Any:

@@ -75,7 +75,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 def find_weights(folder: Path, request: SourceRequest) -> tuple[Path, ...]:
     """The safetensors files of a folder; empty where it has a pickle that the user allows."""
     if (folder / _INDEX).is_file():
-        names = sorted(set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
+        names = _shards(folder / _INDEX)
         missing = [name for name in names if not (folder / name).is_file()]
         if missing:
             raise OptimError(
@@ -101,6 +101,17 @@ def find_weights(folder: Path, request: SourceRequest) -> tuple[Path, ...]:
         f"there is no {_WEIGHTS}; it holds {', '.join(found[:8])}",
         f"save the whole model: model.save_pretrained('{folder}')",
     )  # fmt: skip
+
+
+def _shards(index: Path) -> list[str]:
+    """The files that an index of weights names."""
+    try:
+        return sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OptimError(
+            "source-weights-unreadable", f"{index} is no index of weights", f"{type(error).__name__}: {error}",
+            "copy or download the folder again",
+        ) from error  # fmt: skip
 
 
 def _refuse_code(folder: Path, config: Mapping[str, Any], request: SourceRequest) -> None:

@@ -25,7 +25,8 @@ def huggingface_source(model: Any, request: SourceRequest, weight_files: Sequenc
     Raises:
         OptimError[task-not-supported]: models like this one cannot be exported yet.
     """
-    task = request.task or task_of(type(model).__name__, model.main_input_name)
+    auto_map = getattr(model.config, "auto_map", None)
+    task = request.task or task_of(type(model).__name__, model.main_input_name, auto_map)
     source = _by_task(model, task, request)
     facts = {"task": task, "architecture": type(model).__name__, **source.facts}
     return replace(source, facts=facts, weight_files=tuple(weight_files))

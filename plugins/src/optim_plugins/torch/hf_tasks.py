@@ -35,13 +35,19 @@ TASKS: Mapping[str, Task] = {
 """In the order in which endings are compared."""
 
 
-def task_of(class_name: str, main_input: str) -> str:
+def task_of(class_name: str, main_input: str, auto_map: Mapping[str, str] | None = None) -> str:
     """The task of a model class.
 
     Args:
         class_name: e.g. ``BertForSequenceClassification``.
         main_input: of the model, e.g. ``input_ids``; tells speech from text.
+        auto_map: of a folder with code of its own, whose classes may have any name: ``AutoModelForCausalLM`` to
+            ``modeling_own.Own``.
     """
+    declared = {auto for auto, named in (auto_map or {}).items() if str(named).endswith(f".{class_name}")}
+    for name, task in TASKS.items():
+        if task.auto_class in declared:
+            return name
     if class_name.endswith("ForConditionalGeneration") and main_input != "input_ids":
         return "speech-to-text"
     return next(
