@@ -17,10 +17,10 @@ from optim.target import Target
 from optim.wire import to_wire
 from optim_plugins.torch.backend import TARGETS, TorchBackend
 
-FEEDS = {
-    "x": np.random.default_rng(0).standard_normal((3, 6, 4)).astype(np.float32),
-    "scale": np.full((3, 1, 1), 2, np.float32),
-}
+
+def feeds(length: int) -> dict[str, np.ndarray]:
+    x = np.random.default_rng(0).standard_normal((3, length, 4)).astype(np.float32)
+    return {"x": x, "scale": np.full((3, 1, 1), 2, np.float32)}
 
 
 def target(mode: str, **options: str) -> Target:
@@ -35,13 +35,14 @@ def test_it_gives_what_the_module_gives(mode: str) -> None:
         pytest.skip("torch.compile needs g++")
     asked = json.dumps(to_wire(SourceRequest(f"{several_examples.__module__}:several_examples")))
     session = TorchBackend().open(None, target(mode, source=asked, component=""))  # type: ignore[arg-type]
-    outputs = session.run(FEEDS)
     module, _ = several_examples()
-    with torch.inference_mode():
-        expected = module.eval()(*(torch.from_numpy(array) for array in FEEDS.values()))
-    assert set(outputs) == set(expected)
-    for name, array in outputs.items():
-        assert np.allclose(array, expected[name].numpy(), atol=1e-6)
+    for length in (6, 1, 9):
+        outputs = session.run(feeds(length))
+        with torch.inference_mode():
+            expected = module.eval()(*(torch.from_numpy(array) for array in feeds(length).values()))
+        assert set(outputs) == set(expected)
+        for name, array in outputs.items():
+            assert np.allclose(array, expected[name].numpy(), atol=1e-6)
     session.close()
 
 

@@ -68,17 +68,18 @@ class TorchSession(Session):
     def __init__(self, component: Component, mode: str) -> None:
         self._component = component
         self._mode = mode
-        self._call: Any = component.module
+        self._calls: dict[tuple[tuple[int, ...], ...], Any] = {}
 
     def run(self, feeds: Feeds) -> Outputs:
-        """One run; the first traces or compiles the module."""
+        """One run; the first traces or compiles the module, TorchScript anew for every shape, whose sizes it keeps."""
         import torch
 
         tensors = [_tensor(feeds[name]) for name in self._component.module.names]
         with torch.inference_mode():
-            if self._call is self._component.module and self._mode != "eager":
-                self._call = _prepared(self._component.module, self._mode, tensors)
-            outputs = self._call(tensors)
+            shapes = tuple(tuple(tensor.shape) for tensor in tensors) if self._mode == "script" else ()
+            if shapes not in self._calls:
+                self._calls[shapes] = _prepared(self._component.module, self._mode, tensors)
+            outputs = self._calls[shapes](tensors)
         names = self._component.module.output_names
         return {name: tensor.detach().numpy() for name, tensor in zip(names, outputs, strict=True)}
 
@@ -91,6 +92,8 @@ class TorchSession(Session):
 def _prepared(module: Any, mode: str, tensors: list[Any]) -> Any:
     import torch
 
+    if mode == "eager":
+        return module
     if mode == "compile":
         return torch.compile(module)
     with warnings.catch_warnings():
