@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim.errors import ExitStatus, OptimError
+from optim.metrics.spec import parse_max_loss, parse_metric
 from optim.search.settings import Named, RunSettings
 
 if TYPE_CHECKING:
@@ -46,8 +47,14 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
             "conflicting-request", "--lossless and --max-drift exclude each other", fix="leave one of the two out",
             status=ExitStatus.USAGE,
         )  # fmt: skip
+    if "lossless" in given:
+        changes["max_loss"] = None
     if "max_drift" in given:
         changes["lossless"] = False
+    if "metric" in given:
+        changes["metric"] = parse_metric(given["metric"])
+    if "max_loss" in given:
+        changes["max_loss"] = parse_max_loss(given["max_loss"])
     return replace(settings, **changes), lock
 
 

@@ -19,9 +19,11 @@ from optim.errors import ExitStatus, OptimError
 @click.option(
     "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
 )
-@click.option("--goal", type=click.Choice(["latency", "size"]), help="What better means. [default: latency]")
+@click.option("--goal", type=click.Choice(["latency", "size", "memory"]), help="What better means. [default: latency]")
 @click.option("--max-drift", type=float, help="Largest relative L2 that lossy passes may cause. [default: 0.05]")
 @click.option("--lossless", is_flag=True, help="Admit only passes held to rounding error.")
+@click.option("--metric", metavar="NAME[:k=v,...]", help="Task metric, see optim metrics; or package.module:function.")
+@click.option("--max-loss", metavar="X|X%", help="How much worse the metric may get; then drift need not be bounded.")
 @click.option("--recipe", type=click.Path(path_type=Path), help="A recipe, or the lock of an earlier run to repeat.")
 @click.option(
     "--with", "named", multiple=True, metavar="PASS[:k=v,...]", help="A pass that must hold; values are TOML."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from optim.gate.drift import Drift
+from optim.gate.task import TaskFigure
 from optim.reports.machine import this_machine
 from optim.reports.schema import (
     Assumption,
@@ -18,6 +19,7 @@ from optim.reports.schema import (
     SearchReport,
     ShapeReport,
     StepReport,
+    TaskReport,
 )
 from optim.reports.verdict import verdict
 from optim.runs.outcome import Outcome
@@ -35,7 +37,11 @@ def build_report(outcome: Outcome) -> Report:
         reason=verdict(outcome),
         target=outcome.target.name,
         goal=settings.goal,
-        budget=BudgetReport(max_drift=None if settings.lossless else settings.max_drift, lossless=settings.lossless),
+        budget=BudgetReport(
+            max_drift=None if settings.lossless else settings.drift_limit, lossless=settings.lossless,
+            metric=settings.metric.text if settings.metric else None,
+            max_loss=settings.max_loss.text if settings.max_loss else None,
+        ),
         original=_original(outcome),
         result=_result(outcome),
         steps=tuple(map(_step, outcome.attempts)),
@@ -90,6 +96,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
         size_bytes=found.node.size_bytes,
         peak_memory_bytes=found.peak_memory_bytes or None,
         drift=_drift(found.node.drift),
+        task=_task(outcome, found.node.task),
         operators=outcome.operators,
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
@@ -123,10 +130,24 @@ def _step(attempt: Attempt) -> StepReport:
         ratio_to_original=attempt.ratio,
         ratio_to_best=against,
         drift=_drift(attempt.drift) if attempt.drift else None,
+        task_value=attempt.task.value if attempt.task else None,
+        task_loss=attempt.task.loss if attempt.task else None,
         seconds=attempt.seconds,
         counts=attempt.counts,
         notes=attempt.notes,
     )
+
+
+def _task(outcome: Outcome, figure: TaskFigure | None) -> TaskReport | None:
+    """The metric of the result; that of the original where the original is the result."""
+    use = outcome.prepared.task
+    if use is None:
+        return None
+    found = figure or TaskFigure(use.original, use.original, 0.0, 0.0, len(use.samples))
+    return TaskReport(
+        metric=use.metric.text, higher_is_better=use.higher_is_better, original=found.original, value=found.value,
+        loss=found.loss, standard_error=found.error, samples=found.samples,
+    )  # fmt: skip
 
 
 def _drift(drift: Drift) -> DriftReport:

@@ -35,10 +35,12 @@ class DriftReport(_Part):
 
 
 class BudgetReport(_Part):
-    """How much drift was accepted."""
+    """How much drift was accepted, and how much loss of the task metric."""
 
-    max_drift: Figure = Field(description="relative L2 for lossy passes; null with --lossless")
+    max_drift: Figure = Field(description="relative L2 for lossy passes; null with --lossless or --max-loss alone")
     lossless: bool
+    metric: str | None = Field(default=None, description="task metric with its options")
+    max_loss: str | None = Field(default=None, description="a share of the original's value as 1%, or an amount")
 
 
 class OriginalReport(_Part):
@@ -78,6 +80,18 @@ class ShapeReport(_Part):
     ci: tuple[float, float] = Field(description="95 % interval of the ratio")
 
 
+class TaskReport(_Part):
+    """The task metric of the result beside the original's, on the same samples."""
+
+    metric: str
+    higher_is_better: bool
+    original: float
+    value: float
+    loss: float = Field(description="how much worse, in the metric's own unit; negative: better")
+    standard_error: float | None = Field(description="of the loss, over samples; null for a single one")
+    samples: int
+
+
 class ResultReport(_Part):
     """The model that is delivered."""
 
@@ -88,6 +102,7 @@ class ResultReport(_Part):
     size_bytes: int
     peak_memory_bytes: int | None
     drift: DriftReport
+    task: TaskReport | None = Field(default=None, description="null where no metric was asked for")
     operators: dict[str, int]
     outputs: tuple[OutputReport, ...]
     shapes: tuple[ShapeReport, ...]
@@ -106,6 +121,8 @@ class StepReport(_Part):
     ratio_to_original: Figure = Field(description="the best over the session settings tried with it")
     ratio_to_best: Figure = Field(description="ratio to the chain without it")
     drift: DriftReport | None
+    task_value: Figure = Field(default=None, description="task metric, on the samples that candidates are explored on")
+    task_loss: Figure = Field(default=None, description="how much worse than the original's; negative: better")
     seconds: float = Field(description="spent on it, timing excluded")
     counts: dict[str, int] = Field(description="what the pass says happened")
     notes: tuple[str, ...]
@@ -152,7 +169,7 @@ class Report(_Part):
     status: Literal["improved", "unchanged", "budget-missed", "failed"]
     reason: str = Field(description="the verdict in one sentence")
     target: str
-    goal: Literal["latency", "size"]
+    goal: Literal["latency", "size", "memory"]
     budget: BudgetReport
     original: OriginalReport
     result: ResultReport | None = Field(description="null where nothing is delivered")

@@ -59,7 +59,7 @@ def execute(settings: RunSettings, registry: Registry, store: Store, say: Callab
 
 
 def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
-    budget = Budget(None if bench.settings.lossless else bench.settings.max_drift, bench.prepared.tolerance)
+    budget = Budget.of(bench.settings, bench.prepared.tolerance)
     started = time.monotonic()
     verdict = judge_chain(bench, budget) if bench.settings.chain is not None else judge_search(bench, budget, plan)
     result = verdict.result
@@ -83,6 +83,7 @@ def _run_key(bench: Workbench) -> str:
     return cache_key(
         "run", to_wire(settings), to_wire(bench.target), bench.original.model.digest, bench.prepared.digest,
         bench.prepared.versions, plugins, source_digest("optim"), machine_key(),
+        bench.prepared.task.digest if bench.prepared.task else "",
     )  # fmt: skip
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim.errors import ExitStatus, OptimError
-from optim.gate.budget import DEFAULT_MAX_DRIFT
+from optim.metrics.spec import parse_max_loss, parse_metric
 from optim.passes import Stage
 from optim.plugins.registry import load_registry
 from optim.runs.execute import execute
@@ -39,7 +40,9 @@ def run(
     target: str = "cpu",
     data: str | None = None,
     goal: Goal = "latency",
-    max_drift: float = DEFAULT_MAX_DRIFT,
+    max_drift: float | None = None,
+    metric: str | None = None,
+    max_loss: str | float | None = None,
     lossless: bool = False,
     passes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] = (),
     without: Sequence[str] = (),
@@ -56,8 +59,11 @@ def run(
         output: the run folder; absent, empty, or of an earlier run.
         target: where it will run, see ``optim targets``.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; None: synthesized.
-        goal: ``latency`` or ``size``.
-        max_drift: largest relative L2 of any output that lossy passes may cause.
+        goal: ``latency``, ``size`` or ``memory``.
+        max_drift: largest relative L2 of any output that lossy passes may cause; by default 0.05, or no bound where
+            ``max_loss`` is given.
+        metric: task metric: a name of ``optim metrics`` with its options, or ``package.module:function``.
+        max_loss: how much worse the metric may get: ``"1%"`` of the original's value, or an amount.
         lossless: admit only passes held to rounding error.
         passes: passes that must hold, by name; a mapping gives their options (None: what the pass proposes).
         without: passes to leave out.
@@ -77,6 +83,8 @@ def run(
     named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
     settings = RunSettings(
         source=Path(model), target=target, data=data, goal=goal, max_drift=max_drift, lossless=lossless,
+        metric=parse_metric(metric) if metric else None,
+        max_loss=parse_max_loss(str(max_loss)) if max_loss is not None else None,
         named=tuple(Named(name, options) for name, options in named), without=tuple(sorted(set(without))),
         stages=tuple(parse_stage(stage) for stage in stages), search_seconds=search_seconds, seed=seed, fresh=fresh,
     )  # fmt: skip
@@ -93,7 +101,17 @@ def run_settings(
         OptimError[other-source]: the lock is of another model.
         OptimError[lock-mismatch]: the chain of the lock gives another model here.
     """
-    if not 0 < settings.max_drift < float("inf") or settings.search_seconds < 0:
+    if settings.max_loss is not None and settings.metric is None:
+        raise OptimError(
+            "bad-budget", "--max-loss says how much worse a metric may get, and there is none",
+            fix="add --metric top-1", status=ExitStatus.USAGE,
+        )  # fmt: skip
+    if settings.lossless and settings.max_loss is not None:
+        raise OptimError(
+            "conflicting-request", "--lossless and --max-loss exclude each other", fix="leave one of the two out",
+            status=ExitStatus.USAGE,
+        )  # fmt: skip
+    if (settings.max_drift is not None and not 0 < settings.max_drift < math.inf) or settings.search_seconds < 0:
         raise OptimError(
             "bad-budget", "--max-drift must be a positive number and --search-seconds must not be negative",
             f"max drift {settings.max_drift}, search seconds {settings.search_seconds}",

@@ -68,11 +68,14 @@ class Clock:
         return opened + _RUNS_A_LANE * self._bench.prepared.run_s
 
     def measure(
-        self, nodes: Sequence[Node], effort: Effort, purpose: str, samples: tuple[int, ...] | None = None
-    ) -> list[Measured]:
+        self, nodes: Sequence[Node], effort: Effort, purpose: str, samples: tuple[int, ...] | None = None,
+        *, measure_task: bool = False,
+    ) -> list[Measured]:  # fmt: skip
         """One race; a chain that does not run, or is not right with its session settings, is an objection."""
         self._bench.say(f"timing {len(nodes)} model{'s' if len(nodes) > 1 else ''} against the original")
-        self.base, results = self._bench.race(nodes, effort, purpose=purpose, samples=samples)
+        self.base, results = self._bench.race(
+            nodes, effort, purpose=purpose, samples=samples, measure_task=measure_task
+        )  # fmt: skip
         found = []
         for node, result in zip(nodes, results, strict=True):
             self.results[node.model.digest] = result
@@ -85,7 +88,7 @@ class Clock:
         if result.failure or result.ready is None or result.ratio is None:
             self.objections[node.model.digest] = result.failure or "it was not timed"
             return None
-        if objection := self._budget.objection(result.ready.comparisons, node.is_lossy):
+        if objection := self._budget.objection(result.ready.comparisons, node.is_lossy, result.ready.task):
             self.objections[node.model.digest] = objection
             return None
         drift = worst_drift(result.ready.comparisons)
@@ -93,6 +96,7 @@ class Clock:
         self.seen[node.model.digest] = ratio
         self._best_of_graph[graph] = min(ratio, self._best_of_graph.get(graph, ratio))
         return Measured(
-            replace(node, drift=drift), result.ratio.value, result.ratio.low, result.ratio.high, result.latency_ms,
+            replace(node, drift=drift, task=result.ready.task or node.task),
+            result.ratio.value, result.ratio.low, result.ratio.high, result.latency_ms,
             result.ready.peak_memory_bytes, result.ready.comparisons,
         )  # fmt: skip

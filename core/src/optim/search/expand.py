@@ -26,6 +26,9 @@ OUT_OF_TIME = "search time ran out before it was tried; give more with --search-
 _REPAIRABLE = 20.0
 """Drift beyond the budget by more than this factor is not repaired."""
 
+_PART_FOR_THE_METRIC = 0.5
+"""What a loss takes in drift is not known: half of the drift is tried."""
+
 _MOST_WORK_KEPT = 0.9
 """A repair that leaves more of the work in float gains nothing."""
 
@@ -138,18 +141,17 @@ class Expander:
 
     def _repaired(self, node: Node, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]) -> list[Node]:
         """The closest of the candidates that broke the budget, with some nodes left alone; none where time is short."""
-        limit = self._budget.limit(lossy=True)
         near = [
             (attempt, outcome)
             for attempt, outcome in tried
-            if "keep" in attempt.step.options and _may_be_repaired(outcome, limit)
+            if "keep" in attempt.step.options and _may_be_repaired(outcome, self._limit(outcome))
         ]  # fmt: skip
         left = min(self._repair_s, self._deadline - time.monotonic())
         if not near or left <= 0:
             return []
         started = time.monotonic()
         attempt, outcome = min(near, key=lambda item: item[0].drift.relative_l2 if item[0].drift else 0.0)
-        offered = planned[attempt.step.pass_name].offered
+        offered, limit = planned[attempt.step.pass_name].offered, self._limit(outcome)
         repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left / 2)
         self._repair_s -= time.monotonic() - started
         if repair is None:
@@ -164,6 +166,12 @@ class Expander:
         result = self._judge(node, again, self._bench.try_one(node, offered, options, max(30.0, left)))
         return [result] if result is not None else []
 
+    def _limit(self, outcome: Tried) -> float:
+        """The drift that a repair aims at; where the task metric is what was missed, a part of what there is."""
+        limit = self._budget.limit(lossy=True)
+        drift = worst_drift(outcome.answer.comparisons).relative_l2 if outcome.answer else 0.0
+        return drift * _PART_FOR_THE_METRIC if drift <= limit else limit
+
     def _judge(self, node: Node, attempt: Attempt, tried: Tried) -> Node | None:
         attempt.seconds += tried.seconds
         if tried.answer is None:
@@ -175,13 +183,16 @@ class Expander:
             attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
             return None
         new = node.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
-        attempt.drift = worst_drift(tried.answer.comparisons)
-        if objection := self._budget.objection(tried.answer.comparisons, new.is_lossy):
+        attempt.drift, attempt.task = worst_drift(tried.answer.comparisons), tried.answer.task
+        objection = self._budget.objection(
+            tried.answer.comparisons, new.is_lossy, tried.answer.task, provisional=True
+        )  # fmt: skip
+        if objection:
             attempt.settle(StepStatus.DROPPED, objection)
             if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
                 self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
-        return replace(new, drift=attempt.drift)
+        return replace(new, drift=attempt.drift, task=attempt.task)
 
 
 def _may_be_repaired(outcome: Tried, limit: float) -> bool:

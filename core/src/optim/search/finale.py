@@ -62,7 +62,7 @@ class Finale:
             open_timeout_s=self._bench.settings.timeout_s,
             patience_s=_FINAL_S,
         )  # fmt: skip
-        return self.clock.measure(nodes, effort, "final", self._bench.prepared.compared)
+        return self.clock.measure(nodes, effort, "final", self._bench.prepared.compared, measure_task=True)
 
     def is_better(self, item: Measured) -> bool:
         """Whether it reaches the goal: faster beyond the noise, or smaller."""

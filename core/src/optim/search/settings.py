@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from optim.gate.budget import DEFAULT_MAX_DRIFT
+from optim.metrics.spec import MaxLoss, MetricSpec
 from optim.passes import Stage
 
-Goal: TypeAlias = Literal["latency", "size"]
+Goal: TypeAlias = Literal["latency", "size", "memory"]
 
 DEFAULT_SEARCH_SECONDS = 60.0
 DEFAULT_TIMEOUT_S = 900.0
@@ -33,7 +35,9 @@ class RunSettings:
         target: name.
         data: where feeds come from; None: synthesized.
         goal: what better means.
-        max_drift: budget for lossy passes, relative L2.
+        max_drift: budget for lossy passes, relative L2; None where the user did not say, see :attr:`drift_limit`.
+        metric: task metric, measured beside drift.
+        max_loss: how much worse the metric may get.
         lossless: admit only passes held to rounding error.
         named: passes that must hold.
         without: passes left out; sorted, so that the same request has the same key.
@@ -51,7 +55,9 @@ class RunSettings:
     target: str = "cpu"
     data: str | None = None
     goal: Goal = "latency"
-    max_drift: float = DEFAULT_MAX_DRIFT
+    max_drift: float | None = None
+    metric: MetricSpec | None = None
+    max_loss: MaxLoss | None = None
     lossless: bool = False
     named: tuple[Named, ...] = ()
     without: tuple[str, ...] = ()
@@ -63,6 +69,18 @@ class RunSettings:
     timeout_s: float = DEFAULT_TIMEOUT_S
     most_samples: int = 32
     beam: int = 2
+
+    @property
+    def drift_limit(self) -> float:
+        """The budget for lossy passes: infinite where only a loss was given, the default where nothing was."""
+        if self.max_drift is not None:
+            return self.max_drift
+        return math.inf if self.max_loss is not None else DEFAULT_MAX_DRIFT
+
+    @property
+    def says_a_budget(self) -> bool:
+        """Whether the user said what is accepted, rather than leaving it to the default."""
+        return self.max_drift is not None or self.max_loss is not None
 
     def named_options(self, name: str) -> Named | None:
         """The user's word on a pass, if there is one."""

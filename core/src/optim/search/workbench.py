@@ -24,6 +24,7 @@ from optim.jobs import candidate, ingest, lane, offer, prepare, repair, sensitiv
 from optim.jobs.ingest import Answer as Ingested
 from optim.jobs.ingest import Request as IngestRequest
 from optim.jobs.place import Place, Reference
+from optim.metrics.spec import require_known
 from optim.model import Model
 from optim.plugins.offers import OfferedPass
 from optim.plugins.registry import Registry
@@ -83,6 +84,8 @@ class Workbench:
         registry.backend(target.backend)
         self.target = replace(target, probe=None)
         self.place = Place(self.target, backends[target.backend].plugin.name)
+        offered = {name: offer.plugin.name for name, offer in registry.offered("metric").items()}
+        self._metric = require_known(settings.metric, offered) if settings.metric else None
         self._backend_key = plugin_version_key(backends[target.backend].plugin)
         self.prepared: prepare.Answer
         self.reference: Reference
@@ -104,14 +107,16 @@ class Workbench:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried."""
         self.say("running the original")
         key = cache_key(
-            "prepare", model.digest, self._place_key(), self._data_key(), self.settings.seed, self.settings.most_samples
-        )
+            "prepare", model.digest, self._place_key(), self._data_key(), self.settings.seed,
+            self.settings.most_samples, self._metric_key(), to_wire(self.settings.max_loss),
+            time.time_ns() if self._metric and self._metric.is_function else 0,
+        )  # fmt: skip
         holder: list[Any] = []
 
         def make(folder: Path) -> None:
             request = prepare.Request(
                 model, self.place, self.settings.data, folder / "feeds", folder / "outputs", self.settings.seed,
-                self.settings.most_samples,
+                self.settings.most_samples, self._metric, self.settings.max_loss,
             )  # fmt: skip
             holder.append(self._must(prepare, request, "prepare"))
             self.store.write("steps", key, holder[0])
@@ -124,7 +129,11 @@ class Workbench:
         self.prepared = from_wire(prepare.Answer, holder[0] if holder else known)
         if not holder:
             self.from_cache += 1
-        self.reference = Reference(folder / "feeds", folder / "outputs", model, self.prepared.compared)
+        task = self.prepared.task
+        self.reference = Reference(
+            folder / "feeds", folder / "outputs", model, self.prepared.compared,
+            replace(task, rows=folder / "task.npy") if task else None,
+        )  # fmt: skip
         return self.prepared
 
     def ask(self, node: Node, passes: Sequence[OfferedPass]) -> dict[str, Asked]:
@@ -241,16 +250,18 @@ class Workbench:
         return from_wire(sensitivity.Answer, self._must(sensitivity, request, "measure"))
 
     def race(
-        self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None
-    ) -> tuple[LaneResult, list[LaneResult]]:
+        self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None,
+        measure_task: bool = False,
+    ) -> tuple[LaneResult, list[LaneResult]]:  # fmt: skip
         """Time nodes against the original; compares their outputs first, on ``samples`` or on the explored ones.
 
-        With ``samples=()`` nothing is compared.
+        With ``samples=()`` nothing is compared; with ``measure_task`` the task metric is measured on all its samples.
         """
         samples = self.prepared.explored if samples is None else samples
         key = cache_key(
             "race", purpose, [(n.model.digest, [to_wire(i) for i in n.interfaces]) for n in nodes], samples,
             self._reference_key(), machine_key(), self.prepared.timed, effort.least_rounds, effort.drop,
+            measure_task,
         )  # fmt: skip
         known = self._known(key)
         if known is not None:
@@ -258,8 +269,12 @@ class Workbench:
             return from_wire(LaneResult, known[0]), from_wire(list[LaneResult], known[1])
         base = lane.Request(self.original.model, self.place, self.reference, (), self.prepared.timed, ())
         lanes = [
-            lane.Request(n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces) for n in nodes
-        ]
+            lane.Request(
+                n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces,
+                measure_task and self.reference.task is not None,
+            )
+            for n in nodes
+        ]  # fmt: skip
         result = race(base, lanes, effort, self.settings.seed)
         self.computed += 1
         if not any(found.failure for found in result[1]):
@@ -281,9 +296,10 @@ class Workbench:
     def _candidate_request(
         self, node: Node, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
     ) -> candidate.Request:
+        lossy = node.is_lossy or offered.over_models.lossy
         return candidate.Request(
             node.model, offered.name, offered.plugin.name, options, self.place, self.reference, samples,
-            node.interfaces, self.store.models, self.settings.seed,
+            node.interfaces, self.store.models, self.settings.seed, lossy and self.reference.task is not None,
         )  # fmt: skip
 
     def _ask_once(self, node: Node, passes: Sequence[OfferedPass]) -> tuple[list[offer.Offer], tuple[str, str] | None]:
@@ -378,7 +394,16 @@ class Workbench:
         return [self._core_key, to_wire(self.target), self._backend_key]
 
     def _reference_key(self) -> object:
-        return [self._place_key(), self.prepared.versions, self.prepared.digest, self.original.model.digest]
+        task = self.prepared.task
+        measured = task and [self._metric_key(), task.digest, task.samples, task.explored]
+        return [self._place_key(), self.prepared.versions, self.prepared.digest, self.original.model.digest, measured]
+
+    def _metric_key(self) -> object:
+        """What tells one task metric from another; the source of a user's function is known when it was found."""
+        if self._metric is None:
+            return None
+        offered = self.registry.offered("metric").get(self._metric.name) if self._metric.plugin else None
+        return [to_wire(self._metric), plugin_version_key(offered.plugin) if offered else ""]
 
     def _data_key(self) -> object:
         """What tells one set of feeds from another before it is read."""
