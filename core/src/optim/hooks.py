@@ -41,7 +41,10 @@ DEPRECATED_HOOKS: Mapping[str, str] = {}
 ENTRY_POINT_GROUP = "optim.plugins"
 
 OWN_VERBS = frozenset(
-    ("run", "verify", "bench", "sensitivity", "inspect", "metrics", "targets", "passes", "plugins", "cache", "completion")
+    (
+        "run", "verify", "bench", "sensitivity", "inspect", "metrics", "targets", "passes", "plugins", "cache",
+        "completion",
+    )
 )
 """Commands of optim itself; a plugin's command may not be called like one."""
 

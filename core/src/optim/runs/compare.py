@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optim.errors import OptimError
-from optim.gate.budget import DEFAULT_MAX_DRIFT, Budget
+from optim.gate.budget import Budget
 from optim.gate.drift import Drift, OutputComparison, worst_drift
+from optim.gate.task import TaskFigure
 from optim.jobs import prepare
+from optim.metrics.spec import MaxLoss, MetricSpec
 from optim.model import SessionConfig
 from optim.plugins.registry import Registry
 from optim.runs.execute import require_target
@@ -36,6 +38,7 @@ class Verification:
         drift: of the worst output.
         comparisons: every output.
         prepared: the feeds it was compared on.
+        task: the task metric, where one was asked for.
     """
 
     within: bool
@@ -45,6 +48,7 @@ class Verification:
     drift: Drift
     comparisons: tuple[OutputComparison, ...]
     prepared: prepare.Answer
+    task: TaskFigure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,8 @@ class Benchmark:
 
 def verify_models(
     reference: Path, other: Path, *, registry: Registry, store: Store, say: Say, data: str | None = None,
-    target: str = "cpu", max_drift: float | None = None, seed: int = 0,
+    target: str = "cpu", max_drift: float | None = None, seed: int = 0, metric: MetricSpec | None = None,
+    max_loss: MaxLoss | None = None,
 ) -> Verification:  # fmt: skip
     """Compare every output of ``other`` with ``reference`` on the same feeds.
 
@@ -78,17 +83,23 @@ def verify_models(
         say: told what is going on.
         data: where feeds come from; None: synthesized from the reference.
         target: where both run.
-        max_drift: largest relative L2 accepted; 0.05 when None.
+        max_drift: largest relative L2 accepted; when None 0.05, or no bound where a loss is given.
         seed: for synthesized feeds.
+        metric: task metric to measure beside drift.
+        max_loss: how much worse it may be.
 
     Raises:
         OptimError: a model or the feeds cannot be used.
     """
-    with workbench_for(reference, registry, store, say, data, target, seed) as (bench, _):
+    asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss)
+    asked.require_sound()
+    with workbench_for(reference, registry, store, say, data, target, seed, asked) as (bench, _):
         candidate = _node(bench, other)
-        limit = DEFAULT_MAX_DRIFT if max_drift is None else max_drift
+        budget = Budget.of(asked, bench.prepared.tolerance)
         effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
-        _, (result,) = bench.race([candidate], effort, purpose="verify", samples=bench.prepared.compared)
+        _, (result,) = bench.race(
+            [candidate], effort, purpose="verify", samples=bench.prepared.compared, measure_task=True
+        )  # fmt: skip
         if result.ready is None:
             raise OptimError(
                 "other-failed",
@@ -97,10 +108,10 @@ def verify_models(
                 "optim inspect shows its inputs",
             )
         comparisons = result.ready.comparisons
-        objection = Budget(limit, bench.prepared.tolerance).objection(comparisons, lossy=True)
+        objection = budget.objection(comparisons, lossy=True, task=result.ready.task)
         return Verification(
-            not objection, objection, max(limit, bench.prepared.tolerance), bench.prepared.tolerance,
-            worst_drift(comparisons), comparisons, bench.prepared,
+            not objection, objection, budget.limit(lossy=True), bench.prepared.tolerance,
+            worst_drift(comparisons), comparisons, bench.prepared, result.ready.task,
         )  # fmt: skip
 
 
@@ -136,12 +147,17 @@ def bench_models(
 
 @contextmanager
 def workbench_for(
-    model: Path, registry: Registry, store: Store, say: Say, data: str | None, target: str, seed: int
-) -> Iterator[tuple[Workbench, Node]]:
-    """A workbench prepared on the first model's feeds, and that model with its own settings."""
+    model: Path, registry: Registry, store: Store, say: Say, data: str | None, target: str, seed: int,
+    asked: RunSettings | None = None,
+) -> Iterator[tuple[Workbench, Node]]:  # fmt: skip
+    """A workbench prepared on the first model's feeds, and that model with its own settings.
+
+    The metric and its budget are those of ``asked``.
+    """
     require_target(registry, target)
     path, session = resolve(model)
-    settings = RunSettings(source=path, target=target, data=data, seed=seed, fresh=True)
+    said = asked or RunSettings(path)
+    settings = replace(said, source=path, target=target, data=data, seed=seed, fresh=True)
     with store.in_use(), thread_executor() as executor:
         bench = Workbench(settings, registry, store, executor, say)
         found = bench.ingest()

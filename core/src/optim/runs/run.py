@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -101,22 +100,7 @@ def run_settings(
         OptimError[other-source]: the lock is of another model.
         OptimError[lock-mismatch]: the chain of the lock gives another model here.
     """
-    if settings.max_loss is not None and settings.metric is None:
-        raise OptimError(
-            "bad-budget", "--max-loss says how much worse a metric may get, and there is none",
-            fix="add --metric top-1", status=ExitStatus.USAGE,
-        )  # fmt: skip
-    if settings.lossless and settings.max_loss is not None:
-        raise OptimError(
-            "conflicting-request", "--lossless and --max-loss exclude each other", fix="leave one of the two out",
-            status=ExitStatus.USAGE,
-        )  # fmt: skip
-    if (settings.max_drift is not None and not 0 < settings.max_drift < math.inf) or settings.search_seconds < 0:
-        raise OptimError(
-            "bad-budget", "--max-drift must be a positive number and --search-seconds must not be negative",
-            f"max drift {settings.max_drift}, search seconds {settings.search_seconds}",
-            "leave them out for 0.05 and 60", status=ExitStatus.USAGE,
-        )  # fmt: skip
+    settings.require_sound()
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
         outcome = execute(settings, registry, store, say)

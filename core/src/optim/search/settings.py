@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import DEFAULT_MAX_DRIFT
 from optim.metrics.spec import MaxLoss, MetricSpec
 from optim.passes import Stage
@@ -85,3 +86,27 @@ class RunSettings:
     def named_options(self, name: str) -> Named | None:
         """The user's word on a pass, if there is one."""
         return next((named for named in self.named if named.name == name), None)
+
+    def require_sound(self) -> None:
+        """Refuse numbers that cannot be ones, and what contradicts itself.
+
+        Raises:
+            OptimError[bad-budget]: a drift, a loss or a time that cannot be one.
+            OptimError[conflicting-request]: two things that exclude each other.
+        """
+        if self.max_loss is not None and self.metric is None:
+            raise OptimError(
+                "bad-budget", "--max-loss says how much worse a metric may get, and there is none",
+                fix="add --metric top-1", status=ExitStatus.USAGE,
+            )  # fmt: skip
+        if self.lossless and self.max_loss is not None:
+            raise OptimError(
+                "conflicting-request", "--lossless and --max-loss exclude each other", fix="leave one of the two out",
+                status=ExitStatus.USAGE,
+            )  # fmt: skip
+        if (self.max_drift is not None and not 0 < self.max_drift < math.inf) or self.search_seconds < 0:
+            raise OptimError(
+                "bad-budget", "--max-drift must be a positive number and --search-seconds must not be negative",
+                f"max drift {self.max_drift}, search seconds {self.search_seconds}",
+                "leave them out for 0.05 and 60", status=ExitStatus.USAGE,
+            )  # fmt: skip
