@@ -32,8 +32,11 @@ _PART_FOR_THE_METRIC = 0.5
 _MOST_WORK_KEPT = 0.9
 """A repair that leaves more of the work in float gains nothing."""
 
-_REPAIR_SHARE = 0.25
+_REPAIR_SHARE = 0.35
 """Of the search time, for all repairs together."""
+
+_FIRST_REPAIR = 0.7
+"""Of what is left for repairs, for the next one: what the first finds is tried on other chains too."""
 
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next."""
@@ -152,9 +155,12 @@ class Expander:
         started = time.monotonic()
         attempt, outcome = min(near, key=lambda item: item[0].drift.relative_l2 if item[0].drift else 0.0)
         offered, limit = planned[attempt.step.pass_name].offered, self._limit(outcome)
-        repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left / 2)
-        self._repair_s -= time.monotonic() - started
+        repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left * _FIRST_REPAIR)
+        took = time.monotonic() - started
+        self._repair_s -= took
         if repair is None:
+            note = f"not repaired: no set of nodes to leave in float was found in {took:.0f} s"
+            attempt.notes = (*attempt.notes, note)
             return []
         if repair.work > _MOST_WORK_KEPT:
             attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay in float")

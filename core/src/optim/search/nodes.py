@@ -83,10 +83,10 @@ class Attempt:
         ratio: latency to the original's, the best over the session settings tried with it.
         parent_ratio: the same of the chain without it.
         drift: on the samples it was compared on last.
-        task: the task metric, on the samples it was measured on last.
         seconds: spent on it, its races excluded.
         counts: what the pass says happened.
         notes: what the pass says.
+        task: the task metric, on the samples it was measured on last.
     """
 
     step: Step
@@ -96,10 +96,10 @@ class Attempt:
     ratio: float | None = None
     parent_ratio: float | None = None
     drift: Drift | None = None
-    task: TaskFigure | None = None
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    task: TaskFigure | None = None
 
     def settle(self, status: StepStatus, reason: str) -> None:
         """Decide what became of it."""

@@ -30,14 +30,19 @@ def identity(folder: Path) -> Path:
     return _write(folder, "identity", [_node("Identity", ["x"], ["y"])], {"x": ["batch", 4]}, {"y": ["batch", 4]}, {})
 
 
-def mlp(folder: Path) -> Path:
-    """Maps x [batch, 32] to y [batch, 10]: MatMul, Add, Relu, an Identity and a Dropout left by an exporter, Gemm."""
+def mlp(folder: Path, width: int = 64) -> Path:
+    """Maps x [batch, 32] to y [batch, 10]: MatMul, Add, Relu, an Identity and a Dropout left by an exporter, Gemm.
+
+    ``width`` is that of the hidden layer: some passes have nothing to do for small weights.
+    """
     rng = np.random.default_rng(_SEED)
     nodes = [
         _node("MatMul", ["x", "w1"], ["h1"]), _node("Add", ["h1", "b1"], ["h2"]), _node("Relu", ["h2"], ["h3"]),
         _node("Identity", ["h3"], ["h4"]), _node("Dropout", ["h4"], ["h5"]), _node("Gemm", ["h5", "w2", "b2"], ["y"]),
     ]  # fmt: skip
-    weights = {"w1": _dense(rng, 32, 64), "b1": _small(rng, 64), "w2": _dense(rng, 64, 10), "b2": _small(rng, 10)}
+    weights = {
+        "w1": _dense(rng, 32, width), "b1": _small(rng, width), "w2": _dense(rng, width, 10), "b2": _small(rng, 10),
+    }  # fmt: skip
     return _write(folder, "mlp", nodes, {"x": ["batch", 32]}, {"y": ["batch", 10]}, weights)
 
 

@@ -53,10 +53,10 @@ class ConvertBfloat16(Pass):
 
     def keepable(self, model: Model, options: ConvertBfloat16Options) -> list[str]:
         """Every node that it would convert, except those that only move numbers: these follow."""
-        from optim_plugins.ort.narrow_model import convertible
+        from optim_plugins.ort.narrow_model import convertible, weight_readers
         from optim_plugins.ort.narrow_numbers import Narrow
 
-        return [] if options.weights_only else convertible(model, Narrow.BFLOAT16)
+        return weight_readers(model) if options.weights_only else convertible(model, Narrow.BFLOAT16)
 
     def apply(self, model: Model, options: ConvertBfloat16Options, context: Context) -> PassResult:
         """Convert every node that there is a kernel for and that is not kept."""
@@ -64,5 +64,5 @@ class ConvertBfloat16(Pass):
         from optim_plugins.ort.narrow_numbers import Narrow
 
         if options.weights_only:
-            return convert_weights(model, context, Narrow.BFLOAT16)
+            return convert_weights(model, context, Narrow.BFLOAT16, options.keep)
         return convert(model, context, Narrow.BFLOAT16, keep=options.keep)

@@ -61,10 +61,10 @@ class ConvertFloat16(Pass):
 
     def keepable(self, model: Model, options: ConvertFloat16Options) -> list[str]:
         """Every node that it would convert, except those that only move numbers: these follow."""
-        from optim_plugins.ort.narrow_model import convertible
+        from optim_plugins.ort.narrow_model import convertible, weight_readers
         from optim_plugins.ort.narrow_numbers import Narrow
 
-        return [] if options.weights_only else convertible(model, Narrow.FLOAT16)
+        return weight_readers(model) if options.weights_only else convertible(model, Narrow.FLOAT16)
 
     def apply(self, model: Model, options: ConvertFloat16Options, context: Context) -> PassResult:
         """Convert every node that fits and is not kept."""
@@ -72,5 +72,5 @@ class ConvertFloat16(Pass):
         from optim_plugins.ort.narrow_numbers import Narrow
 
         if options.weights_only:
-            return convert_weights(model, context, Narrow.FLOAT16)
+            return convert_weights(model, context, Narrow.FLOAT16, options.keep)
         return convert(model, context, Narrow.FLOAT16, keep=options.keep, io=options.io == "convert")

@@ -18,7 +18,7 @@ from optim_plugins.ort.narrow_graph import Narrower
 from optim_plugins.ort.narrow_numbers import Narrow
 from optim_plugins.ort.narrow_plan import MOVES, WEIGHTED, Plan, make_plan, name_of
 from optim_plugins.ort.narrow_ranges import Ranges, measure_ranges
-from optim_plugins.ort.narrow_weights import LEAST_ELEMENTS, store_narrow
+from optim_plugins.ort.narrow_weights import LEAST_ELEMENTS, readers, store_narrow
 from optim_plugins.ort.operator_types import signature, type_text
 
 _LEAST_OPSET = {Narrow.FLOAT16: 11, Narrow.BFLOAT16: 13}
@@ -108,11 +108,18 @@ def convert(
     return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts=counts, interface=interface)
 
 
-def convert_weights(model: Model, context: Context, narrow: Narrow) -> PassResult:
+def weight_readers(model: Model) -> list[str]:
+    """Names of the nodes whose weights :func:`convert_weights` would convert."""
+    graph = model.ir()
+    fix_weights(graph)
+    return readers(graph)
+
+
+def convert_weights(model: Model, context: Context, narrow: Narrow, keep: Collection[str] = ()) -> PassResult:
     """The model with its weights in the narrow type, and cast back where they are read."""
     graph = model.ir()
     fix_weights(graph)
-    done, left = store_narrow(graph, narrow)
+    done, left = store_narrow(graph, narrow, keep)
     notes = (f"{left} weights do not survive rounding and stay float32",) if left else ()
     if not done:
         return PassResult(model, changed=False, notes=(*notes, "no weight is left to convert"))

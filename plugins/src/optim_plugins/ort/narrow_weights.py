@@ -14,6 +14,7 @@ and opening it takes the room of both for a moment.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
@@ -28,8 +29,18 @@ LEAST_ELEMENTS = 256
 """Smaller weights are not worth a node."""
 
 
-def store_narrow(graph: ir.Model, narrow: Narrow) -> tuple[int, int]:
+def readers(graph: ir.Model) -> list[str]:
+    """Names of the nodes that read a large float32 weight, in graph order."""
+    return [node.name for node in graph.graph.all_nodes() if node.name and any(map(_is_large, node.inputs))]
+
+
+def store_narrow(graph: ir.Model, narrow: Narrow, keep: Collection[str] = ()) -> tuple[int, int]:
     """Round every large float32 weight, and cast it back where it is read.
+
+    Args:
+        graph: changed in place.
+        narrow: the type.
+        keep: names of nodes; what one of them reads is left alone.
 
     Returns:
         How many were rounded, and how many were left since their numbers do not fit.
@@ -40,9 +51,7 @@ def store_narrow(graph: ir.Model, narrow: Narrow) -> tuple[int, int]:
     for part in list(graph.graphs()):
         for value in list(part.initializers.values()):
             tensor = value.const_value
-            if tensor is None or tensor.dtype != ir.DataType.FLOAT or tensor.size < LEAST_ELEMENTS:
-                continue
-            if value.is_graph_output() or value.is_graph_input():
+            if tensor is None or not _is_large(value) or any(node.name in keep for node in value.consumers()):
                 continue
             found = fit(tensor.numpy(), narrow)
             if found.symbolic or found.beyond or (narrow is Narrow.FLOAT16 and not found.is_close):
@@ -52,6 +61,13 @@ def store_narrow(graph: ir.Model, narrow: Narrow) -> tuple[int, int]:
             done += 1
     RemoveUnusedNodesPass()(graph)
     return done, left
+
+
+def _is_large(value: ir.Value | None) -> bool:
+    tensor = None if value is None else value.const_value
+    if value is None or tensor is None or value.is_graph_output() or value.is_graph_input():
+        return False
+    return tensor.dtype == ir.DataType.FLOAT and tensor.size >= LEAST_ELEMENTS
 
 
 def _replace(graph: ir.Graph | ir.Function, value: ir.Value, narrow: Narrow, names: set[str | None]) -> None:

@@ -70,4 +70,4 @@ class TuneSession(Pass):
         tuned = model.with_session(SessionConfig(chosen, {}, options.disabled_optimizers))
         if tuned.digest == model.digest:
             return PassResult(model, changed=False, notes=("the model has these settings already",))
-        return PassResult(tuned, changed=True)
+        return PassResult(tuned, changed=True, counts={"settings": len(chosen) + len(options.disabled_optimizers)})

@@ -1,0 +1,114 @@
+"""Our own passes held to what the author's kit asks of everybody's."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from optim import Stage
+from optim.testing import PassConformance, models
+from optim_plugins.ort.clean import Clean
+from optim_plugins.ort.convert_bfloat16 import ConvertBfloat16
+from optim_plugins.ort.convert_float16 import ConvertFloat16
+from optim_plugins.ort.convert_opset import ConvertOpset
+from optim_plugins.ort.fuse_transformer import FuseTransformer
+from optim_plugins.ort.gemm_to_matmul import GemmToMatMul
+from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.tune_session import TuneSession
+
+
+class OnMlp(PassConformance):
+    @pytest.fixture
+    def model_path(self, tmp_path):
+        return models.mlp(tmp_path)
+
+
+class OnEncoder(PassConformance):
+    @pytest.fixture
+    def model_path(self, tmp_path):
+        return models.encoder(tmp_path)
+
+
+class TestClean(OnMlp):
+    max_drift = 1e-6
+
+    @pytest.fixture
+    def pass_class(self):
+        return Clean
+
+
+class TestFuseTransformer(OnEncoder):
+    max_drift = 1e-5
+
+    @pytest.fixture
+    def pass_class(self):
+        return FuseTransformer
+
+
+class TestGemmToMatMul(OnMlp):
+    max_drift = 1e-6
+    stage = Stage.QUANTIZE
+
+    @pytest.fixture
+    def pass_class(self):
+        return GemmToMatMul
+
+
+class TestQuantizeDynamic(PassConformance):
+    max_drift = 0.05
+    stage = Stage.QUANTIZE
+
+    @pytest.fixture
+    def model_path(self, tmp_path):
+        return models.mlp(tmp_path, width=512)
+
+    @pytest.fixture
+    def pass_class(self):
+        return QuantizeDynamic
+
+
+class TestConvertFloat16(OnEncoder):
+    max_drift = 0.01
+    stage = Stage.CONVERT_PRECISION
+
+    @pytest.fixture
+    def pass_class(self):
+        return ConvertFloat16
+
+
+class TestConvertFloat16Weights(TestConvertFloat16):
+    options: ClassVar = {"weights_only": True}
+
+
+class TestConvertBfloat16(OnEncoder):
+    max_drift = 0.05
+    options: ClassVar = {"weights_only": True}  # the runtime has no kernel for the rest on a processor
+    stage = Stage.CONVERT_PRECISION
+
+    @pytest.fixture
+    def pass_class(self):
+        return ConvertBfloat16
+
+
+class TestConvertOpset(OnMlp):
+    max_drift = 1e-6
+    options: ClassVar = {"to": 21}
+    opset_may_rise = True
+    fires_on_everything = True
+    stage = Stage.QUANTIZE
+
+    @pytest.fixture
+    def pass_class(self):
+        return ConvertOpset
+
+
+class TestTuneSession(OnMlp):
+    max_drift = 1e-5
+    options: ClassVar = {"intra_op_num_threads": 1}
+    fires_on_everything = True
+    stage = Stage.TUNE
+
+    @pytest.fixture
+    def pass_class(self):
+        return TuneSession
