@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from optim.cli.names import PASS_NAME, TARGET_NAME, disable_option
 from optim.cli.output import json_option
 from optim.errors import ExitStatus, OptimError
+
+if TYPE_CHECKING:
+    from optim.reports.schema import Report
 
 
 @click.command
@@ -35,13 +38,19 @@ from optim.errors import ExitStatus, OptimError
 @click.option("--dry-run", is_flag=True, help="Print the passes in order and the reason for each place.")
 @click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
 @click.option("--seed", type=int, help="Of everything random. [default: 0]")
+@click.option("--pick", metavar="POINT", help="Deliver another point: fastest, smallest, most-accurate or a number.")
 @disable_option
 @json_option
-def run(model: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: Path | None, **words: Any) -> int:
+def run(
+    model: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: Path | None, pick: str | None, **words: Any
+) -> int:  # fmt: skip
     """Make MODEL fast on the target, prove that it still computes the same, and leave a folder to deploy.
 
     Every change is verified and timed against the original; what is wrong or slower is dropped, with its reason.
+    With --pick MODEL may be the folder of an earlier run: another point of it is delivered, and nothing runs again.
     """
+    if pick is not None and model.is_dir():
+        return _pick(model, pick, output or model, as_json=as_json)
     from optim.cli.request import settings_of
 
     settings, lock = settings_of(model, recipe, words)
@@ -53,11 +62,27 @@ def run(model: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: 
     if output is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
     from optim.cli.progress import progress
-    from optim.runs.outcome import RunStatus
-    from optim.runs.run import EXIT_STATUS, run_settings
+    from optim.runs.run import run_settings
 
     with progress() as say:
-        report = run_settings(settings, output, say, lock=lock)
+        report = run_settings(settings, output, say, lock=lock, pick=pick or "")
+    return _tell(report, output, as_json=as_json)
+
+
+def _pick(folder: Path, wanted: str, output: Path, *, as_json: bool) -> int:
+    from optim.cli.progress import progress
+    from optim.runs.pick import pick_from
+
+    with progress() as say:
+        report = pick_from(folder, wanted, output, say)
+    return _tell(report, output, as_json=as_json)
+
+
+def _tell(report: Report, output: Path, *, as_json: bool) -> int:
+    """Print what came of it; the exit status."""
+    from optim.runs.outcome import RunStatus
+    from optim.runs.run import EXIT_STATUS
+
     if as_json:
         click.echo(report.as_json(), nl=False)
     else:
@@ -69,6 +94,8 @@ def run(model: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: 
         click.echo(f"\nreport  {output / 'report.html'}")
         if report.result is not None:
             click.echo(f"model   {output / 'model.onnx'} (load it with {output / 'load.py'})")
+        if report.nearest is not None:
+            click.echo(f"nearest {output / 'nearest' / 'model.onnx'}, beyond the budget, kept aside")
     status = EXIT_STATUS[RunStatus(report.status)]
     if status is not ExitStatus.DELIVERED:
         failed = OptimError(

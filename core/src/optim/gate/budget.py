@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optim.gate.drift import OutputComparison, worst_drift
+from optim.gate.drift import Drift, OutputComparison, worst_drift
 from optim.gate.task import TaskFigure, loss_objection
 
 if TYPE_CHECKING:
@@ -51,6 +51,13 @@ class Budget:
         if lossy and self.max_drift is not None:
             return max(self.max_drift, self.tolerance)
         return self.tolerance
+
+    def excess(self, drift: Drift, task: TaskFigure | None) -> float:
+        """How many times the budget a lossy chain takes; the worse of drift and loss."""
+        beyond = [drift.relative_l2 / self.limit(lossy=True)]
+        if task is not None and self.max_loss is not None:
+            beyond.append(task.loss / max(1e-12, self.max_loss.allowed(task.original)))
+        return max(beyond)
 
     def objection(
         self,

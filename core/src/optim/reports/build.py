@@ -14,6 +14,7 @@ from optim.reports.schema import (
     FeedsReport,
     OriginalReport,
     OutputReport,
+    PointReport,
     Report,
     ResultReport,
     SearchReport,
@@ -22,8 +23,10 @@ from optim.reports.schema import (
     TaskReport,
 )
 from optim.reports.verdict import verdict
+from optim.reports.words import options_text
 from optim.runs.outcome import Outcome
 from optim.search.nodes import Attempt
+from optim.search.points import Point
 
 _BUSY = 0.5
 """Share of disturbed rounds from which the report speaks of it."""
@@ -44,6 +47,9 @@ def build_report(outcome: Outcome) -> Report:
         ),
         original=_original(outcome),
         result=_result(outcome),
+        nearest=_point(outcome.nearest, outcome) if outcome.nearest else None,
+        points=tuple(_point(point, outcome) for point in outcome.points),
+        key=outcome.key,
         steps=tuple(map(_step, outcome.attempts)),
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
@@ -128,6 +134,8 @@ def _step(attempt: Attempt) -> StepReport:
         status=attempt.status.value,
         reason=attempt.reason,
         ratio_to_original=attempt.ratio,
+        ratio_ci=(attempt.low, attempt.high) if attempt.low is not None and attempt.high is not None else None,
+        size_bytes=attempt.size_bytes,
         ratio_to_best=against,
         drift=_drift(attempt.drift) if attempt.drift else None,
         task_value=attempt.task.value if attempt.task else None,
@@ -135,6 +143,26 @@ def _step(attempt: Attempt) -> StepReport:
         seconds=attempt.seconds,
         counts=attempt.counts,
         notes=attempt.notes,
+    )
+
+
+def _point(point: Point, outcome: Outcome) -> PointReport:
+    found, node = point.measured, point.node
+    delivered = outcome.result is not None and outcome.result.node.model.digest == node.model.digest
+    words = ((step.pass_name, options_text(step.options)) for step in node.steps)
+    return PointReport(
+        number=point.number or None,
+        chain=tuple(f"{name} ({options})" if options else name for name, options in words),
+        latency_ratio=found.ratio,
+        latency_ratio_ci=(found.low, found.high) if found.low is not None and found.high is not None else None,
+        size_bytes=node.size_bytes,
+        peak_memory_bytes=found.peak_memory_bytes or None,
+        drift=_drift(node.drift),
+        task_value=node.task.value if node.task else None,
+        lossy=node.is_lossy,
+        proven=point.proven,
+        within=point.within,
+        delivered=delivered,
     )
 
 

@@ -119,6 +119,8 @@ class StepReport(_Part):
     status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"]
     reason: str
     ratio_to_original: Figure = Field(description="the best over the session settings tried with it")
+    ratio_ci: tuple[float, float] | None = Field(default=None, description="95 % interval of it")
+    size_bytes: int | None = Field(default=None, description="of the model after it")
     ratio_to_best: Figure = Field(description="ratio to the chain without it")
     drift: DriftReport | None
     task_value: Figure = Field(default=None, description="task metric, on the samples that candidates are explored on")
@@ -126,6 +128,23 @@ class StepReport(_Part):
     seconds: float = Field(description="spent on it, timing excluded")
     counts: dict[str, int] = Field(description="what the pass says happened")
     notes: tuple[str, ...]
+
+
+class PointReport(_Part):
+    """A model that was measured: a place in the plot of speed against drift."""
+
+    number: int | None = Field(description="on the front of what can be had; --pick takes it; null beside the front")
+    chain: tuple[str, ...] = Field(description="its passes with their options, in words")
+    latency_ratio: Figure
+    latency_ratio_ci: tuple[float, float] | None
+    size_bytes: int
+    peak_memory_bytes: int | None
+    drift: DriftReport
+    task_value: Figure
+    lossy: bool
+    proven: bool = Field(description="on fresh rounds and all samples; else a quick look")
+    within: bool = Field(description="within the budget")
+    delivered: bool
 
 
 class Assumption(_Part):
@@ -173,6 +192,11 @@ class Report(_Part):
     budget: BudgetReport
     original: OriginalReport
     result: ResultReport | None = Field(description="null where nothing is delivered")
+    nearest: PointReport | None = Field(
+        default=None, description="where nothing keeps within the budget: what is nearest, kept aside in nearest/"
+    )
+    points: tuple[PointReport, ...] = Field(default=(), description="everything that was measured")
+    key: str = Field(default="", description="of this run in the cache, for --pick")
     steps: tuple[StepReport, ...]
     feeds: FeedsReport
     tolerance: float = Field(description="largest drift that counts as lossless, measured on the original")

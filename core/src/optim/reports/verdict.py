@@ -23,7 +23,7 @@ def verdict(outcome: Outcome) -> str:
     """
     result = outcome.result
     if result is None:
-        return f"{outcome.reason}; nothing is delivered"
+        return f"{outcome.reason}; nothing is delivered{_aside(outcome)}"
     if not result.node.steps:
         return f"{outcome.reason}; the original is delivered as it is" if outcome.reason else "the original, as it is"
     parts = [_latency(result), _size(outcome.source.size_bytes, result.node.size_bytes)]
@@ -32,6 +32,17 @@ def verdict(outcome: Outcome) -> str:
     if outcome.settings.goal == "memory":
         parts.insert(0, _memory(outcome))
     return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [outcome.reason])])
+
+
+def _aside(outcome: Outcome) -> str:
+    """What was nearest to the budget, where nothing kept within it."""
+    if outcome.nearest is None:
+        return ""
+    found = outcome.nearest.measured
+    speed = "" if found.ratio is None else f"ratio {found.ratio:.2f}, "
+    task = "" if found.node.task is None else f", metric {found.node.task.value:.4g}"
+    name = " + ".join(step.pass_name for step in found.node.steps)
+    return f"; the nearest is kept aside in nearest/: {name}, {speed}drift {found.node.drift.relative_l2:.3g}{task}"
 
 
 def times(factor: float) -> str:

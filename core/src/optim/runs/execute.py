@@ -43,14 +43,16 @@ def execute(settings: RunSettings, registry: Registry, store: Store, say: Callab
         source = bench.ingest()
         bench.prepare(source.model)
         key = _run_key(bench)
-        known = None if settings.fresh else _known_outcome(store, key)
+        known = None if settings.fresh else finished_run(store, key)
         if known is not None:
             say("served from the cache: the same run has been made before (--fresh makes it anew)")
             known.cached, known.seconds, known.settings = True, time.monotonic() - started, settings
             known.computed, known.from_cache = 0, known.computed + known.from_cache
             return known
         outcome = _judged(bench, source, plan)
-        kept = {bench.original.model.path} | ({outcome.result.node.model.path} if outcome.result else set())
+        outcome.key = key
+        proven = [point.node.model.path for point in outcome.points if point.proven]
+        kept = {bench.original.model.path, *proven} | ({outcome.result.node.model.path} if outcome.result else set())
         store.keep_only(bench.made | set(store.models.iterdir()) - there, kept)
         outcome.seconds = time.monotonic() - started
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
@@ -68,6 +70,7 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
         timing=verdict.timing,
         operators=operator_counts(result.node.model.path) if result else {},
         attempts=verdict.attempts,
+        points=verdict.points,
         versions=_versions(bench),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=time.monotonic() - started,
@@ -87,8 +90,8 @@ def _run_key(bench: Workbench) -> str:
     )  # fmt: skip
 
 
-def _known_outcome(store: Store, key: str) -> Outcome | None:
-    """A finished run with everything it delivered, or None."""
+def finished_run(store: Store, key: str) -> Outcome | None:
+    """A finished run with everything it delivered, or None; points whose model is gone are left out."""
     data = store.read("runs", key)
     if data is None:
         return None
@@ -96,7 +99,10 @@ def _known_outcome(store: Store, key: str) -> Outcome | None:
         outcome = from_wire(Outcome, data)
     except ValueError:
         return None
-    return outcome if outcome.result is None or is_whole(outcome.result.node.model.path) else None
+    if outcome.result is not None and not is_whole(outcome.result.node.model.path):
+        return None
+    outcome.points = [point for point in outcome.points if not point.proven or is_whole(point.node.model.path)]
+    return outcome
 
 
 def require_target(registry: Registry, name: str) -> Target:

@@ -15,7 +15,7 @@ from optim.runs.execute import execute
 from optim.runs.folder import RunFolder
 from optim.runs.locking import lock_of, require_source
 from optim.runs.outcome import Outcome, RunStatus
-from optim.runs.session_file import write_session_files
+from optim.runs.session_file import NEAREST_FOLDER, write_session_files
 from optim.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
 from optim.store import Store, cache_key
 from optim.wire import to_wire
@@ -49,6 +49,7 @@ def run(
     search_seconds: float = DEFAULT_SEARCH_SECONDS,
     seed: int = 0,
     fresh: bool = False,
+    pick: str = "",
     say: Callable[[str], None] | None = None,
 ) -> Report:
     """Make a model fast for a target, verify it, and leave a folder to deploy.
@@ -70,6 +71,7 @@ def run(
         search_seconds: bound of the search, in seconds.
         seed: of everything random.
         fresh: take nothing from the cache.
+        pick: deliver another point of the front: ``fastest``, ``smallest``, ``most-accurate``, or its number.
         say: told what is going on, a line at a time.
 
     Returns:
@@ -87,13 +89,20 @@ def run(
         named=tuple(Named(name, options) for name, options in named), without=tuple(sorted(set(without))),
         stages=tuple(parse_stage(stage) for stage in stages), search_seconds=search_seconds, seed=seed, fresh=fresh,
     )  # fmt: skip
-    return run_settings(settings, Path(output), say or (lambda text: None))
+    return run_settings(settings, Path(output), say or (lambda text: None), pick=pick)
 
 
 def run_settings(
-    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None
+    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None, pick: str = ""
 ) -> Report:
     """Run what was asked for into a folder; with a lock the model must come out the same.
+
+    Args:
+        settings: what was asked for.
+        output: the run folder.
+        say: told what is going on.
+        lock: of an earlier run that is repeated.
+        pick: the point of the front that is delivered; empty: the one that the goal says.
 
     Raises:
         OptimError[bad-budget]: a number that cannot be one.
@@ -106,12 +115,22 @@ def run_settings(
         outcome = execute(settings, registry, store, say)
         if lock is not None:
             _require_same(outcome, lock)
-        from optim.reports.build import build_report
+        if pick:
+            from optim.runs.pick import picked
 
-        report = build_report(outcome)
-        say("writing the result")
-        folder.publish(lambda path: write_run(outcome, report, path))
+            outcome = picked(outcome, pick)
+        report = publish(outcome, folder, say)
     store.trim()
+    return report
+
+
+def publish(outcome: Outcome, folder: RunFolder, say: Callable[[str], None]) -> Report:
+    """Fill a claimed folder with what came of a run."""
+    from optim.reports.build import build_report
+
+    report = build_report(outcome)
+    say("writing the result")
+    folder.publish(lambda path: write_run(outcome, report, path))
     return report
 
 
@@ -144,6 +163,12 @@ def write_run(outcome: Outcome, report: Report, folder: Path) -> None:
         deliver(outcome.delivered.model, folder)
         write_session_files(folder, outcome.delivered.model.session, outcome.target)
         write_lock(lock_of(outcome), folder / "recipe.lock.toml")
+    if outcome.nearest is not None:
+        from optim.graphs.files import deliver
+
+        aside = folder / NEAREST_FOLDER
+        deliver(outcome.nearest.node.model, aside)
+        write_session_files(aside, outcome.nearest.node.model.session, outcome.target)
     (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
     (folder / "report.html").write_text(render_html(report), encoding="utf-8")
 

@@ -16,9 +16,11 @@ from optim.gate.budget import Budget
 from optim.passes import Role, Stage
 from optim.search.clock import Clock
 from optim.search.expand import Expander
+from optim.search.goal import Objective
 from optim.search.journal import Journal, chain_key, failures, step_of
 from optim.search.nodes import Measured, Node, StepStatus
 from optim.search.plan import Plan, Planned
+from optim.search.points import Gallery
 from optim.search.workbench import Workbench
 
 _LOOK_AHEAD = 3
@@ -37,9 +39,10 @@ class Beam:
         self._bench = bench
         self._plan = plan
         self.journal = Journal()
+        self.gallery = Gallery(budget)
         self._deadline = time.monotonic() + bench.settings.search_seconds
-        self._by_size = bench.settings.goal == "size" or not bench.target.timed
-        self._expander = Expander(bench, budget, self.journal, self._deadline)
+        self._objective = Objective(bench.settings.goal, bench.target.timed, bench.original)
+        self._expander = Expander(bench, budget, self.journal, self.gallery, self._deadline)
         self.clock = Clock(bench, budget, self._deadline)
         self._note_left_out()
 
@@ -66,8 +69,10 @@ class Beam:
         parents = {node.model.digest: parent for parent, pool in reversed(pools) for node in pool}
         if not nodes:
             return []
-        if self._by_size:
-            return self._by_rank([self._sized(node) for node in nodes])
+        if self._objective.goal == "size":
+            sized = [self._sized(node) for node in nodes]
+            self.gallery.explored(sized)
+            return self._by_rank(sized)
         if len(nodes) == len(beam) and all(
             not node.steps or node is parent.node for node, parent in zip(nodes, beam, strict=True)
         ):
@@ -78,6 +83,7 @@ class Beam:
         owner = {lane.model.digest: node for node in nodes for lane in (node, *variants[node.model.digest])}
         fresh = sum(1 for node in racing if node.model.digest != parents[node.model.digest].node.model.digest)
         measured = self.clock.explore(lanes, self._share(stage), least=min(_LEAST_LANES, 2 * fresh))
+        self.gallery.explored(measured)
         best = self._best_by_node(measured, owner, beam)
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with
             if lane.model.digest in self.clock.objections:
@@ -109,7 +115,7 @@ class Beam:
         for item in measured:
             node = owner[item.node.model.digest]
             known = best.get(node.model.digest)
-            if known is None or known.ratio is None or (item.ratio is not None and item.ratio < known.ratio):
+            if known is None or known.ratio is None or self._figure(item) < self._figure(known):
                 drift = item.node.drift if item.node.model.digest == node.model.digest else node.drift
                 best[node.model.digest] = item.with_node(replace(node, drift=drift))
         return best
@@ -148,9 +154,10 @@ class Beam:
         return chosen
 
     def _by_rank(self, measured: list[Measured]) -> list[Measured]:
-        if self._by_size:
-            return sorted(measured, key=lambda item: (item.node.size_bytes, len(item.node.steps)))
-        return sorted(measured, key=lambda item: (item.ratio if item.ratio is not None else 1.0, len(item.node.steps)))
+        return sorted(measured, key=lambda item: (self._figure(item), len(item.node.steps)))
+
+    def _figure(self, item: Measured) -> float:
+        return self._objective.figure(item, self.clock.base)
 
     def _sized(self, node: Node) -> Measured:
         return Measured(node, None)

@@ -10,7 +10,7 @@ from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
 from optim.search.nodes import Measured, Node
 from optim.search.workbench import Workbench
-from optim.timing.race import Effort, LaneResult
+from optim.timing.race import Effort, LaneResult, joined
 
 _PROCESS_S = 0.4
 _RUNS_A_LANE = 30
@@ -34,6 +34,8 @@ class Clock:
 
     def is_beaten(self, node: Node) -> bool:
         """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
+        if self._bench.settings.goal == "memory":
+            return False
         own = self.seen.get(node.model.digest)
         graph = node.model.path.name
         return own is not None and own > _BEATEN * self._best_of_graph.get(graph, own)
@@ -58,6 +60,8 @@ class Clock:
             heat = chosen[start : start + width]
             seconds = max(1.0, left * len(heat) / len(chosen) - 0.4 * self._lane_s * len(heat))
             effort = Effort(seconds, least_rounds=5, most_rounds=20, width=0.03)
+            if self._bench.settings.goal == "memory":  # known when a lane is open
+                effort = Effort(seconds, least_rounds=3, most_rounds=5, drop=False)
             found += self.measure(heat, effort, "explore")
             self._lane_s = 0.5 * self._lane_s + 0.5 * self._cost_of_a_lane()
         return found
@@ -84,6 +88,30 @@ class Clock:
                 found.append(measured)
         return found
 
+    def again(self, items: Sequence[Measured], effort: Effort) -> list[Measured]:
+        """The same models in fresh processes: the same graph differs by some per cent from one to the next.
+
+        Returns:
+            The figures of both races together, as :func:`optim.timing.race.joined` has them. What does not run a second
+            time is an objection.
+        """
+        self._bench.say(f"timing {len(items)} model{'s' if len(items) > 1 else ''} again in fresh processes")
+        _, results = self._bench.race([item.node for item in items], effort, purpose="again", samples=())
+        found = []
+        for item, second in zip(items, results, strict=True):
+            digest = item.node.model.digest
+            if second.failure or second.ratio is None or second.ready is None:
+                self.objections[digest] = f"in a second process: {second.failure or 'it was not timed'}"
+                continue
+            both = self.results[digest] = joined(self.results[digest], second)
+            if both.ratio is not None:
+                peak = max(item.peak_memory_bytes, second.ready.peak_memory_bytes)
+                found.append(
+                    replace(item, ratio=both.ratio.value, low=both.ratio.low, high=both.ratio.high,
+                            latency_ms=both.latency_ms, peak_memory_bytes=peak)
+                )  # fmt: skip
+        return found
+
     def _judged(self, node: Node, result: LaneResult) -> Measured | None:
         if result.failure or result.ready is None or result.ratio is None:
             self.objections[node.model.digest] = result.failure or "it was not timed"
@@ -91,12 +119,19 @@ class Clock:
         if objection := self._budget.objection(result.ready.comparisons, node.is_lossy, result.ready.task):
             self.objections[node.model.digest] = objection
             return None
-        drift = worst_drift(result.ready.comparisons)
         graph, ratio = node.model.path.name, result.ratio.value
         self.seen[node.model.digest] = ratio
         self._best_of_graph[graph] = min(ratio, self._best_of_graph.get(graph, ratio))
-        return Measured(
-            replace(node, drift=drift, task=result.ready.task or node.task),
-            result.ratio.value, result.ratio.low, result.ratio.high, result.latency_ms,
-            result.ready.peak_memory_bytes, result.ready.comparisons,
-        )  # fmt: skip
+        return measured_of(node, result)
+
+
+def measured_of(node: Node, result: LaneResult) -> Measured:
+    """A chain with what the clock said of it, and how far it is from the original on the samples compared there."""
+    assert result.ready is not None
+    assert result.ratio is not None
+    drift = worst_drift(result.ready.comparisons)
+    return Measured(
+        replace(node, drift=drift, task=result.ready.task or node.task),
+        result.ratio.value, result.ratio.low, result.ratio.high, result.latency_ms,
+        result.ready.peak_memory_bytes, result.ready.comparisons,
+    )  # fmt: skip

@@ -20,6 +20,7 @@ from optim.passes import Role
 from optim.search.journal import Journal, step_of
 from optim.search.nodes import Attempt, Node, StepStatus
 from optim.search.plan import Planned, slots
+from optim.search.points import Gallery
 from optim.search.workbench import Tried, Workbench
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
@@ -45,10 +46,13 @@ _HOPELESS = 1.5
 class Expander:
     """Tries the passes of a stage on a chain."""
 
-    def __init__(self, bench: Workbench, budget: Budget, journal: Journal, deadline: float) -> None:
+    def __init__(
+        self, bench: Workbench, budget: Budget, journal: Journal, gallery: Gallery, deadline: float
+    ) -> None:  # fmt: skip
         self._bench = bench
         self._budget = budget
         self._journal = journal
+        self._gallery = gallery
         self._deadline = deadline
         self._hopeless: dict[tuple[str, str], str] = {}
         self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
@@ -193,6 +197,8 @@ class Expander:
         objection = self._budget.objection(
             tried.answer.comparisons, new.is_lossy, tried.answer.task, provisional=True
         )  # fmt: skip
+        attempt.size_bytes = new.size_bytes
+        self._gallery.judged(replace(new, drift=attempt.drift, task=attempt.task), objection)
         if objection:
             attempt.settle(StepStatus.DROPPED, objection)
             if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:

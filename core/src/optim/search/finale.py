@@ -9,31 +9,39 @@ from dataclasses import replace
 from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
 from optim.passes import Role
-from optim.search.clock import Clock
+from optim.search.clock import Clock, measured_of
+from optim.search.goal import FASTER, Objective
 from optim.search.journal import Journal
 from optim.search.nodes import Measured, Node, Step, StepStatus
+from optim.search.points import Gallery
 from optim.search.workbench import Workbench
 from optim.timing.race import Effort
 
 _FINALISTS = 3
-_FINAL_S = 12.0
+_OTHERS = 3
+"""So many other points of the front are proven too, for whoever wants another compromise."""
+
+_FINAL_S = 8.0
+_AGAIN_S = 6.0
+_CONTENDS = 1.05
+"""What is slower than the best by more is not timed a second time."""
+
 _SAME = 1.01
 """Within one per cent the shorter chain is taken."""
 
 _NEEDED = 1.05
 """What only makes way must show more: the same graph differs by some per cent from process to process."""
 
-_FASTER = 0.995
-"""The upper end of the interval must lie below this for a result to be called faster."""
-
 
 class Finale:
     """Decides which chain is delivered."""
 
-    def __init__(self, bench: Workbench, budget: Budget, journal: Journal) -> None:
+    def __init__(self, bench: Workbench, budget: Budget, journal: Journal, gallery: Gallery) -> None:
         self._bench = bench
         self._budget = budget
         self._journal = journal
+        self._gallery = gallery
+        self._objective = Objective(bench.settings.goal, bench.target.timed, bench.original)
         self.clock = Clock(bench, budget, time.monotonic())
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
@@ -43,6 +51,7 @@ class Finale:
             return None
         known = {node.model.digest for node in finalists}
         finalists += [node for node in self._shorter(finalists[0]) if node.model.digest not in known]
+        finalists += self._gallery.worth_proving(finalists, self._room(finalists))
         measured = self.measure(finalists)
         for node in finalists:
             if objection := self.clock.objections.get(node.model.digest):
@@ -56,36 +65,63 @@ class Finale:
         return min((item for item in better if self._as_good(item, best)), key=lambda item: len(item.node.steps))
 
     def measure(self, nodes: Sequence[Node]) -> list[Measured]:
-        """Fresh rounds against the original, outputs compared on every sample the gate uses."""
-        effort = Effort(
-            seconds=_FINAL_S, least_rounds=12, most_rounds=40, width=0.015, drop=len(nodes) > 1,
-            open_timeout_s=self._bench.settings.timeout_s,
-            patience_s=_FINAL_S,
+        """Fresh rounds against the original, outputs compared on every sample the gate uses.
+
+        What contends is timed twice, in processes of its own each time.
+        """
+        effort = self._effort(_FINAL_S, least_rounds=10, drop=len(nodes) > 1)
+        found = self.clock.measure(nodes, effort, "final", self._bench.prepared.compared, measure_task=True)
+        figures = [self._rank(item) for item in found]
+        contending = [item for item, figure in zip(found, figures, strict=True) if figure <= _CONTENDS * min(figures)]
+        if contending and self._objective.goal != "size":
+            effort = self._effort(_AGAIN_S, least_rounds=8, drop=len(contending) > 1)
+            again = {item.node.model.digest: item for item in self.clock.again(contending, effort)}
+            found = [again.get(item.node.model.digest, item) for item in found]
+            found = [item for item in found if item.node.model.digest not in self.clock.objections]
+        for item in found:
+            self._gallery.proven(item, self.clock.results.get(item.node.model.digest))
+        return found
+
+    def aside(self, node: Node) -> Measured | None:
+        """Figures of a model beyond the budget, on all samples; None where it does not run."""
+        effort = self._effort(_AGAIN_S, least_rounds=8, drop=False)
+        _, (result,) = self._bench.race(
+            [node], effort, purpose="aside", samples=self._bench.prepared.compared, measure_task=True
         )  # fmt: skip
-        return self.clock.measure(nodes, effort, "final", self._bench.prepared.compared, measure_task=True)
+        if result.ready is None or result.ratio is None:
+            return None
+        measured = measured_of(node, result)
+        self._gallery.aside(measured, result)
+        return measured
+
+    def _effort(self, seconds: float, *, least_rounds: int, drop: bool) -> Effort:
+        return Effort(
+            seconds=seconds, least_rounds=least_rounds, most_rounds=40, width=0.015, drop=drop,
+            open_timeout_s=self._bench.settings.timeout_s, patience_s=seconds,
+        )  # fmt: skip
+
+    def _room(self, finalists: Sequence[Node]) -> int:
+        """So many more models may be open at once."""
+        return max(0, min(_OTHERS, self._bench.lanes_at_once() - len(finalists)))
 
     def is_better(self, item: Measured) -> bool:
         """Whether it reaches the goal: faster beyond the noise, or smaller."""
-        if self._bench.settings.goal == "size" or not self._bench.target.timed:
-            return item.node.size_bytes < self._bench.original.size_bytes
-        if all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in item.node.steps):
+        asked_for = all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in item.node.steps)
+        if self._objective.goal != "size" and asked_for:
             return True
-        return item.high is not None and item.high < _FASTER
+        return self._objective.is_reached(item, self.clock.base)
 
     def _was_asked_for(self, step: Step) -> bool:
         asked = self._bench.settings.named_options(step.pass_name) is not None
         return asked or step.pass_name in self._bench.target.requires
 
     def _rank(self, item: Measured) -> float:
-        if self._bench.settings.goal == "size" or not self._bench.target.timed:
-            return float(item.node.size_bytes)
-        assert item.ratio is not None
-        return item.ratio
+        return self._objective.figure(item, self.clock.base)
 
     def _as_good(self, item: Measured, best: Measured) -> bool:
         if item is best:
             return True
-        if self._bench.settings.goal != "latency":
+        if self._objective.goal != "latency":
             return False
         if self._rank(item) <= self._rank(best) * _SAME:
             return True
@@ -118,7 +154,7 @@ class Finale:
         attempt = self._journal.find_chain(steps)
         if attempt is None or attempt.ratio is None or attempt.parent_ratio is None:
             return False
-        return attempt.ratio >= attempt.parent_ratio * _FASTER
+        return attempt.ratio >= attempt.parent_ratio * FASTER
 
     def _rebuild(self, steps: Sequence[Step]) -> Node | None:
         node: Node | None = self._bench.original

@@ -87,6 +87,9 @@ class Attempt:
         counts: what the pass says happened.
         notes: what the pass says.
         task: the task metric, on the samples it was measured on last.
+        low: lower end of the 95 % interval of the ratio.
+        high: upper end.
+        size_bytes: of the model after it, once delivered.
     """
 
     step: Step
@@ -100,6 +103,9 @@ class Attempt:
     counts: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     task: TaskFigure | None = None
+    low: float | None = None
+    high: float | None = None
+    size_bytes: int | None = None
 
     def settle(self, status: StepStatus, reason: str) -> None:
         """Decide what became of it."""

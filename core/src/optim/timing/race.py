@@ -23,7 +23,7 @@ from filelock import FileLock
 from optim.jobs.lane import Ready, Request
 from optim.processes.process import WorkerFailed, WorkerProcess
 from optim.timing.noise import NoiseWatch
-from optim.timing.statistics import Ratio, paired_ratio
+from optim.timing.statistics import Ratio, joined_ratio, paired_ratio
 from optim.wire import from_wire, to_wire
 
 _FOREIGN_SHARE = 0.03
@@ -78,6 +78,20 @@ class LaneResult:
     sample_ratio: tuple[Ratio, ...] = ()
     disturbed: float = 0.0
     open_s: float = 0.0
+
+
+def joined(first: LaneResult, second: LaneResult) -> LaneResult:
+    """One model's figures over two races, each in fresh processes; what it said before the race is of the first."""
+    if first.ratio is None or second.ratio is None:
+        return first
+    return replace(
+        first,
+        ratio=joined_ratio(first.ratio, second.ratio),
+        latency_ms=(first.latency_ms * second.latency_ms) ** 0.5,
+        sample_ms=tuple((a * b) ** 0.5 for a, b in zip(first.sample_ms, second.sample_ms, strict=True)),
+        sample_ratio=tuple(joined_ratio(a, b) for a, b in zip(first.sample_ratio, second.sample_ratio, strict=True)),
+        disturbed=max(first.disturbed, second.disturbed),
+    )
 
 
 @dataclass
