@@ -17,6 +17,7 @@ from optim.passes import Role, Stage
 from optim.search.finale import Finale
 from optim.search.journal import Journal
 from optim.search.nodes import Measured, Node, Step
+from optim.search.points import Gallery
 from optim.search.settings import Named, RunSettings
 
 
@@ -38,8 +39,9 @@ def decide(monkeypatch):
         bench = SimpleNamespace(
             settings=RunSettings(Path("m.onnx"), **changes), target=SimpleNamespace(timed=True, requires=()),
             original=node(), prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
+            lanes_at_once=lambda: 9,
         )  # fmt: skip
-        finale = Finale(bench, Budget(0.05, 1e-4), Journal())
+        finale = Finale(bench, Budget(0.05, 1e-4), Journal(), Gallery(Budget(0.05, 1e-4)))
         raced = []
 
         def measure(self, nodes):

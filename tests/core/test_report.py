@@ -16,7 +16,8 @@ from optim.search.nodes import Measured, Node
 from optim.search.settings import RunSettings
 
 STEP_FIELDS = {
-    "stage", "pass", "plugin", "options", "on", "status", "reason", "ratio_to_original", "ratio_to_best", "drift",
+    "stage", "pass", "plugin", "options", "on", "status", "reason", "ratio_to_original", "ratio_to_best", "ratio_ci",
+    "size_bytes", "task_value", "task_loss", "drift",
     "seconds", "counts", "notes",
 }  # fmt: skip
 

@@ -49,7 +49,7 @@ def run(
     Every change is verified and timed against the original; what is wrong or slower is dropped, with its reason.
     With --pick MODEL may be the folder of an earlier run: another point of it is delivered, and nothing runs again.
     """
-    if pick is not None and model.is_dir():
+    if pick is not None and (model.is_dir() or output is None):
         return _pick(model, pick, output or model, as_json=as_json)
     from optim.cli.request import settings_of
 

@@ -153,6 +153,7 @@ def _point(point: Point, outcome: Outcome) -> PointReport:
     return PointReport(
         number=point.number or None,
         chain=tuple(f"{name} ({options})" if options else name for name, options in words),
+        latency_ms=found.latency_ms,
         latency_ratio=found.ratio,
         latency_ratio_ci=(found.low, found.high) if found.low is not None and found.high is not None else None,
         size_bytes=node.size_bytes,

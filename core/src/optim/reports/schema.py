@@ -135,6 +135,7 @@ class PointReport(_Part):
 
     number: int | None = Field(description="on the front of what can be had; --pick takes it; null beside the front")
     chain: tuple[str, ...] = Field(description="its passes with their options, in words")
+    latency_ms: Figure
     latency_ratio: Figure
     latency_ratio_ci: tuple[float, float] | None
     size_bytes: int

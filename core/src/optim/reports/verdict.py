@@ -89,6 +89,8 @@ def _task(outcome: Outcome, result: Measured) -> str:
     limit = outcome.settings.max_loss
     allowed = f" within the budget of {limit.text}" if limit else ""
     share = f" ({figure.loss / abs(figure.original):.2%})" if limit and limit.relative and figure.original else ""
+    if figure.loss <= 0:
+        return f", {use.metric.name} {figure.value:.4g} after {figure.original:.4g}, no loss"
     loss = f"a loss of {figure.loss:.2g}{share}{allowed}"
     return f", {use.metric.name} {figure.value:.4g} after {figure.original:.4g}, {loss}"
 

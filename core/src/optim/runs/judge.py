@@ -70,7 +70,7 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
         status, reason = RunStatus.IMPROVED, ""
     return Verdict(
         status, reason, winner, beam.journal.attempts, finale.clock.base or beam.clock.base,
-        finale.clock.results.get(winner.node.model.digest), beam.gallery.points(),
+        finale.clock.results.get(winner.node.model.digest), beam.gallery.points(winner.node),
     )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
     status = RunStatus.IMPROVED if node.steps else RunStatus.UNCHANGED
     return Verdict(
         status, "repeated from a lock, verified, not searched again", measured[0], journal.attempts, finale.clock.base,
-        finale.clock.results.get(measured[0].node.model.digest), gallery.points(),
+        finale.clock.results.get(measured[0].node.model.digest), gallery.points(node),
     )  # fmt: skip
 
 

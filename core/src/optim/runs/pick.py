@@ -37,9 +37,9 @@ def pick_from(folder: Path, wanted: str, output: Path, say: Callable[[str], None
         OptimError[points-gone]: the cache no longer has what the run measured.
         OptimError[unknown-point]: there is no such point.
     """
-    store = Store()
+    store, key = Store(), _key_of(folder)
     with store.in_use(), RunFolder.claim(output) as claimed:
-        outcome = finished_run(store, _key_of(folder))
+        outcome = finished_run(store, key)
         if outcome is None or not any(point.number for point in outcome.points):
             raise OptimError(
                 "points-gone", f"the points of {folder} are no longer in the cache",
@@ -88,7 +88,7 @@ def _key_of(folder: Path) -> str:
         key = None
     if read_mark(folder) is None or not isinstance(key, str) or not key:
         raise OptimError(
-            "not-a-run-folder", f"{folder} is not a folder that optim run wrote", "it has no finished run's report.json",
-            "optim run MODEL -o DIR", status=ExitStatus.USAGE,
+            "not-a-run-folder", f"{folder} is not a folder that optim run wrote",
+            "it has no report.json of a finished run", "optim run MODEL -o DIR", status=ExitStatus.USAGE,
         )  # fmt: skip
     return key

@@ -117,7 +117,7 @@ class Expander:
                     found.append(
                         node.after(attempt.step, proposal.result.model, node.size_bytes, proposal.result.interface)
                     )
-                    attempt.notes = proposal.result.notes
+                    attempt.notes, attempt.size_bytes = proposal.result.notes, node.size_bytes
                 else:
                     attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
         return found + self._apply(node, wanted)

@@ -97,7 +97,7 @@ class Finale:
     def _effort(self, seconds: float, *, least_rounds: int, drop: bool) -> Effort:
         return Effort(
             seconds=seconds, least_rounds=least_rounds, most_rounds=40, width=0.015, drop=drop,
-            open_timeout_s=self._bench.settings.timeout_s, patience_s=seconds,
+            open_timeout_s=self._bench.settings.timeout_s, patience_s=seconds / 2,
         )  # fmt: skip
 
     def _room(self, finalists: Sequence[Node]) -> int:
@@ -177,6 +177,6 @@ class Finale:
         if not result.changed:
             attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
             return None
-        attempt.drift = worst_drift(tried.answer.comparisons)
+        attempt.drift, attempt.size_bytes = worst_drift(tried.answer.comparisons), tried.answer.size_bytes
         attempt.counts, attempt.notes, attempt.seconds = dict(result.counts), result.notes, tried.seconds
         return replace(node.after(step, result.model, tried.answer.size_bytes, result.interface), drift=attempt.drift)

@@ -101,10 +101,15 @@ class Gallery:
                 chosen.setdefault(item.node.model.digest, item.node)
         return list(chosen.values())
 
-    def points(self) -> list[Point]:
-        """Proven ones first, numbered along the front; then what was only explored, the fastest first."""
+    def points(self, delivered: Node | None = None) -> list[Point]:
+        """Proven ones first, numbered along the front; then what was only explored, the fastest first.
+
+        What is delivered has a number even where noise puts another in front of it.
+        """
         proven = [point for point in self._points.values() if point.proven and point.within]
         front = _front([point.measured for point in proven])
+        ours = [point.measured for point in proven if delivered and point.node.model.digest == delivered.model.digest]
+        front += [item for item in ours if item not in front]
         order = [item.node.model.digest for item in sorted(front, key=_speed)]
         numbered = [
             replace(point, number=order.index(digest) + 1 if (digest := point.node.model.digest) in order else 0)
