@@ -40,7 +40,7 @@ def pick_from(folder: Path, wanted: str, output: Path, say: Callable[[str], None
     store, key = Store(), _key_of(folder)
     with store.in_use(), RunFolder.claim(output) as claimed:
         outcome = finished_run(store, key)
-        if outcome is None or not any(point.number for point in outcome.points):
+        if outcome is None or (outcome.result is not None and not any(point.number for point in outcome.points)):
             raise OptimError(
                 "points-gone", f"the points of {folder} are no longer in the cache",
                 "the cache was pruned, or another OPTIM_CACHE_DIR is set",

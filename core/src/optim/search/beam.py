@@ -39,7 +39,7 @@ class Beam:
         self._bench = bench
         self._plan = plan
         self.journal = Journal()
-        self.gallery = Gallery(budget)
+        self.gallery = Gallery(budget, [planned.ordered.name for planned in plan.forced()])
         self._deadline = time.monotonic() + bench.settings.search_seconds
         self._objective = Objective(bench.settings.goal, bench.target.timed, bench.original)
         self._expander = Expander(bench, budget, self.journal, self.gallery, self._deadline)

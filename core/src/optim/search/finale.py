@@ -121,7 +121,7 @@ class Finale:
     def _as_good(self, item: Measured, best: Measured) -> bool:
         if item is best:
             return True
-        if self._objective.goal != "latency":
+        if self._objective.goal == "size":
             return False
         if self._rank(item) <= self._rank(best) * _SAME:
             return True

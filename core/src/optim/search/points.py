@@ -45,10 +45,16 @@ class Point:
 
 
 class Gallery:
-    """What a search measured."""
+    """What a search measured.
 
-    def __init__(self, budget: Budget) -> None:
+    Args:
+        budget: what the user accepts.
+        required: passes that every delivered chain must have.
+    """
+
+    def __init__(self, budget: Budget, required: Iterable[str] = ()) -> None:
         self._budget = budget
+        self._required = frozenset(required)
         self._points: dict[str, Point] = {}
         self._missed: dict[str, Node] = {}
         self.lossy_held = False
@@ -88,7 +94,11 @@ class Gallery:
     def worth_proving(self, besides: Sequence[Node], most: int) -> list[Node]:
         """Chains that would stand elsewhere on the front than ``besides``: the smallest, the most accurate, between."""
         there = {node.model.digest for node in besides}
-        held = [point.measured for point in self._points.values() if point.measured.ratio is not None]
+        held = [
+            point.measured
+            for point in self._points.values()
+            if point.measured.ratio is not None and self._required <= {step.pass_name for step in point.node.steps}
+        ]
         front = [item for item in _front(held) if item.node.model.digest not in there]
         wishes = [
             min(front, key=lambda item: (item.node.size_bytes, item.ratio or 1.0), default=None),
