@@ -2,9 +2,9 @@
 
     python benchmarks/models/digits.py cnn|resnet|vit --out FOLDER
 
-Writes FOLDER/<name>.onnx, <name>.feeds.npz (held-out images in batches of ``BATCH``, with their labels) and
-<name>.calib.npz (training images without labels). The images are 8x8; they are enlarged to 32x32 so that a
-convolution has something to do.
+Writes FOLDER/digits-<name>.onnx, digits-<name>.feeds.npz (held-out images in batches of ``BATCH``, with labels) and
+digits-<name>.calib.npz (validation images, with labels; the model has seen neither). The images are 8x8; they are
+enlarged to 32x32 so that a convolution has something to do.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def main() -> None:
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
-    images, held_out, digits, truth = data()
+    (images, digits), (validation, known), (held_out, truth) = data()
     model = MODELS[chosen.name]()
     train(model, images, digits, EPOCHS[chosen.name])
     with torch.no_grad():
@@ -127,20 +127,19 @@ def main() -> None:
         dynamic_shapes=({0: batch},), external_data=False,
     )  # fmt: skip
     write_feeds(chosen.out / f"{name}.feeds.npz", held_out, truth)
-    write_feeds(chosen.out / f"{name}.calib.npz", images[:256])
+    write_feeds(chosen.out / f"{name}.calib.npz", validation, known)
     print(f"{name}: {right:.1%} of {len(truth)} held-out digits are right")
 
 
-def data() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Training images and held-out images, 32x32 in 0..1, and the digits of both."""
+def data() -> list[tuple[Tensor, Tensor]]:
+    """Images, 32x32 in 0..1, and their digits: half for training, a fifth for validation, the rest held out."""
     found = load_digits()
     pixels = torch.from_numpy(found.images / 16.0).float()[:, None]
     images = functional.interpolate(pixels, size=(32, 32), mode="bilinear", align_corners=False)
-    train_index, test_index = train_test_split(
-        np.arange(len(images)), test_size=0.4, random_state=0, stratify=found.target
-    )
     digits = torch.from_numpy(found.target)
-    return images[train_index], images[test_index], digits[train_index], digits[test_index]
+    train, rest = train_test_split(np.arange(len(images)), test_size=0.5, random_state=0, stratify=found.target)
+    validation, test = train_test_split(rest, test_size=0.6, random_state=0, stratify=found.target[rest])
+    return [(images[part], digits[part]) for part in (train, validation, test)]
 
 
 def train(model: nn.Module, images: Tensor, digits: Tensor, epochs: int) -> None:
@@ -161,13 +160,12 @@ def train(model: nn.Module, images: Tensor, digits: Tensor, epochs: int) -> None
     model.eval()
 
 
-def write_feeds(path: Path, images: Tensor, labels: Tensor | None = None) -> None:
+def write_feeds(path: Path, images: Tensor, labels: Tensor) -> None:
     """Samples of ``BATCH`` images, ``<i>/images`` and ``<i>/label``; what is left over stays out."""
     arrays = {}
     for number, start in enumerate(range(0, len(images) - BATCH + 1, BATCH)):
         arrays[f"{number}/images"] = images[start : start + BATCH].numpy()
-        if labels is not None:
-            arrays[f"{number}/label"] = labels[start : start + BATCH].numpy()
+        arrays[f"{number}/label"] = labels[start : start + BATCH].numpy()
     np.savez(path, **arrays)
 
 
