@@ -67,7 +67,7 @@ def fix_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:
         _require_positive(f"dimension '{name}'", (size,))
     for value in inputs:
         value.shape = _with_sizes(value.shape, sizes)
-    _infer_again(graph, sizes)
+    infer_again(graph, sizes)
 
 
 def fix_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -98,7 +98,7 @@ def fix_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str
         inputs[name].shape = ir.Shape(shape)
     for value in inputs.values():
         value.shape = _with_sizes(value.shape, sizes)
-    _infer_again(graph, sizes)
+    infer_again(graph, sizes)
     return sizes
 
 
@@ -109,7 +109,7 @@ def require_shapes_of(graph: ir.Model, sample: Feeds) -> None:
         OptimError[conflicting-shapes]: names the input.
     """
     for value in graph.graph.inputs:
-        if value.name not in sample or value.shape is None:
+        if value.name is None or value.name not in sample or value.shape is None:
             continue
         given = sample[value.name].shape
         same_rank = len(value.shape) == len(given)
@@ -140,12 +140,17 @@ def _learn(value: ir.Value, shape: Sequence[int], sizes: dict[str, int]) -> None
             )  # fmt: skip
 
 
-def _infer_again(graph: ir.Model, sizes: Mapping[str, int]) -> None:
+def infer_again(graph: ir.Model, sizes: Mapping[str, int] | None = None) -> None:
     """Infer every shape inside, and those of the outputs, from those of the inputs.
 
     What is fixed already stays, since operators that nobody can infer say it themselves. Weights stay where they are:
     the graph is handed over with references to them.
+
+    Args:
+        graph: changed in place.
+        sizes: of named dimensions that became fixed.
     """
+    sizes = sizes or {}
     values = [value for node in graph.graph for value in node.outputs]
     before = {value.name: value.shape for value in values}
     for value in values:
