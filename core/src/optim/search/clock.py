@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
+from optim.jobs.lane import Ready
 from optim.search.nodes import Measured, Node
 from optim.search.workbench import Workbench
 from optim.timing.race import Effort, LaneResult, joined
@@ -28,6 +29,7 @@ class Clock:
         self._lane_s = _PROCESS_S + 0.6 * prepared.open_s + _RUNS_A_LANE * prepared.run_s
         self.base: LaneResult | None = None
         self.objections: dict[str, str] = {}
+        self.wrong: dict[str, Node] = {}
         self.seen: dict[str, float] = {}
         self._best_of_graph: dict[str, float] = {}
         self.results: dict[str, LaneResult] = {}
@@ -78,7 +80,7 @@ class Clock:
         """One race; a chain that does not run, or is not right with its session settings, is an objection."""
         self._bench.say(f"timing {len(nodes)} model{'s' if len(nodes) > 1 else ''} against the original")
         self.base, results = self._bench.race(
-            nodes, effort, purpose=purpose, samples=samples, measure_task=measure_task
+            nodes, effort, purpose=purpose, samples=samples, measure_task=measure_task, budget=self._budget
         )  # fmt: skip
         found = []
         for node, result in zip(nodes, results, strict=True):
@@ -113,11 +115,15 @@ class Clock:
         return found
 
     def _judged(self, node: Node, result: LaneResult) -> Measured | None:
-        if result.failure or result.ready is None or result.ratio is None:
+        if result.failure or result.ready is None:
             self.objections[node.model.digest] = result.failure or "it was not timed"
             return None
         if objection := self._budget.objection(result.ready.comparisons, node.is_lossy, result.ready.task):
             self.objections[node.model.digest] = objection
+            self.wrong[node.model.digest] = with_comparison(node, result.ready)
+            return None
+        if result.ratio is None:
+            self.objections[node.model.digest] = "it was not timed"
             return None
         graph, ratio = node.model.path.name, result.ratio.value
         self.seen[node.model.digest] = ratio
@@ -129,9 +135,14 @@ def measured_of(node: Node, result: LaneResult) -> Measured:
     """A chain with what the clock said of it, and how far it is from the original on the samples compared there."""
     assert result.ready is not None
     assert result.ratio is not None
-    drift = worst_drift(result.ready.comparisons)
     return Measured(
-        replace(node, drift=drift, task=result.ready.task or node.task),
+        with_comparison(node, result.ready),
         result.ratio.value, result.ratio.low, result.ratio.high, result.latency_ms,
         result.ready.peak_memory_bytes, result.ready.comparisons,
     )  # fmt: skip
+
+
+def with_comparison(node: Node, ready: Ready) -> Node:
+    """A chain with how far it is from the original, as a lane found it."""
+    drift = worst_drift(ready.comparisons) if ready.comparisons else node.drift
+    return replace(node, drift=drift, task=ready.task or node.task)

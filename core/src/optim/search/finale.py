@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +21,12 @@ from optim.timing.race import Effort
 _FINALISTS = 3
 _OTHERS = 3
 """So many other points of the front are proven too, for whoever wants another compromise."""
+
+_FALLBACKS = 3
+"""So often the next best of what was explored is looked at, where the best ones did not hold."""
+
+_PROMISE = 1.15
+"""By so much more must have been promised than what held, to be worth more time."""
 
 _FINAL_S = 8.0
 _AGAIN_S = 6.0
@@ -45,24 +52,67 @@ class Finale:
         self.clock = Clock(bench, budget, time.monotonic())
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
-        """The chain to deliver, measured anew; None where nothing is better than the original."""
+        """The chain to deliver, measured anew; None where nothing is better than the original.
+
+        What looked best on few samples may break the budget on all of them, or be slower on fresh rounds: then what
+        came next is measured, until something holds that nothing explored promises to beat.
+        """
         finalists = [item.node for item in ranking if not self._only_makes_way(item.node.steps)][:_FINALISTS]
         if not finalists:
             return None
         known = {node.model.digest for node in finalists}
         finalists += [node for node in self._shorter(finalists[0]) if node.model.digest not in known]
         finalists += self._gallery.worth_proving(finalists, self._room(finalists))
-        measured = self.measure(finalists)
-        for node in finalists:
-            if objection := self.clock.objections.get(node.model.digest):
-                attempt = self._journal.find(node)
-                if attempt is not None:
-                    attempt.settle(StepStatus.DROPPED, f"on all samples: {objection}")
+        measured = self._prove(finalists)
+        known = {node.model.digest for node in finalists}
+        for _ in range(_FALLBACKS):
+            promised = [item for item in ranking if not self._only_makes_way(item.node.steps)]
+            promised += self._gallery.held()
+            waiting = self._promising([item for item in promised if item.node.model.digest not in known], measured)
+            if not waiting:
+                break
+            self._bench.say("the best did not hold: measuring what came next")
+            known |= {node.model.digest for node in waiting}
+            measured += self._prove(waiting)
         better = [item for item in measured if self.is_better(item)]
         if not better:
             return None
         best = min(better, key=self._rank)
         return min((item for item in better if self._as_good(item, best)), key=lambda item: len(item.node.steps))
+
+    def _prove(self, nodes: Sequence[Node]) -> list[Measured]:
+        """Fresh rounds, and the journal told of what does not hold on all samples."""
+        measured = self.measure(nodes)
+        for node in nodes:
+            if objection := self.clock.objections.get(node.model.digest):
+                attempt = self._journal.find(node)
+                if attempt is not None:
+                    attempt.settle(StepStatus.DROPPED, f"on all samples: {objection}")
+                if node.model.digest in self.clock.wrong:
+                    self._gallery.judged(self.clock.wrong[node.model.digest], objection)
+        return measured
+
+    def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Node]:
+        """The next to prove: what looked better than anything that held; a graph that was wrong is wrong again.
+
+        Where something held and nothing failed, a quick look that promised more has been outrun, not cut short.
+        """
+        wrong = {node.model.path for node in self.clock.wrong.values()}
+        best = min((self._rank(item) for item in measured if self.is_better(item)), default=math.inf)
+        if math.isfinite(best) and not self.clock.objections:
+            return []
+        chosen: dict[str, Node] = {}
+        for item in sorted(items, key=self._rank):
+            reached = self._rank(item) * _PROMISE < best and self._could_be_better(item)
+            if reached and item.node.steps and item.node.model.path not in wrong:
+                chosen.setdefault(item.node.model.digest, item.node)
+        return list(chosen.values())[:_FINALISTS]
+
+    def _could_be_better(self, item: Measured) -> bool:
+        """Whether a quick look leaves it a chance to be better than the original."""
+        if self._objective.goal == "latency":
+            return item.low is None or item.low < FASTER
+        return True
 
     def measure(self, nodes: Sequence[Node]) -> list[Measured]:
         """Fresh rounds against the original, outputs compared on every sample the gate uses.

@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from optim.errors import ExitStatus, OptimError
+from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
 from optim.gate.repair import Repair
 from optim.graphs.files import is_whole
 from optim.jobs import candidate, ingest, lane, offer, prepare, repair, sensitivity
 from optim.jobs.ingest import Answer as Ingested
 from optim.jobs.ingest import Request as IngestRequest
+from optim.jobs.lane import Ready
 from optim.jobs.place import Place, Reference
 from optim.metrics.spec import require_known
 from optim.model import Model
@@ -35,7 +37,7 @@ from optim.search.nodes import Node
 from optim.search.restore import restore
 from optim.search.settings import RunSettings
 from optim.store import Store, cache_key
-from optim.timing.race import Effort, LaneResult, race
+from optim.timing.race import Admit, Effort, LaneResult, race
 from optim.wire import from_wire, to_wire
 
 Say = Callable[[str], None]
@@ -251,17 +253,18 @@ class Workbench:
 
     def race(
         self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None,
-        measure_task: bool = False,
+        measure_task: bool = False, budget: Budget | None = None,
     ) -> tuple[LaneResult, list[LaneResult]]:  # fmt: skip
         """Time nodes against the original; compares their outputs first, on ``samples`` or on the explored ones.
 
         With ``samples=()`` nothing is compared; with ``measure_task`` the task metric is measured on all its samples.
+        What does not keep within ``budget`` is not timed.
         """
         samples = self.prepared.explored if samples is None else samples
         key = cache_key(
             "race", purpose, [(n.model.digest, [to_wire(i) for i in n.interfaces]) for n in nodes], samples,
             self._reference_key(), machine_key(), self.prepared.timed, effort.least_rounds, effort.drop,
-            measure_task,
+            measure_task, to_wire(budget) if budget else None,
         )  # fmt: skip
         known = self._known(key)
         if known is not None:
@@ -275,7 +278,7 @@ class Workbench:
             )
             for n in nodes
         ]  # fmt: skip
-        result = race(base, lanes, effort, self.settings.seed)
+        result = race(base, lanes, effort, self.settings.seed, _admission(nodes, budget) if budget else None)
         self.computed += 1
         if not any(found.failure for found in result[1]):
             self.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
@@ -425,6 +428,15 @@ def thread_executor() -> Iterator[Executor]:
         yield executor
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _admission(nodes: Sequence[Node], budget: Budget) -> Admit:
+    """Who may race: what is wrong would only make what is right look slow."""
+
+    def admit(place: int, ready: Ready) -> bool:
+        return not budget.objection(ready.comparisons, nodes[place].is_lossy, ready.task)
+
+    return admit
 
 
 def _asked(answer: offer.Offer) -> Asked:
