@@ -69,7 +69,8 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
         beam.journal.conclude(winner.node, winner)
         status, reason = RunStatus.IMPROVED, ""
     return Verdict(
-        status, reason, winner, beam.journal.attempts, finale.clock.base or beam.clock.base,
+        status, reason, winner, beam.journal.attempts,
+        finale.clock.bases.get(winner.node.model.digest) or finale.clock.base or beam.clock.base,
         finale.clock.results.get(winner.node.model.digest), beam.gallery.points(winner.node),
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from optim.runs.folder import RunFolder
 from optim.runs.mark import read_mark
 from optim.runs.outcome import Outcome, RunStatus
 from optim.runs.run import publish
+from optim.search.journal import missing_rows
 from optim.search.nodes import Attempt, StepStatus
 from optim.search.points import Point, choose
 from optim.store import Store
@@ -59,11 +60,12 @@ def picked(outcome: Outcome, wanted: str) -> Outcome:
     """
     point = choose(outcome.points, wanted)
     front = sum(1 for one in outcome.points if one.number)
+    attempts = [*outcome.attempts, *missing_rows(outcome.attempts, point.node)]
     return replace(
         outcome, status=RunStatus.IMPROVED, result=point.measured, timing=point.timing,
         reason=f"point {point.number} of {front}, picked as {wanted}",
         operators=operator_counts(point.node.model.path),
-        attempts=[_settled(attempt, point) for attempt in outcome.attempts],
+        attempts=[_settled(attempt, point) for attempt in attempts],
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from optim.timing.race import Effort, LaneResult, joined
 _PROCESS_S = 0.4
 _RUNS_A_LANE = 30
 _BEATEN = 1.08
+_LEAST = 3
 
 
 class Clock:
@@ -33,6 +34,7 @@ class Clock:
         self.seen: dict[str, float] = {}
         self._best_of_graph: dict[str, float] = {}
         self.results: dict[str, LaneResult] = {}
+        self.bases: dict[str, LaneResult] = {}
 
     def is_beaten(self, node: Node) -> bool:
         """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
@@ -42,18 +44,21 @@ class Clock:
         graph = node.model.path.name
         return own is not None and own > _BEATEN * self._best_of_graph.get(graph, own)
 
-    def explore(self, nodes: Sequence[Node], share: float, least: int = 3) -> list[Measured]:
+    def explore(self, nodes: Sequence[Node], share: float, least: int = _LEAST) -> list[Measured]:
         """A quick look at many chains, best guess first.
 
         Args:
             nodes: the most promising first; those for which there is no time are left out of the answer.
             share: of the search time that is left, 0..1.
-            least: so many are looked at whatever the time.
+            least: so many are looked at whatever the share, as far as all the time that is left is enough for
+                them; :data:`_LEAST` whatever the time.
 
         Returns:
             What held, in the order of ``nodes``; why others did not is in :attr:`objections` by model digest.
         """
-        left = max(0.0, self._deadline - time.monotonic()) * share
+        all_left = max(0.0, self._deadline - time.monotonic())
+        left = all_left * share
+        least = min(least, max(_LEAST, int(all_left / self._lane_s)))
         affordable = max(least, int(left / self._lane_s))
         chosen = list(nodes)[:affordable]
         found: list[Measured] = []
@@ -84,7 +89,7 @@ class Clock:
         )  # fmt: skip
         found = []
         for node, result in zip(nodes, results, strict=True):
-            self.results[node.model.digest] = result
+            self.results[node.model.digest], self.bases[node.model.digest] = result, self.base
             measured = self._judged(node, result)
             if measured:
                 found.append(measured)

@@ -24,6 +24,12 @@ from optim.search.points import Gallery
 from optim.search.workbench import Tried, Workbench
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
+_STOPPED = "search time ran out while it was tried; give more with --search-seconds"
+_GRACE_S = 15.0
+"""For a candidate that was begun in time."""
+
+_UNSET: tuple[Any, ...] = (None, [], ())
+
 _REPAIRABLE = 20.0
 """Drift beyond the budget by more than this factor is not repaired."""
 
@@ -33,7 +39,7 @@ _PART_FOR_THE_METRIC = 0.5
 _MOST_WORK_KEPT = 0.9
 """A repair that leaves more of the work in float gains nothing."""
 
-_REPAIR_SHARE = 0.35
+_REPAIR_SHARE = 0.4
 """Of the search time, for all repairs together."""
 
 _FIRST_REPAIR = 0.7
@@ -56,6 +62,7 @@ class Expander:
         self._deadline = deadline
         self._hopeless: dict[tuple[str, str], str] = {}
         self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
+        self._took: dict[str, float] = {}
         self._repair_s = _REPAIR_SHARE * max(0.0, deadline - time.monotonic())
 
     def expand(self, parent: Node, passes: Sequence[Planned]) -> list[Node]:
@@ -92,6 +99,21 @@ class Expander:
                     step = step_of(planned.offered, proposal.options)
                     found.append(node.after(step, proposal.result.model, node.size_bytes, proposal.result.interface))
         return found
+
+    def together(self, node: Node, passes: Sequence[Planned], won: Sequence[Node]) -> Node | None:
+        """The settings of several chains that each go on from ``node`` by one step of the same pass, in one step."""
+        steps = [other.steps[-1] for other in won]
+        names = {step.pass_name for step in steps if step.session_only}
+        if len(steps) < 2 or len(names) != 1:
+            return None
+        planned = next(planned for planned in passes if planned.ordered.name in names)
+        plain = {name: value for step in steps for name, value in step.options.items() if value in _UNSET}
+        options = plain | {
+            name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET
+        }
+        attempt = self._journal.open(step_of(planned.offered, options), node)
+        tried = self._bench.try_one(node, planned.offered, options, _GRACE_S)
+        return self._judge(node, attempt, tried)
 
     def _try_slot(self, node: Node, slot: Sequence[Planned]) -> list[Node]:
         asked = self._bench.ask(node, [planned.offered for planned in slot])
@@ -134,11 +156,12 @@ class Expander:
                 for _, _, attempt in batch:
                     attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
                 continue
-            timeout = (
-                self._bench.settings.timeout_s
-                if forced
-                else min(self._bench.settings.timeout_s, max(30.0, left + 30.0))
-            )
+            longest = max(self._took.get(attempt.step.pass_name, 0.0) for _, _, attempt in batch)
+            if not forced and longest > left + _GRACE_S:
+                for _, _, attempt in batch:
+                    attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                continue
+            timeout = self._bench.settings.timeout_s if forced else self._time_for_one(left)
             jobs: list[tuple[Node, Any, dict[str, Any]]] = [
                 (node, p.offered, proposal.options) for p, proposal, _ in batch
             ]
@@ -149,6 +172,10 @@ class Expander:
         held = {name for name, new in judged if new is not None}
         broken = [(attempt, outcome) for attempt, outcome in tried if attempt.step.pass_name not in held]
         return found + self._repaired(node, {planned.ordered.name: planned for planned, _, _ in wanted}, broken)
+
+    def _time_for_one(self, left: float) -> float:
+        """Seconds after which a candidate that was begun in time is stopped."""
+        return min(self._bench.settings.timeout_s, left + _GRACE_S)
 
     def _repaired(self, node: Node, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]) -> list[Node]:
         """The closest of the candidates that broke the budget, with some nodes left alone; none where time is short."""
@@ -177,7 +204,7 @@ class Expander:
         again = self._journal.open(step_of(offered, options), node)
         again.notes = (_in_words(repair),)
         self._repaired_as[attempt.step.key] = options
-        result = self._judge(node, again, self._bench.try_one(node, offered, options, max(30.0, left)))
+        result = self._judge(node, again, self._bench.try_one(node, offered, options, self._time_for_one(left - took)))
         return [result] if result is not None else []
 
     def _limit(self, outcome: Tried) -> float:
@@ -188,6 +215,11 @@ class Expander:
 
     def _judge(self, node: Node, attempt: Attempt, tried: Tried) -> Node | None:
         attempt.seconds += tried.seconds
+        name = attempt.step.pass_name
+        self._took[name] = max(tried.seconds, self._took.get(name, 0.0))
+        if tried.ran_out and time.monotonic() > self._deadline:
+            attempt.settle(StepStatus.SKIPPED, _STOPPED)
+            return None
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None

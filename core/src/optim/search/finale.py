@@ -30,6 +30,9 @@ _PROMISE = 1.15
 
 _FINAL_S = 8.0
 _AGAIN_S = 6.0
+_SHORTER_S = 12.0
+"""For applying steps again, to see which of them are needed."""
+
 _CONTENDS = 1.05
 """What is slower than the best by more is not timed a second time."""
 
@@ -189,13 +192,25 @@ class Finale:
         What makes way and can go stays out of the shorter chains that follow: nothing needs it.
         """
         found, steps = [], list(node.steps)
+        deadline = time.monotonic() + _SHORTER_S
         for place, step in reversed(list(enumerate(node.steps))):
+            if time.monotonic() + self._took(steps) > deadline:
+                break
             if len(steps) > 1 and self._is_doubtful(node.steps[: place + 1]) and not self._was_asked_for(step):
                 shorter = self._rebuild([other for other in steps if other is not step])
                 if shorter is not None:
                     found.append(shorter)
                     steps = list(shorter.steps) if step.role is Role.ENABLE else steps
         return found
+
+    def _took(self, steps: Sequence[Step]) -> float:
+        """Seconds that applying these steps took before, the longest of each pass."""
+        names = {step.pass_name for step in steps}
+        longest = dict.fromkeys(names, 0.0)
+        for attempt in self._journal.attempts:
+            if attempt.step.pass_name in names:
+                longest[attempt.step.pass_name] = max(longest[attempt.step.pass_name], attempt.seconds)
+        return sum(longest.values())
 
     def _is_doubtful(self, steps: tuple[Step, ...]) -> bool:
         """Whether the last of these steps only makes way, or was no faster than the chain without it."""
@@ -219,7 +234,7 @@ class Finale:
         """Apply one known step to another chain; None where it changes nothing or fails there."""
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
         attempt = self._journal.open(step, node)
-        tried = self._bench.try_one(node, offered, step.options, self._bench.settings.timeout_s)
+        tried = self._bench.try_one(node, offered, step.options, min(self._bench.settings.timeout_s, 4 * _SHORTER_S))
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None

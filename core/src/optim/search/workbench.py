@@ -44,6 +44,9 @@ Say = Callable[[str], None]
 
 _REPAIR_EVALUATIONS = 40
 _REPAIR_SAMPLES = 8
+_REPAIR_GRACE_S = 10.0
+"""For the evaluation that was begun in time."""
+
 _REPLAYED_SAMPLES = 1
 _MARGIN = 0.97
 """Aim a little below the budget where some samples are not looked at."""
@@ -51,11 +54,12 @@ _MARGIN = 0.97
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A candidate job's answer, or why there is none."""
+    """A candidate job's answer, or why there is none; ``ran_out`` where it was stopped for its time."""
 
     answer: candidate.Answer | None
     failure: str
     seconds: float
+    ran_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Workbench:
         self.peak_memory_bytes = 0
         self.made: set[Path] = set()
         self._executor = executor
+        self._asked_before: dict[str, Asked] = {}
         self._core_key = source_digest("optim")
         target = registry.target(settings.target)
         backends = registry.offered("backend")
@@ -138,12 +143,20 @@ class Workbench:
         )  # fmt: skip
         return self.prepared
 
+    def ask_side_by_side(self, nodes: Sequence[Node], passes: Sequence[OfferedPass]) -> None:
+        """Ask about several models at the same time; :meth:`ask` then knows the answers."""
+        list(self._executor.map(lambda node: self.ask(node, passes), nodes))
+
     def ask(self, node: Node, passes: Sequence[OfferedPass]) -> dict[str, Asked]:
         """What each pass offers for a model; one subprocess for all, a new one after a crash."""
         found: dict[str, Asked] = {}
         left = []
         for offered in passes:
-            known = self._known(self._offer_key(node, offered))
+            key = self._offer_key(node, offered)
+            if key in self._asked_before:
+                found[offered.name] = self._asked_before[key]
+                continue
+            known = self._known(key)
             if known is None:
                 left.append(offered)
             else:
@@ -154,7 +167,7 @@ class Workbench:
             for answer in answers:
                 offered = next(p for p in left if p.name == answer.name)
                 self.store.write("steps", self._offer_key(node, offered), to_wire(answer))
-                found[answer.name] = _asked(answer)
+                found[answer.name] = self._asked_before[self._offer_key(node, offered)] = _asked(answer)
                 self.computed += 1
             if broken is not None:
                 self._restored(node)
@@ -204,7 +217,8 @@ class Workbench:
         try:
             data = self._job(candidate, request, timeout_s, lambda event: phases.append(event["event"]))
         except WorkerFailed as failed:
-            return Tried(None, _candidate_failure(failed, phases[-1]), time.monotonic() - started)
+            why, took = _candidate_failure(failed, phases[-1]), time.monotonic() - started
+            return Tried(None, why, took, ran_out=failed.kind == "timeout")
         seconds = time.monotonic() - started
         answer = from_wire(candidate.Answer, data)
         self.made |= {answer.result.model.path} if answer.result.changed else set()
@@ -229,7 +243,7 @@ class Workbench:
         goal = limit if len(samples) == len(self.prepared.compared) else limit * _MARGIN
         request = repair.Request(asked, replayed, whole, goal, _REPAIR_EVALUATIONS, seconds)
         try:
-            data = self._job(repair, request, seconds + 60.0)
+            data = self._job(repair, request, seconds + _REPAIR_GRACE_S)
         except WorkerFailed:
             self._restored(node)
             return None
