@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from optim.backend import Backend, Session
 from optim.gate.drift import OutputComparison
 from optim.gate.task import TaskFigure
 from optim.graphs.files import size_bytes
@@ -38,6 +39,7 @@ class Request:
         reference: what it is compared with.
         samples: to compare on.
         interfaces: of the steps before.
+        lossy: whether this pass or a step before is.
         store: folder of the store.
         seed: of the run.
         measure_task: whether the task metric is measured too.
@@ -53,6 +55,7 @@ class Request:
     interfaces: tuple[Interface, ...]
     store: Path
     seed: int
+    lossy: bool = True
     measure_task: bool = False
 
 
@@ -85,12 +88,22 @@ def run(request: Request, channel: Channel) -> Answer:
     interfaces = (*request.interfaces, result.interface) if result.interface else request.interfaces
     backend = request.place.backend()
     check_limits(model, backend.limits(), backend.name)
-    with backend.open(model, request.place.target) as session:
+    with _session(backend, model, request) as session:
         channel.event("opened")
         comparisons = compare_session(session, request.reference, request.samples, interfaces)
         comparable = request.measure_task and not any(comparison.problem for comparison in comparisons)
         task = measure_task(session, request.reference, interfaces, everything=False) if comparable else None
         return Answer(result, size_bytes(model), tuple(comparisons), dict(session.executed_on), task)
+
+
+def _session(backend: Backend, model: Model, request: Request) -> Session:
+    """Where the result is compared.
+
+    What must be the same up to rounding cannot be judged on a target that rounds more than that. It is opened there
+    with the first lossy step, or at the end.
+    """
+    target = request.place.target
+    return backend.open(model, target) if target.exact or request.lossy else backend.open_reference(model, target)
 
 
 def _apply(transformation: Pass, options: PassOptions, request: Request) -> PassResult:

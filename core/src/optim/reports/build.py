@@ -11,6 +11,8 @@ from optim.reports.schema import (
     Assumption,
     BudgetReport,
     DriftReport,
+    ExportReport,
+    ExportStepReport,
     FeedsReport,
     OriginalReport,
     OutputReport,
@@ -46,6 +48,7 @@ def build_report(outcome: Outcome) -> Report:
             max_loss=settings.max_loss.text if settings.max_loss else None,
         ),
         original=_original(outcome),
+        export=_export(outcome),
         result=_result(outcome),
         nearest=_point(outcome.nearest, outcome) if outcome.nearest else None,
         points=tuple(_point(point, outcome) for point in outcome.points),
@@ -53,7 +56,7 @@ def build_report(outcome: Outcome) -> Report:
         steps=tuple(map(_step, outcome.attempts)),
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
-        notes=(*outcome.prepared.notes, *_noise(outcome)),
+        notes=(*filter(None, [outcome.target.remark]), *outcome.prepared.notes, *_noise(outcome)),
         machine=this_machine(),
         versions=dict(sorted(outcome.versions.items())),
         seed=settings.seed,
@@ -89,6 +92,27 @@ def _original(outcome: Outcome) -> OriginalReport:
     )
 
 
+def _export(outcome: Outcome) -> ExportReport | None:
+    made = outcome.exported
+    if made is None:
+        return None
+    component = outcome.settings.component or made.graphs[0].component
+    found = next(verified for verified in made.verified if verified.component == component)
+    return ExportReport(
+        source=made.request.spec,
+        component=component,
+        drift=_drift(found.drift),
+        trials=found.trials,
+        skipped=found.skipped,
+        tokens=found.tokens,
+        steps=tuple(
+            ExportStepReport(**{**asdict(step), "stage": step.stage.value})
+            for step in made.steps if step.component in ("", component)
+        ),
+        notes=(*made.notes, *found.notes),
+    )  # fmt: skip
+
+
 def _result(outcome: Outcome) -> ResultReport | None:
     found = outcome.result
     if found is None:
@@ -101,6 +125,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
         latency_ratio_ci=interval,
         size_bytes=found.node.size_bytes,
         peak_memory_bytes=found.peak_memory_bytes or None,
+        executed_on=dict(outcome.timing.ready.executed_on) if outcome.timing and outcome.timing.ready else {},
         drift=_drift(found.node.drift),
         task=_task(outcome, found.node.task),
         operators=outcome.operators,

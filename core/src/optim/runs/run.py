@@ -16,13 +16,17 @@ from optim.runs.folder import RunFolder
 from optim.runs.locking import lock_of, require_source
 from optim.runs.outcome import Outcome, RunStatus
 from optim.runs.session_file import NEAREST_FOLDER, write_session_files
+from optim.runs.source_run import run_source, write_component_file
 from optim.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
+from optim.source import SourceRequest
+from optim.sources.naming import needs_export
 from optim.store import Store, cache_key
 from optim.wire import to_wire
 
 if TYPE_CHECKING:
     from optim.recipes.lock import Lock
     from optim.reports.schema import Report
+    from optim.sources.make import ExportedSource
 
 EXIT_STATUS = {
     RunStatus.IMPROVED: ExitStatus.DELIVERED,
@@ -50,12 +54,13 @@ def run(
     seed: int = 0,
     fresh: bool = False,
     pick: str = "",
+    source: SourceRequest | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Report:
     """Make a model fast for a target, verify it, and leave a folder to deploy.
 
     Args:
-        model: an ``.onnx`` file.
+        model: an ``.onnx`` file, a Hugging Face folder, or ``package.module:factory``.
         output: the run folder; absent, empty, or of an earlier run.
         target: where it will run, see ``optim targets``.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; None: synthesized.
@@ -72,11 +77,13 @@ def run(
         seed: of everything random.
         fresh: take nothing from the cache.
         pick: deliver another point of the front: ``fastest``, ``smallest``, ``most-accurate``, or its number.
+        source: how the source is exported, where it is no ``.onnx`` file and the defaults do not do.
         say: told what is going on, a line at a time.
 
     Returns:
-        What ``report.json`` says. ``report.status`` is ``budget-missed`` or ``failed`` where a pass that was named
-        did not hold; the folder then has a report and no model.
+        What ``report.json`` says; of a source with several components, of the one that fared worst.
+        ``report.status`` is ``budget-missed`` or ``failed`` where a pass that was named did not hold; the folder
+        then has a report and no model.
 
     Raises:
         OptimError: the model, the feeds, the target, the folder or the request cannot be used.
@@ -88,12 +95,23 @@ def run(
         max_loss=parse_max_loss(str(max_loss)) if max_loss is not None else None,
         named=tuple(Named(name, options) for name, options in named), without=tuple(sorted(set(without))),
         stages=tuple(parse_stage(stage) for stage in stages), search_seconds=search_seconds, seed=seed, fresh=fresh,
+        export=source or (SourceRequest(str(model), seed=seed) if needs_export(str(model)) else None),
     )  # fmt: skip
-    return run_settings(settings, Path(output), say or (lambda text: None), pick=pick)
+    say = say or (lambda text: None)
+    if settings.export is None:
+        return run_settings(settings, Path(output), say, pick=pick)
+    reports = run_source(settings, Path(output), say, pick=pick)
+    return max(reports.values(), key=lambda report: EXIT_STATUS[RunStatus(report.status)])
 
 
 def run_settings(
-    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None, pick: str = ""
+    settings: RunSettings,
+    output: Path,
+    say: Callable[[str], None],
+    *,
+    lock: Lock | None = None,
+    exported: ExportedSource | None = None,
+    pick: str = "",
 ) -> Report:
     """Run what was asked for into a folder; with a lock the model must come out the same.
 
@@ -102,6 +120,7 @@ def run_settings(
         output: the run folder.
         say: told what is going on.
         lock: of an earlier run that is repeated.
+        exported: the source, where it has been exported already.
         pick: the point of the front that is delivered; empty: the one that the goal says.
 
     Raises:
@@ -112,7 +131,7 @@ def run_settings(
     settings.require_sound()
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
-        outcome = execute(settings, registry, store, say)
+        outcome = execute(settings, registry, store, say, exported)
         if lock is not None:
             _require_same(outcome, lock)
         if pick:
@@ -163,6 +182,8 @@ def write_run(outcome: Outcome, report: Report, folder: Path) -> None:
         deliver(outcome.delivered.model, folder)
         write_session_files(folder, outcome.delivered.model.session, outcome.target)
         write_lock(lock_of(outcome), folder / "recipe.lock.toml")
+    if outcome.delivered is not None and outcome.exported is not None:
+        write_component_file(outcome.exported, outcome.settings.component, folder)
     if outcome.nearest is not None:
         from optim.graphs.files import deliver
 

@@ -28,6 +28,7 @@ _LEAST_LANES = 8
 _FOR_RACES = 0.2
 """Of the search time, kept for races: candidates that nobody times are worth nothing."""
 
+_SAME_SIZE = 0.03
 _NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
 
 
@@ -197,6 +198,10 @@ class Beam:
         return chosen
 
     def _by_rank(self, measured: list[Measured]) -> list[Measured]:
+        if self._objective.goal == "size" and not self._bench.target.timed:
+            # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
+            smallest = min((item.node.size_bytes for item in measured), default=1)
+            return sorted(measured, key=lambda item: int((item.node.size_bytes / smallest - 1) / _SAME_SIZE))
         return sorted(measured, key=lambda item: (self._figure(item), len(item.node.steps)))
 
     def _figure(self, item: Measured) -> float:

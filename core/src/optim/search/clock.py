@@ -119,15 +119,32 @@ class Clock:
                 )  # fmt: skip
         return found
 
+    def check(self, node: Node) -> Measured | None:
+        """Whether a chain is right on a target that cannot be timed; why not is in :attr:`objections`."""
+        self._bench.say("running the result on every sample")
+        result = self._bench.check(node)
+        self.results[node.model.digest] = result
+        if self._objects(node, result) or result.ready is None:
+            return None
+        ready = result.ready
+        return Measured(with_comparison(node, ready), None, comparisons=ready.comparisons)
+
+    def _objects(self, node: Node, result: LaneResult) -> bool:
+        """Whether it does not run, or is not right; the reason is noted."""
+        failure = result.failure
+        if result.ready is not None and not failure:
+            lossy = node.is_lossy or not self._bench.target.exact
+            failure = self._budget.objection(result.ready.comparisons, lossy, result.ready.task)
+            if failure:
+                self.wrong[node.model.digest] = with_comparison(node, result.ready)
+        if failure:
+            self.objections[node.model.digest] = failure
+        return bool(failure)
+
     def _judged(self, node: Node, result: LaneResult) -> Measured | None:
-        if result.failure or result.ready is None:
-            self.objections[node.model.digest] = result.failure or "it was not timed"
+        if self._objects(node, result):
             return None
-        if objection := self._budget.objection(result.ready.comparisons, node.is_lossy, result.ready.task):
-            self.objections[node.model.digest] = objection
-            self.wrong[node.model.digest] = with_comparison(node, result.ready)
-            return None
-        if result.ratio is None:
+        if result.ready is None or result.ratio is None:
             self.objections[node.model.digest] = "it was not timed"
             return None
         graph, ratio = node.model.path.name, result.ratio.value

@@ -10,7 +10,7 @@ from dataclasses import replace
 from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
 from optim.passes import Role
-from optim.search.clock import Clock, measured_of
+from optim.search.clock import Clock, measured_of, with_comparison
 from optim.search.goal import FASTER, Objective
 from optim.search.journal import Journal
 from optim.search.nodes import Measured, Node, Step, StepStatus
@@ -65,7 +65,16 @@ class Finale:
             return None
         known = {node.model.digest for node in finalists}
         finalists += [node for node in self._shorter(finalists[0]) if node.model.digest not in known]
-        finalists += self._gallery.worth_proving(finalists, self._room(finalists))
+        measured = self._measured(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
+        better = [item for item in measured if self.is_better(item)]
+        if not better:
+            return None
+        best = min(better, key=self._rank)
+        return min((item for item in better if self._as_good(item, best)), key=lambda item: len(item.node.steps))
+
+    def _measured(self, ranking: Sequence[Measured], finalists: Sequence[Node]) -> list[Measured]:
+        """The finalists with other points of the front, and what came next where they did not hold."""
+        finalists = [*finalists, *self._gallery.worth_proving(finalists, self._room(finalists))]
         measured = self._prove(finalists)
         known = {node.model.digest for node in finalists}
         for _ in range(_FALLBACKS):
@@ -77,15 +86,15 @@ class Finale:
             self._bench.say("the best did not hold: measuring what came next")
             known |= {node.model.digest for node in waiting}
             measured += self._prove(waiting)
-        better = [item for item in measured if self.is_better(item)]
-        if not better:
-            return None
-        best = min(better, key=self._rank)
-        return min((item for item in better if self._as_good(item, best)), key=lambda item: len(item.node.steps))
+        return measured
 
     def _prove(self, nodes: Sequence[Node]) -> list[Measured]:
         """Fresh rounds, and the journal told of what does not hold on all samples."""
         measured = self.measure(nodes)
+        self._note_objections(nodes)
+        return measured
+
+    def _note_objections(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
             if objection := self.clock.objections.get(node.model.digest):
                 attempt = self._journal.find(node)
@@ -93,7 +102,6 @@ class Finale:
                     attempt.settle(StepStatus.DROPPED, f"on all samples: {objection}")
                 if node.model.digest in self.clock.wrong:
                     self._gallery.judged(self.clock.wrong[node.model.digest], objection)
-        return measured
 
     def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Node]:
         """The next to prove: what looked better than anything that held; a graph that was wrong is wrong again.
@@ -137,6 +145,12 @@ class Finale:
 
     def aside(self, node: Node) -> Measured | None:
         """Figures of a model beyond the budget, on all samples; None where it does not run."""
+        if not self._bench.target.timed:
+            ready = self._bench.check(node).ready
+            unmeasured = Measured(with_comparison(node, ready), None, comparisons=ready.comparisons) if ready else None
+            if unmeasured is not None:
+                self._gallery.aside(unmeasured, None)
+            return unmeasured
         effort = self._effort(_AGAIN_S, least_rounds=8, drop=False)
         _, (result,) = self._bench.race(
             [node], effort, purpose="aside", samples=self._bench.prepared.compared, measure_task=True
@@ -157,8 +171,23 @@ class Finale:
         """So many more models may be open at once."""
         return max(0, min(_OTHERS, self._bench.lanes_at_once() - len(finalists)))
 
+    def _first_right(self, nodes: Sequence[Node]) -> list[Measured]:
+        """The best of the chains that is right, on a target that cannot be timed: the others need no look."""
+        for node in nodes:
+            found = self.clock.check(node)
+            if found is not None and self.is_better(found):
+                self._gallery.proven(found, None)
+                return [found]
+            self._note_objections([node])
+        return []
+
     def is_better(self, item: Measured) -> bool:
-        """Whether it reaches the goal: faster beyond the noise, or smaller."""
+        """Whether it reaches the goal: faster beyond the noise, or smaller.
+
+        Where the target needs passes and cannot be timed, the original is no alternative: what runs is better.
+        """
+        if not self._bench.target.timed and self._bench.target.requires:
+            return bool(item.node.steps)
         asked_for = all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in item.node.steps)
         if self._objective.goal != "size" and asked_for:
             return True

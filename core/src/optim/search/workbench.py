@@ -36,8 +36,11 @@ from optim.search.machine import available_memory_bytes, machine_key
 from optim.search.nodes import Node
 from optim.search.restore import restore
 from optim.search.settings import RunSettings
+from optim.sources.make import ExportedSource, make_graphs
+from optim.sources.pipeline import Choice
 from optim.store import Store, cache_key
-from optim.timing.race import Admit, Effort, LaneResult, race
+from optim.target import Target
+from optim.timing.race import Admit, Effort, LaneResult, look, race
 from optim.wire import from_wire, to_wire
 
 Say = Callable[[str], None]
@@ -74,8 +77,12 @@ class Asked:
 class Workbench:
     """The jobs of one run."""
 
-    def __init__(self, settings: RunSettings, registry: Registry, store: Store, executor: Executor, say: Say) -> None:
+    def __init__(
+        self, settings: RunSettings, registry: Registry, store: Store, executor: Executor, say: Say,
+        exported: ExportedSource | None = None,
+    ) -> None:  # fmt: skip
         self.settings = settings
+        self.exported = exported
         self.registry = registry
         self.store = store
         self.say = say
@@ -89,7 +96,7 @@ class Workbench:
         target = registry.target(settings.target)
         backends = registry.offered("backend")
         registry.backend(target.backend)
-        self.target = replace(target, probe=None)
+        self.target = target.plain
         self.place = Place(self.target, backends[target.backend].plugin.name)
         offered = {name: offer.plugin.name for name, offer in registry.offered("metric").items()}
         self._metric = require_known(settings.metric, offered) if settings.metric else None
@@ -100,7 +107,7 @@ class Workbench:
 
     def ingest(self) -> Ingested:
         """Bring the source into the store; it is the original from then on."""
-        found = self.ingest_file(self.settings.source)
+        found = self._ingest_source()
         self.original = Node(found.model, found.size_bytes)
         return found
 
@@ -109,6 +116,19 @@ class Workbench:
         self.say(f"reading {path.name}")
         answer = self._must(ingest, IngestRequest(path.absolute(), self.store.models), "ingest")
         return from_wire(Ingested, answer)
+
+    def _ingest_source(self, *, fresh: bool = False) -> Ingested:
+        """The user's file, or the graph of what was exported."""
+        if self.settings.export is None:
+            return self.ingest_file(self.settings.source)
+        if self.exported is None or fresh:
+            self.exported = make_graphs(
+                self.settings.export, self.target, self.registry, self.store, source_choice(self.settings), self.say,
+                timeout_s=self.settings.timeout_s, fresh=fresh or self.settings.fresh,
+            )  # fmt: skip
+        graphs = self.exported.graphs
+        graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
+        return Ingested(graph.model, graph.size_bytes, graph.operators)
 
     def prepare(self, model: Model) -> prepare.Answer:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried."""
@@ -243,7 +263,7 @@ class Workbench:
         goal = limit if len(samples) == len(self.prepared.compared) else limit * _MARGIN
         request = repair.Request(asked, replayed, whole, goal, _REPAIR_EVALUATIONS, seconds)
         try:
-            data = self._job(repair, request, seconds + _REPAIR_GRACE_S)
+            data = self._job(repair, request, seconds + max(_REPAIR_GRACE_S, 2 * tried.seconds))
         except WorkerFailed:
             self._restored(node)
             return None
@@ -267,18 +287,19 @@ class Workbench:
 
     def race(
         self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None,
-        measure_task: bool = False, budget: Budget | None = None,
+        measure_task: bool = False, budget: Budget | None = None, places: Sequence[Place] = (),
     ) -> tuple[LaneResult, list[LaneResult]]:  # fmt: skip
         """Time nodes against the original; compares their outputs first, on ``samples`` or on the explored ones.
 
         With ``samples=()`` nothing is compared; with ``measure_task`` the task metric is measured on all its samples.
-        What does not keep within ``budget`` is not timed.
+        What does not keep within ``budget`` is not timed. At ``places`` the original itself is timed elsewhere, after
+        the nodes.
         """
         samples = self.prepared.explored if samples is None else samples
         key = cache_key(
             "race", purpose, [(n.model.digest, [to_wire(i) for i in n.interfaces]) for n in nodes], samples,
             self._reference_key(), machine_key(), self.prepared.timed, effort.least_rounds, effort.drop,
-            measure_task, to_wire(budget) if budget else None,
+            measure_task, to_wire(budget) if budget else None, [to_wire(place) for place in places],
         )  # fmt: skip
         known = self._known(key)
         if known is not None:
@@ -292,10 +313,29 @@ class Workbench:
             )
             for n in nodes
         ]  # fmt: skip
-        result = race(base, lanes, effort, self.settings.seed, _admission(nodes, budget) if budget else None)
+        lanes += [replace(base, place=place) for place in places]
+        admit = _admission(nodes, budget, self.target) if budget else None
+        result = race(base, lanes, effort, self.settings.seed, admit)
         self.computed += 1
         if not any(found.failure for found in result[1]):
             self.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
+        return result
+
+    def check(self, node: Node) -> LaneResult:
+        """Open a model on a target that cannot be timed, and compare it on every sample the gate uses."""
+        samples = self.prepared.compared
+        key = cache_key(
+            "check", node.model.digest, [to_wire(i) for i in node.interfaces], samples, self._reference_key()
+        )
+        known = self._known(key)
+        if known is not None:
+            self.from_cache += 1
+            return from_wire(LaneResult, known)
+        request = lane.Request(node.model, self.place, self.reference, samples, (), node.interfaces)
+        result = look(request, self.settings.timeout_s)
+        self.computed += 1
+        if not result.failure:
+            self.store.write("steps", key, to_wire(result))
         return result
 
     def lanes_at_once(self) -> int:
@@ -316,7 +356,7 @@ class Workbench:
         lossy = node.is_lossy or offered.over_models.lossy
         return candidate.Request(
             node.model, offered.name, offered.plugin.name, options, self.place, self.reference, samples,
-            node.interfaces, self.store.models, self.settings.seed, lossy and self.reference.task is not None,
+            node.interfaces, self.store.models, self.settings.seed, lossy, lossy and self.reference.task is not None,
         )  # fmt: skip
 
     def _ask_once(self, node: Node, passes: Sequence[OfferedPass]) -> tuple[list[offer.Offer], tuple[str, str] | None]:
@@ -360,7 +400,7 @@ class Workbench:
 
         def read_again() -> Path:
             self.say("a pass damaged the original in the cache")
-            return self.ingest_file(self.settings.source).model.path
+            return self._ingest_source(fresh=True).model.path
 
         original = restore(self.original.model.path, read_again)
         return restore(node.model.path, rebuild) or original
@@ -434,6 +474,11 @@ class Workbench:
         return [str(path), [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]]
 
 
+def source_choice(settings: RunSettings) -> Choice:
+    """What the user said of passes, for those before there is a model."""
+    return Choice({named.name: named.options for named in settings.named}, settings.without)
+
+
 @contextmanager
 def thread_executor() -> Iterator[Executor]:
     """Threads, each holding one subprocess: half as many as processors, at least one, at most four."""
@@ -444,11 +489,12 @@ def thread_executor() -> Iterator[Executor]:
         executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _admission(nodes: Sequence[Node], budget: Budget) -> Admit:
+def _admission(nodes: Sequence[Node], budget: Budget, target: Target) -> Admit:
     """Who may race: what is wrong would only make what is right look slow."""
 
     def admit(place: int, ready: Ready) -> bool:
-        return not budget.objection(ready.comparisons, nodes[place].is_lossy, ready.task)
+        lossy = nodes[place].is_lossy or not target.exact
+        return not budget.objection(ready.comparisons, lossy, ready.task)
 
     return admit
 

@@ -65,7 +65,7 @@ def optim_fuse(target: Target) -> Sequence[type[Pass]]:
 @hookimpl
 def optim_quantize(target: Target) -> Sequence[type[Pass]]:
     """Quantization for the processor."""
-    return _QUANTIZE if target.provider == CPU.provider else ()
+    return _QUANTIZE if target.backend == "ort" and target.provider == CPU.provider else ()
 
 
 @hookimpl
