@@ -47,8 +47,10 @@ class SurveyedPlugin:
 
     @property
     def runs(self) -> str:
-        """Where its passes run: ``here``, in optim's own environment."""
-        return "here" if self.plugin.implementation is not None else ""
+        """Where its passes run: ``here``, in optim's own environment, or ``isolated``, in one of their own."""
+        if self.plugin.implementation is None:
+            return ""
+        return "isolated" if hasattr(self.plugin.implementation, "OPTIM_ISOLATED") else "here"
 
 
 def survey_passes(registry: Registry) -> list[SurveyedPass]:
