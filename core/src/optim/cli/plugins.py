@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.cli.doctor import doctor
+from optim.cli.isolated import install, remove
 from optim.cli.names import PLUGIN_NAME
 from optim.cli.new_plugin import new
 from optim.cli.output import json_option, print_fields, print_json, print_table
@@ -52,6 +53,8 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
 
 plugins.add_command(doctor)
 plugins.add_command(new)
+plugins.add_command(install)
+plugins.add_command(remove)
 
 
 def print_plugins(*, as_json: bool, verbose: bool) -> None:

@@ -1,0 +1,95 @@
+"""``inc.quantize-static``: static int8 quantization by neural-compressor, ranges from calibration samples.
+
+Before::
+
+    y = MatMul(a, W)
+
+After (QDQ)::
+
+    y = MatMul(DequantizeLinear(QuantizeLinear(a)), DequantizeLinear(W_q))
+
+SmoothQuant first divides ``a`` by s and multiplies the rows of W by it, s = max|a|^alpha / max|W|^(1 - alpha)
+(https://arxiv.org/abs/2211.10438).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+
+if TYPE_CHECKING:
+    from optim_inc.options import QuantizeStaticOptions
+
+_LEAST_OPSET = 13
+"""Per-channel QDQ."""
+
+
+class QuantizeStatic(Pass):
+    """Static int8 quantization."""
+
+    name = "inc.quantize-static"
+    summary = "neural-compressor: 8-bit integers with ranges from calibration samples, SmoothQuant where asked"
+    options = "optim_inc.options:QuantizeStaticOptions"
+    lossy = True
+    after = ("ort.gemm-to-matmul",)
+    alternatives = "quantization"
+    makes = "int8"
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where a product has a constant weight, and the opset has per-channel QDQ."""
+        del target
+        from optim_inc.quantizing import quantizable
+
+        if model.opset.get("", 1) < _LEAST_OPSET:
+            return Applicable.no(f"per-channel QDQ came with opset {_LEAST_OPSET}")
+        return APPLICABLE if quantizable(model) else Applicable.no("no MatMul, Gemm or Conv has a constant weight")
+
+    def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeStaticOptions]:
+        """SmoothQuant first: outliers of transformers break plain ranges."""
+        del model, target, context
+        from optim_inc.options import QuantizeStaticOptions
+
+        yield QuantizeStaticOptions(smooth_quant=True)
+        yield QuantizeStaticOptions()
+
+    def keepable(self, model: Model, options: QuantizeStaticOptions) -> list[str]:
+        """Every product with a constant weight."""
+        from optim_inc.quantizing import quantizable
+
+        del options
+        return quantizable(model)
+
+    def apply(self, model: Model, options: QuantizeStaticOptions, context: Context) -> PassResult:
+        """Write the calibration samples to files, and let the worker quantize."""
+        from optim_inc.quantizing import quantize
+
+        applicable = self.applicable(model, context.target)
+        if not applicable:
+            return PassResult(model, changed=False, notes=(applicable.reason,))
+        return quantize(model, context, _config(options), options.keep, _write_samples(options.samples, context))
+
+
+def _config(options: QuantizeStaticOptions) -> dict[str, Any]:
+    recipes: dict[str, Any] = {}
+    if options.smooth_quant:
+        recipes = {"smooth_quant": True, "smooth_quant_args": {"alpha": options.alpha}}
+    # Activations are uint8: int8 ones are up to six times slower on x86-64.
+    types = {"activation": {"dtype": ["uint8"], "algo": [options.calibration]}, "weight": {"dtype": ["int8"]}}
+    return {
+        "approach": "static", "quant_format": "QDQ" if options.format == "QDQ" else "default",
+        "recipes": recipes, "op_type_dict": {"MatMul|Gemm|Conv": types}, "calibration_sampling_size": [options.samples],
+    }  # fmt: skip
+
+
+def _write_samples(most: int, context: Context) -> list[str]:
+    import numpy as np
+
+    paths = []
+    for index, feeds in enumerate(islice(context.samples(), most)):
+        path = context.scratch / f"sample-{index}.npz"
+        np.savez(path, allow_pickle=False, **feeds)
+        paths.append(str(path))
+    return paths
