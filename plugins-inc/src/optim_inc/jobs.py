@@ -1,6 +1,6 @@
 """What runs in the environment of neural-compressor: no optim here, and nothing but files and JSON values pass.
 
-``quantization.fit`` returns None for an exception of its own as well as for a missed goal: the true cause is in its log.
+``quantization.fit`` returns None for an exception of its own as well as for a missed goal: its log has the true cause.
 """
 
 import logging
@@ -55,7 +55,7 @@ def quantize(request: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """
     progress(0.1, "quantizing with neural-compressor")
     config = PostTrainingQuantConfig(
-        **request["config"], op_name_dict={name: _FLOAT for name in request["keep"]} or None
+        **request["config"], op_name_dict=dict.fromkeys(request["keep"], _FLOAT) or None
     )
     calibration = _Calibration(request["samples"]) if request["samples"] else None
     errors = _Errors()
