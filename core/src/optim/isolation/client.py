@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,7 +72,10 @@ def run_isolated(
 
 def _connect(isolation: Isolation, folder: Path) -> socket.socket:
     with contextlib.suppress(OSError):
-        return _open(folder / "socket")
+        waiting = _open(folder / "socket")
+        waiting.settimeout(_SILENCE_S)
+        if _greets(waiting):
+            return waiting
     (folder / "socket").unlink(missing_ok=True)
     (folder / "binding").unlink(missing_ok=True)
     environment = find_environment(isolation)
@@ -87,6 +91,7 @@ def _connect(isolation: Isolation, folder: Path) -> socket.socket:
             [environment.executable, "-s", server.__file__, folder, isolation.jobs],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean, cwd=folder, start_new_session=True,
         )  # fmt: skip
+    threading.Thread(target=process.wait, daemon=True).start()  # no zombie is left of it
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError):
@@ -94,6 +99,15 @@ def _connect(isolation: Isolation, folder: Path) -> socket.socket:
         time.sleep(0.02)
     process.kill()
     raise _failed(isolation, folder, f"it did not start (exit status {process.wait()})")
+
+
+def _greets(connection: socket.socket) -> bool:
+    """False where the worker is just ending: the host of its last job was killed."""
+    with contextlib.suppress(OSError):
+        if connection.recv(1, socket.MSG_PEEK):
+            return True
+    connection.close()
+    return False
 
 
 def _open(path: Path) -> socket.socket:
@@ -136,6 +150,7 @@ def _messages(
 
 
 def _failed(isolation: Isolation, folder: Path, what: str) -> OptimError:
+    (folder / "socket").unlink(missing_ok=True)  # the next job starts another
     tail = ""
     with contextlib.suppress(OSError):
         tail = (folder / "log").read_bytes()[-2000:].decode(errors="replace").strip()
