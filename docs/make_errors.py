@@ -20,7 +20,7 @@ SOURCES = ("core/src/optim", "plugins/src/optim_plugins")
 GROUPS = {
     "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py"),
     "The feeds": ("feeds",),
-    "The command line, plugins and passes": ("cli", "plugins", "scaffold", "options.py", "search/plan.py"),
+    "The command line, plugins and passes": ("cli", "plugins", "isolation", "scaffold", "options.py", "search/plan.py"),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/replay.py"),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py"),
     "What a pass or a model did wrong": ("jobs", "gate", "processes", "testing"),

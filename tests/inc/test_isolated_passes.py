@@ -1,4 +1,4 @@
-"""The real neural-compressor in an environment of its own, made once and kept in ``.cache``; through the author's kit."""
+"""The isolated worker, and the real neural-compressor in an environment made once and kept in ``.cache``."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 import signal
 import socket
 import sys
@@ -96,6 +97,7 @@ def _end_with_owner(path: Path) -> None:
             continue
         except OSError:
             pass
+        shutil.rmtree(path.parent, ignore_errors=True)  # a killed owner could not
         _end()
 
 
