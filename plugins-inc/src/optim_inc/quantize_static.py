@@ -77,10 +77,11 @@ def _config(options: QuantizeStaticOptions) -> dict[str, Any]:
     if options.smooth_quant:
         recipes = {"smooth_quant": True, "smooth_quant_args": {"alpha": options.alpha}}
     # Activations are uint8: int8 ones are up to six times slower on x86-64.
-    types = {"activation": {"dtype": ["uint8"], "algo": [options.calibration]}, "weight": {"dtype": ["int8"]}}
+    types = {"activation": {"dtype": ["uint8"], "algorithm": [options.calibration]}, "weight": {"dtype": ["int8"]}}
     return {
         "approach": "static", "quant_format": "QDQ" if options.format == "QDQ" else "default",
-        "recipes": recipes, "op_type_dict": {"MatMul|Gemm|Conv": types}, "calibration_sampling_size": [options.samples],
+        "recipes": recipes,
+        "op_type_dict": dict.fromkeys(("MatMul", "Gemm", "Conv"), types), "calibration_sampling_size": [options.samples],
     }  # fmt: skip
 
 
