@@ -29,8 +29,11 @@ _REPAIRABLE = 20.0
 _MOST_WORK_KEPT = 0.9
 """A repair that leaves more of the work in float gains nothing."""
 
-_REPAIR_SHARE = 0.25
+_REPAIR_SHARE = 0.35
 """Of the search time, for all repairs together."""
+
+_FIRST_REPAIR = 0.7
+"""Of what is left for repairs, for the next one: what the first finds is tried on other chains too."""
 
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next."""
@@ -133,8 +136,12 @@ class Expander:
                 (node, p.offered, proposal.options) for p, proposal, _ in batch
             ]
             tried += zip((attempt for _, _, attempt in batch), self._bench.try_all(jobs, timeout), strict=True)
-        found = [new for attempt, outcome in tried if (new := self._judge(node, attempt, outcome)) is not None]
-        return found or self._repaired(node, {planned.ordered.name: planned for planned, _, _ in wanted}, tried)
+        judged = [(attempt.step.pass_name, self._judge(node, attempt, outcome)) for attempt, outcome in tried]
+        found = [new for _, new in judged if new is not None]
+        # A slow rival that holds is no reason not to repair a fast pass of which nothing does.
+        held = {name for name, new in judged if new is not None}
+        broken = [(attempt, outcome) for attempt, outcome in tried if attempt.step.pass_name not in held]
+        return found + self._repaired(node, {planned.ordered.name: planned for planned, _, _ in wanted}, broken)
 
     def _repaired(self, node: Node, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]) -> list[Node]:
         """The closest of the candidates that broke the budget, with some nodes left alone; none where time is short."""
@@ -150,9 +157,12 @@ class Expander:
         started = time.monotonic()
         attempt, outcome = min(near, key=lambda item: item[0].drift.relative_l2 if item[0].drift else 0.0)
         offered = planned[attempt.step.pass_name].offered
-        repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left / 2)
-        self._repair_s -= time.monotonic() - started
+        repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left * _FIRST_REPAIR)
+        took = time.monotonic() - started
+        self._repair_s -= took
         if repair is None:
+            note = f"not repaired: no set of nodes to leave in float was found in {took:.0f} s"
+            attempt.notes = (*attempt.notes, note)
             return []
         if repair.work > _MOST_WORK_KEPT:
             attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay in float")
