@@ -1,20 +1,97 @@
 """What runs in the environment of neural-compressor: no optim here, and nothing but files and JSON values pass.
 
-``quantization.fit`` returns None for an exception of its own as well as for a missed goal: its log has the true cause.
+``quantization.fit`` returns None for an exception of its own, for one of its ``exit(0)`` and for a missed goal alike:
+its strategies are watched while they run, so that each comes out as what it was.
 """
 
+import functools
 import logging
+import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from neural_compressor import quantization
-from neural_compressor.config import PostTrainingQuantConfig
+from neural_compressor.config import AccuracyCriterion, PostTrainingQuantConfig, TuningCriterion
+from neural_compressor.strategy import STRATEGIES
 
-Progress = Callable[[float, str], None]
 _FLOAT = {"activation": {"dtype": ["fp32"]}, "weight": {"dtype": ["fp32"]}}
+_INTEGERS = ("Integer", "QLinear", "QuantizeLinear", "QAttention", "MatMulNBits", "MatMulFpQ4")
+
+
+class GoalMissedError(Exception):
+    """No model that was tried is accurate enough: the library worked."""
+
+
+class NeuralCompressorError(Exception):
+    """The library failed; the text has the true cause."""
+
+
+def quantize(request: dict[str, Any], host: Any) -> dict[str, Any]:
+    """Post-training quantization of any approach.
+
+    Args:
+        request: ``model``, ``output``: paths; ``config``: of PostTrainingQuantConfig; ``keep``: node names left in
+            float; ``samples``: paths of ``.npz``, empty where none are needed; ``tuning``: where models are to be
+            tried until one is accurate enough, ``strategy``, ``max_trials``, ``tolerable_loss``, ``seconds``.
+        host: has to answer ``accuracy`` of the path of a model with a number, higher is better, where ``tuning`` is
+            given.
+
+    Returns:
+        ``quantized``: operators that hold integers, by type; ``trials``: accuracies of the models tried, the float
+        model's first.
+    """
+    host.report_progress(0.1, "quantizing with neural-compressor")
+    trials: list[float] = []
+    config = _configured(request)
+    calibration = _Calibration(request["samples"]) if request["samples"] else None
+    measure = functools.partial(_accuracy, host=host, output=Path(request["output"]), trials=trials)
+    with _watched() as seen:
+        quantized = quantization.fit(
+            request["model"], config, calib_dataloader=calibration, eval_func=measure if request.get("tuning") else None
+        )
+    if quantized is None:
+        raise _failure(seen, trials)
+    host.report_progress(0.9, "writing")
+    output = Path(request["output"])
+    quantized.save(str(output))
+    counts: dict[str, int] = {}
+    for node in onnx.load(str(output), load_external_data=False).graph.node:
+        if any(word in node.op_type for word in _INTEGERS):
+            counts[node.op_type] = counts.get(node.op_type, 0) + 1
+    return {"quantized": counts, "trials": trials}
+
+
+def _configured(request: dict[str, Any]) -> PostTrainingQuantConfig:
+    # neural-compressor takes names for regular expressions, and matches all of a name.
+    keep = {re.escape(name): _FLOAT for name in request["keep"]}
+    tuning: dict[str, Any] = {}
+    if asked := request.get("tuning"):
+        tuning["tuning_criterion"] = TuningCriterion(
+            strategy=asked["strategy"], max_trials=asked["max_trials"], timeout=asked["seconds"]
+        )
+        tuning["accuracy_criterion"] = AccuracyCriterion(
+            criterion="absolute", higher_is_better=True, tolerable_loss=asked["tolerable_loss"]
+        )
+    return PostTrainingQuantConfig(**request["config"], **tuning, op_name_dict=keep or None)
+
+
+def _accuracy(model: Any, *, host: Any, output: Path, trials: list[float]) -> float:
+    """What the host says of a model that is being tried; written beside the output."""
+    path = output.with_name(f"trial-{len(trials)}.onnx")
+    if isinstance(model, onnx.ModelProto):
+        onnx.save(model, str(path))
+    else:
+        model.save(str(path))
+    accuracy = float(host.call("accuracy", str(path)))
+    for file in output.parent.glob(f"{path.name}*"):
+        file.unlink()
+    trials.append(accuracy)
+    host.report_progress(0.5, f"trial {len(trials)}: accuracy {accuracy:.6g}")
+    return accuracy
 
 
 class _Calibration:
@@ -31,53 +108,62 @@ class _Calibration:
                 yield dict(arrays), 0
 
 
-class _Errors(logging.Handler):
-    """What the library logs as errors and would otherwise be lost with its None."""
+class _Seen(logging.Handler):
+    """What the library would have kept to itself: exceptions of its strategies, and what it logged before them."""
 
     def __init__(self) -> None:
-        super().__init__(logging.ERROR)
+        super().__init__(logging.WARNING)
         self.lines: list[str] = []
+        self.raised: BaseException | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(record.getMessage())
 
 
-def quantize(request: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """Post-training quantization.
-
-    Args:
-        request: ``model``, ``output``: paths; ``config``: of PostTrainingQuantConfig; ``keep``: node names left in
-            float; ``samples``: paths of ``.npz``, empty for dynamic.
-        progress: called with a share in 0..1 and a few words.
-
-    Returns:
-        ``quantized``: operators that hold integers, by type.
-    """
-    progress(0.1, "quantizing with neural-compressor")
-    config = PostTrainingQuantConfig(
-        **request["config"], op_name_dict=dict.fromkeys(request["keep"], _FLOAT) or None
-    )
-    calibration = _Calibration(request["samples"]) if request["samples"] else None
-    errors = _Errors()
+@contextmanager
+def _watched() -> Iterator[_Seen]:
+    seen = _Seen()
     logger = logging.getLogger("neural_compressor")
-    logger.addHandler(errors)
+    logger.addHandler(seen)
+    originals = {cls: cls.traverse for cls in STRATEGIES.values()}
+    for cls, traverse in originals.items():
+        cls.traverse = _watching(traverse, seen)
     try:
-        quantized = quantization.fit(request["model"], config, calib_dataloader=calibration)
+        yield seen
+    except SystemExit as error:
+        raise NeuralCompressorError(_said(seen, "it gave up")) from error
     finally:
-        logger.removeHandler(errors)
-    if quantized is None:
-        raise RuntimeError(_cause(errors.lines))
-    progress(0.9, "writing")
-    output = Path(request["output"])
-    quantized.save(str(output))
-    counts: dict[str, int] = {}
-    for node in onnx.load(str(output), load_external_data=False).graph.node:
-        if any(word in node.op_type for word in ("Integer", "QLinear", "QuantizeLinear", "QAttention")):
-            counts[node.op_type] = counts.get(node.op_type, 0) + 1
-    return {"quantized": counts}
+        for cls, traverse in originals.items():
+            cls.traverse = traverse
+        logger.removeHandler(seen)
 
 
-def _cause(lines: list[str]) -> str:
-    said = [line.strip() for text in lines for line in text.splitlines() if line.strip()]
-    exceptions = [line for line in said if line.split(":")[0].endswith(("Error", "Exception"))]
-    return (exceptions or said or ["neural-compressor returned nothing and logged no error"])[-1]
+def _watching(traverse: Callable[[Any], None], seen: _Seen) -> Callable[[Any], None]:
+    @functools.wraps(traverse)
+    def watched(self: Any) -> None:
+        try:
+            traverse(self)
+        except BaseException as error:
+            seen.raised = seen.raised or error  # the innermost strategy's comes first
+            raise
+
+    return watched
+
+
+def _failure(seen: _Seen, trials: list[float]) -> Exception:
+    if isinstance(seen.raised, OSError):
+        return seen.raised
+    if isinstance(seen.raised, SystemExit):
+        return NeuralCompressorError(_said(seen, "it gave up"))
+    if seen.raised is not None:
+        return NeuralCompressorError(f"{type(seen.raised).__name__}: {seen.raised}")
+    if len(trials) > 1:
+        best = max(trials[1:])
+        text = f"the best of {len(trials) - 1} trials has accuracy {best:.6g}, the float model {trials[0]:.6g}"
+        return GoalMissedError(text)
+    return NeuralCompressorError(_said(seen, "it returned nothing"))
+
+
+def _said(seen: _Seen, otherwise: str) -> str:
+    said = [line for line in seen.lines if "Not found any quantized model" not in line]
+    return said[-1].strip() if said else f"{otherwise} and logged no reason"

@@ -81,7 +81,8 @@ def _config(options: QuantizeStaticOptions) -> dict[str, Any]:
     return {
         "approach": "static", "quant_format": "QDQ" if options.format == "QDQ" else "default",
         "recipes": recipes,
-        "op_type_dict": dict.fromkeys(("MatMul", "Gemm", "Conv"), types), "calibration_sampling_size": [options.samples],
+        "op_type_dict": dict.fromkeys(("MatMul", "Gemm", "Conv"), types),
+        "calibration_sampling_size": [options.samples],
     }  # fmt: skip
 
 

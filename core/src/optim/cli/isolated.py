@@ -15,7 +15,7 @@ from optim.cli.output import json_option, print_fields, print_json
 def install(name: str, python: str, as_json: bool) -> None:
     """Make the environment that an isolated plugin needs; an interrupted install is continued."""
     from optim.errors import ExitStatus, OptimError
-    from optim.isolation.environments import install_environment
+    from optim.isolation.install import install_environment
     from optim.plugins.registry import load_registry
 
     isolation = getattr(load_registry().plugin(name).implementation, "OPTIM_ISOLATED", None)

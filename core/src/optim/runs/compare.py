@@ -10,6 +10,7 @@ from pathlib import Path
 from optim.errors import OptimError
 from optim.gate.budget import DEFAULT_MAX_DRIFT, Budget
 from optim.gate.drift import Drift, OutputComparison, worst_drift
+from optim.isolation.owner import ending_workers
 from optim.jobs import prepare
 from optim.model import SessionConfig
 from optim.plugins.registry import Registry
@@ -142,7 +143,7 @@ def workbench_for(
     require_target(registry, target)
     path, session = resolve(model)
     settings = RunSettings(source=path, target=target, data=data, seed=seed, fresh=True)
-    with store.in_use(), thread_executor() as executor:
+    with store.in_use(), ending_workers(), thread_executor() as executor:
         bench = Workbench(settings, registry, store, executor, say)
         found = bench.ingest()
         bench.prepare(found.model)
