@@ -30,6 +30,8 @@ class Context:
         samples: gives a fresh iterator over the feeds for calibration, one sample at a time.
         log: the pass's logger; lines land in the report's log.
         report_progress: called with a share in 0..1 and a few words.
+        score: how good a model file is on the target, higher is better: 1 less its drift from the original. For passes
+            that try many models themselves; None where nothing can be compared.
     """
 
     target: Target
@@ -39,6 +41,7 @@ class Context:
     samples: Callable[[], Iterator[Feeds]]
     log: logging.Logger
     report_progress: Callable[[float, str], None]
+    score: Callable[[Path], float] | None = None
 
     @cached_property
     def random(self) -> np.random.Generator:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from optim import Pass, Target, hookimpl
 from optim_inc.environment import ISOLATION
+from optim_inc.quantize_aware_of_accuracy import QuantizeAwareOfAccuracy
 from optim_inc.quantize_dynamic import QuantizeDynamic
 from optim_inc.quantize_static import QuantizeStatic
+from optim_inc.quantize_weights import QuantizeWeights
 
 OPTIM_HOOK_API = 1
 OPTIM_ISOLATED = ISOLATION
@@ -16,4 +18,6 @@ OPTIM_ISOLATED = ISOLATION
 @hookimpl
 def optim_quantize(target: Target) -> Sequence[type[Pass]]:
     """Quantization for ONNX Runtime on the CPU."""
-    return (QuantizeDynamic, QuantizeStatic) if target.provider == "CPUExecutionProvider" else ()
+    if target.provider != "CPUExecutionProvider":
+        return ()
+    return QuantizeDynamic, QuantizeStatic, QuantizeWeights, QuantizeAwareOfAccuracy

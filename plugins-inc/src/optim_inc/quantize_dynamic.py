@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim import Applicable, Context, Model, Pass, PassResult, Target
 
 if TYPE_CHECKING:
     from optim_inc.options import QuantizeDynamicOptions
+
+_LEAST_OPSET = 11
+"""DynamicQuantizeLinear."""
 
 
 class QuantizeDynamic(Pass):
@@ -34,11 +37,9 @@ class QuantizeDynamic(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where a product has a constant weight, and the opset quantizes while running."""
         del target
-        from optim_inc.quantizing import quantizable
+        from optim_inc.quantizing import applicable
 
-        if model.opset.get("", 1) < 11:
-            return Applicable.no("DynamicQuantizeLinear came with opset 11")
-        return APPLICABLE if quantizable(model) else Applicable.no("no MatMul, Gemm or Conv has a constant weight")
+        return applicable(model, opset=_LEAST_OPSET)
 
     def keepable(self, model: Model, options: QuantizeDynamicOptions) -> list[str]:
         """Every product with a constant weight."""
@@ -51,7 +52,4 @@ class QuantizeDynamic(Pass):
         """Let the worker quantize."""
         from optim_inc.quantizing import quantize
 
-        applicable = self.applicable(model, context.target)
-        if not applicable:
-            return PassResult(model, changed=False, notes=(applicable.reason,))
-        return quantize(model, context, {"approach": "dynamic"}, options.keep)
+        return quantize(model, context, {"approach": "dynamic", "quant_level": 1}, options.keep)

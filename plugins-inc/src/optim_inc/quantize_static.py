@@ -15,10 +15,9 @@ SmoothQuant first divides ``a`` by s and multiplies the rows of W by it, s = max
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim import Applicable, Context, Model, Pass, PassResult, Target
 
 if TYPE_CHECKING:
     from optim_inc.options import QuantizeStaticOptions
@@ -41,11 +40,9 @@ class QuantizeStatic(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where a product has a constant weight, and the opset has per-channel QDQ."""
         del target
-        from optim_inc.quantizing import quantizable
+        from optim_inc.quantizing import applicable
 
-        if model.opset.get("", 1) < _LEAST_OPSET:
-            return Applicable.no(f"per-channel QDQ came with opset {_LEAST_OPSET}")
-        return APPLICABLE if quantizable(model) else Applicable.no("no MatMul, Gemm or Conv has a constant weight")
+        return applicable(model, opset=_LEAST_OPSET)
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeStaticOptions]:
         """SmoothQuant first: outliers of transformers break plain ranges."""
@@ -66,32 +63,24 @@ class QuantizeStatic(Pass):
         """Write the calibration samples to files, and let the worker quantize."""
         from optim_inc.quantizing import quantize
 
-        applicable = self.applicable(model, context.target)
-        if not applicable:
-            return PassResult(model, changed=False, notes=(applicable.reason,))
-        return quantize(model, context, _config(options), options.keep, _write_samples(options.samples, context))
+        return quantize(model, context, _config(options), options.keep, samples=options.samples)
 
 
 def _config(options: QuantizeStaticOptions) -> dict[str, Any]:
-    recipes: dict[str, Any] = {}
+    recipes: dict[str, Any] = {
+        "first_conv_or_matmul_quantization": not options.first_last_in_float,
+        "last_conv_or_matmul_quantization": not options.first_last_in_float,
+        "gemm_to_matmul": options.gemm_to_matmul,
+    }
     if options.smooth_quant:
-        recipes = {"smooth_quant": True, "smooth_quant_args": {"alpha": options.alpha}}
+        recipes |= {"smooth_quant": True, "smooth_quant_args": {"alpha": options.alpha}}
     # Activations are uint8: int8 ones are up to six times slower on x86-64.
-    types = {"activation": {"dtype": ["uint8"], "algorithm": [options.calibration]}, "weight": {"dtype": ["int8"]}}
+    types = {
+        "activation": {"dtype": ["uint8"], "algorithm": [options.calibration]},
+        "weight": {"dtype": ["int8"], "granularity": ["per_channel" if options.per_channel else "per_tensor"]},
+    }
     return {
-        "approach": "static", "quant_format": "QDQ" if options.format == "QDQ" else "default",
-        "recipes": recipes,
-        "op_type_dict": dict.fromkeys(("MatMul", "Gemm", "Conv"), types),
+        "approach": "static", "quant_level": 1, "quant_format": "QDQ" if options.format == "QDQ" else "default",
+        "recipes": recipes, "op_type_dict": dict.fromkeys(("MatMul", "Gemm", "Conv"), types),
         "calibration_sampling_size": [options.samples],
     }  # fmt: skip
-
-
-def _write_samples(most: int, context: Context) -> list[str]:
-    import numpy as np
-
-    paths = []
-    for index, feeds in enumerate(islice(context.samples(), most)):
-        path = context.scratch / f"sample-{index}.npz"
-        np.savez(path, allow_pickle=False, **feeds)
-        paths.append(str(path))
-    return paths
