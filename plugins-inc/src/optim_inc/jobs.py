@@ -17,6 +17,7 @@ import onnx
 from neural_compressor import quantization
 from neural_compressor.config import AccuracyCriterion, PostTrainingQuantConfig, TuningCriterion
 from neural_compressor.strategy import STRATEGIES
+from onnx.external_data_helper import load_external_data_for_model
 
 _FLOAT = {"activation": {"dtype": ["fp32"]}, "weight": {"dtype": ["fp32"]}}
 _INTEGERS = ("Integer", "QLinear", "QuantizeLinear", "QAttention", "MatMulNBits", "MatMulFpQ4")
@@ -48,7 +49,7 @@ def quantize(request: dict[str, Any], host: Any) -> dict[str, Any]:
     trials: list[float] = []
     config = _configured(request)
     calibration = _Calibration(request["samples"]) if request["samples"] else None
-    measure = functools.partial(_accuracy, host=host, output=Path(request["output"]), trials=trials)
+    measure = functools.partial(_accuracy, request=request, host=host, trials=trials)
     with _watched() as seen:
         quantized = quantization.fit(
             request["model"], config, calib_dataloader=calibration, eval_func=measure if request.get("tuning") else None
@@ -79,15 +80,16 @@ def _configured(request: dict[str, Any]) -> PostTrainingQuantConfig:
     return PostTrainingQuantConfig(**request["config"], **tuning, op_name_dict=keep or None)
 
 
-def _accuracy(model: Any, *, host: Any, output: Path, trials: list[float]) -> float:
+def _accuracy(model: Any, *, request: dict[str, Any], host: Any, trials: list[float]) -> float:
     """What the host says of a model that is being tried; written beside the output."""
-    path = output.with_name(f"trial-{len(trials)}.onnx")
-    if isinstance(model, onnx.ModelProto):
-        onnx.save(model, str(path))
-    else:
-        model.save(str(path))
+    path = Path(request["output"]).with_name(f"trial-{len(trials)}.onnx")
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model if isinstance(model, onnx.ModelProto) else model.model)
+    # What was not quantized still lies beside the model that it came from.
+    load_external_data_for_model(proto, str(Path(request["model"]).parent))
+    onnx.save(proto, str(path), save_as_external_data=True, location=f"{path.name}.data", size_threshold=1024)
     accuracy = float(host.call("accuracy", str(path)))
-    for file in output.parent.glob(f"{path.name}*"):
+    for file in path.parent.glob(f"{path.name}*"):
         file.unlink()
     trials.append(accuracy)
     host.report_progress(0.5, f"trial {len(trials)}: accuracy {accuracy:.6g}")

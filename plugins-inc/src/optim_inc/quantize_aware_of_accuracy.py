@@ -62,4 +62,4 @@ class QuantizeAwareOfAccuracy(Pass):
             "strategy": options.strategy, "max_trials": options.max_trials, "seconds": options.seconds,
             "tolerable_loss": options.tolerable_loss,
         }  # fmt: skip
-        return quantize(model, context, config, options.keep, samples=options.samples, tuning=tuning)
+        return quantize(model, context, config, options.keep, samples=options.samples, alike=True, tuning=tuning)

@@ -52,4 +52,4 @@ class QuantizeDynamic(Pass):
         """Let the worker quantize."""
         from optim_inc.quantizing import quantize
 
-        return quantize(model, context, {"approach": "dynamic", "quant_level": 1}, options.keep)
+        return quantize(model, context, {"approach": "dynamic"}, options.keep)

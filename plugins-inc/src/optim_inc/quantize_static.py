@@ -63,7 +63,10 @@ class QuantizeStatic(Pass):
         """Write the calibration samples to files, and let the worker quantize."""
         from optim_inc.quantizing import quantize
 
-        return quantize(model, context, _config(options), options.keep, samples=options.samples)
+        return quantize(
+            model, context, _config(options), options.keep, samples=options.samples,
+            alike=options.smooth_quant or options.calibration != "minmax",
+        )  # fmt: skip
 
 
 def _config(options: QuantizeStaticOptions) -> dict[str, Any]:
@@ -80,7 +83,7 @@ def _config(options: QuantizeStaticOptions) -> dict[str, Any]:
         "weight": {"dtype": ["int8"], "granularity": ["per_channel" if options.per_channel else "per_tensor"]},
     }
     return {
-        "approach": "static", "quant_level": 1, "quant_format": "QDQ" if options.format == "QDQ" else "default",
+        "approach": "static", "quant_format": "QDQ" if options.format == "QDQ" else "default",
         "recipes": recipes, "op_type_dict": dict.fromkeys(("MatMul", "Gemm", "Conv"), types),
         "calibration_sampling_size": [options.samples],
     }  # fmt: skip

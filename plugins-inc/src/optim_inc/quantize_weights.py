@@ -66,7 +66,7 @@ class QuantizeWeights(Pass):
         from optim_inc.quantizing import quantize
 
         samples = 0 if options.algorithm == "RTN" else options.samples
-        return quantize(model, context, _config(options), options.keep, samples=samples)
+        return quantize(model, context, _config(options), options.keep, samples=samples, alike=True)
 
 
 def _config(options: QuantizeWeightsOptions) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _config(options: QuantizeWeightsOptions) -> dict[str, Any]:
         "algorithm": [options.algorithm],
     }  # fmt: skip
     return {
-        "approach": "weight_only", "quant_level": 1, "op_type_dict": {".*": {"weight": weight}},
+        "approach": "weight_only", "op_type_dict": {".*": {"weight": weight}},
         "recipes": {f"{options.algorithm.lower()}_args": {"accuracy_level": options.accuracy_level}},
         "calibration_sampling_size": [options.samples],
     }  # fmt: skip

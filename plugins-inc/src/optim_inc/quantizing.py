@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,7 @@ def quantize(
     keep: Sequence[str],
     *,
     samples: int = 0,
+    alike: bool = False,
     tuning: Mapping[str, Any] | None = None,
 ) -> PassResult:
     """Run the job ``quantize`` on a model.
@@ -54,6 +54,8 @@ def quantize(
         config: of neural-compressor's PostTrainingQuantConfig.
         keep: names of nodes left in float.
         samples: to calibrate on, at most.
+        alike: only samples of equal shapes: SmoothQuant and AWQ stack them, and a histogram that grows with each sample
+            gets wrong and slow.
         tuning: where models are to be tried until one is good enough, see ``jobs.py``.
     """
     output = context.scratch / "quantized.onnx"
@@ -64,7 +66,7 @@ def quantize(
         return PassResult(model, changed=False, notes=(*notes, "keep leaves nothing to quantize"))
     request = {
         "model": str(model.path), "output": str(output), "config": dict(config), "tuning": tuning and dict(tuning),
-        "keep": [name for name in keep if name in known], "samples": _write_samples(samples, context),
+        "keep": [name for name in keep if name in known], "samples": _write_samples(samples, context, alike=alike),
     }  # fmt: skip
     answer = run_isolated(
         ISOLATION, "quantize", request, timeout_s=_MOST_SECONDS, on_progress=context.report_progress,
@@ -86,12 +88,22 @@ def _accuracy(context: Context) -> Callable[[Any], float]:
     return accuracy
 
 
-def _write_samples(most: int, context: Context) -> list[str]:
+def _write_samples(most: int, context: Context, *, alike: bool) -> list[str]:
+    """Write samples for the worker; alike: of the shapes that most samples have, else of the larger ones."""
     import numpy as np
 
-    paths = []
-    for index, feeds in enumerate(islice(context.samples(), most)):
-        path = context.scratch / f"sample-{index}.npz"
-        np.savez(path, allow_pickle=False, **feeds)
-        paths.append(str(path))
+    chosen: set[int] | None = None
+    if alike and most:
+        groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+        for index, feeds in enumerate(context.samples()):
+            groups.setdefault(tuple(feeds[name].shape for name in sorted(feeds)), []).append(index)
+        chosen = set(max(groups.items(), key=lambda group: (len(group[1]), group[0]))[1])
+    paths: list[str] = []
+    for index, feeds in enumerate(context.samples()):
+        if len(paths) == most:
+            break
+        if chosen is None or index in chosen:
+            path = context.scratch / f"sample-{index}.npz"
+            np.savez(path, allow_pickle=False, **feeds)
+            paths.append(str(path))
     return paths
