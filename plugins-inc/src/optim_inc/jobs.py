@@ -7,6 +7,7 @@ its strategies are watched while they run, so that each comes out as what it was
 import functools
 import logging
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,11 +21,12 @@ from neural_compressor.strategy import STRATEGIES
 from onnx.external_data_helper import load_external_data_for_model
 
 _FLOAT = {"activation": {"dtype": ["fp32"]}, "weight": {"dtype": ["fp32"]}}
+_MOST_IN_ONE_FILE_BYTES = 1_900_000_000
 _INTEGERS = ("Integer", "QLinear", "QuantizeLinear", "QAttention", "MatMulNBits", "MatMulFpQ4")
 
 
-class GoalMissedError(Exception):
-    """No model that was tried is accurate enough: the library worked."""
+class _OutOfTimeError(Exception):
+    """The time for trials is over."""
 
 
 class NeuralCompressorError(Exception):
@@ -42,20 +44,22 @@ def quantize(request: dict[str, Any], host: Any) -> dict[str, Any]:
             given.
 
     Returns:
-        ``quantized``: operators that hold integers, by type; ``trials``: accuracies of the models tried, the float
-        model's first.
+        ``quantized``: operators that hold integers, by type; None where no model was accurate enough. ``trials``:
+        accuracies of the models tried, the float model's first.
     """
     host.report_progress(0.1, "quantizing with neural-compressor")
     trials: list[float] = []
     config = _configured(request)
     calibration = _Calibration(request["samples"]) if request["samples"] else None
-    measure = functools.partial(_accuracy, request=request, host=host, trials=trials)
+    measure = functools.partial(_accuracy, request=request, host=host, trials=trials, started=time.monotonic())
     with _watched() as seen:
         quantized = quantization.fit(
-            request["model"], config, calib_dataloader=calibration, eval_func=measure if request.get("tuning") else None
+            _whole(request), config, calib_dataloader=calibration, eval_func=measure if request.get("tuning") else None
         )
+    if quantized is None and _goal_missed(seen, trials):
+        return {"quantized": None, "trials": trials}
     if quantized is None:
-        raise _failure(seen, trials)
+        raise _failure(seen)
     host.report_progress(0.9, "writing")
     output = Path(request["output"])
     quantized.save(str(output))
@@ -72,7 +76,7 @@ def _configured(request: dict[str, Any]) -> PostTrainingQuantConfig:
     tuning: dict[str, Any] = {}
     if asked := request.get("tuning"):
         tuning["tuning_criterion"] = TuningCriterion(
-            strategy=asked["strategy"], max_trials=asked["max_trials"], timeout=asked["seconds"]
+            strategy=asked["strategy"], max_trials=asked["max_trials"], timeout=0  # ends at the first that is good
         )
         tuning["accuracy_criterion"] = AccuracyCriterion(
             criterion="absolute", higher_is_better=True, tolerable_loss=asked["tolerable_loss"]
@@ -80,13 +84,25 @@ def _configured(request: dict[str, Any]) -> PostTrainingQuantConfig:
     return PostTrainingQuantConfig(**request["config"], **tuning, op_name_dict=keep or None)
 
 
-def _accuracy(model: Any, *, request: dict[str, Any], host: Any, trials: list[float]) -> float:
+def _whole(request: dict[str, Any]) -> str:
+    """The model in one file where protobuf takes it: while it tunes, the library loses weights that lie beside."""
+    model, output = Path(request["model"]), Path(request["output"])
+    proto = onnx.load(str(model))
+    if proto.ByteSize() > _MOST_IN_ONE_FILE_BYTES:
+        return str(model)
+    path = output.with_name("whole.onnx")
+    onnx.save(proto, str(path))
+    return str(path)
+
+
+def _accuracy(model: Any, *, request: dict[str, Any], host: Any, trials: list[float], started: float) -> float:
     """What the host says of a model that is being tried; written beside the output."""
+    if time.monotonic() - started > request["tuning"]["seconds"]:
+        raise _OutOfTimeError
     path = Path(request["output"]).with_name(f"trial-{len(trials)}.onnx")
     proto = onnx.ModelProto()
     proto.CopyFrom(model if isinstance(model, onnx.ModelProto) else model.model)
-    # What was not quantized still lies beside the model that it came from.
-    load_external_data_for_model(proto, str(Path(request["model"]).parent))
+    load_external_data_for_model(proto, str(Path(request["model"]).parent))  # of a model too large for one file
     onnx.save(proto, str(path), save_as_external_data=True, location=f"{path.name}.data", size_threshold=1024)
     accuracy = float(host.call("accuracy", str(path)))
     for file in path.parent.glob(f"{path.name}*"):
@@ -152,17 +168,18 @@ def _watching(traverse: Callable[[Any], None], seen: _Seen) -> Callable[[Any], N
     return watched
 
 
-def _failure(seen: _Seen, trials: list[float]) -> Exception:
+def _goal_missed(seen: _Seen, trials: list[float]) -> bool:
+    """Whether the library worked, and no model that it tried is accurate enough."""
+    return isinstance(seen.raised, _OutOfTimeError) or (seen.raised is None and len(trials) > 1)
+
+
+def _failure(seen: _Seen) -> Exception:
     if isinstance(seen.raised, OSError):
         return seen.raised
     if isinstance(seen.raised, SystemExit):
         return NeuralCompressorError(_said(seen, "it gave up"))
     if seen.raised is not None:
         return NeuralCompressorError(f"{type(seen.raised).__name__}: {seen.raised}")
-    if len(trials) > 1:
-        best = max(trials[1:])
-        text = f"the best of {len(trials) - 1} trials has accuracy {best:.6g}, the float model {trials[0]:.6g}"
-        return GoalMissedError(text)
     return NeuralCompressorError(_said(seen, "it returned nothing"))
 
 

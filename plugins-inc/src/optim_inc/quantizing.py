@@ -75,6 +75,8 @@ def quantize(
     if answer["trials"]:
         tried = ", ".join(f"{trial:.4g}" for trial in answer["trials"][1:])
         notes = (*notes, f"accuracy {answer['trials'][0]:.4g} in float; of the models tried: {tried}")
+    if answer["quantized"] is None:
+        return PassResult(model, changed=False, notes=("no model that was tried is accurate enough", *notes))
     if not answer["quantized"]:
         return PassResult(model, changed=False, notes=(*notes, "neural-compressor quantized no operator"))
     return PassResult(context.adopt(output, model), changed=True, notes=notes, counts=answer["quantized"])

@@ -18,8 +18,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
-
 from optim.isolation.isolation import Isolation
 
 MARKER = "optim.json"
@@ -99,6 +97,8 @@ def remove_environment(plugin: str) -> bool:
     folders = [environments_folder() / plugin, *(beside(plugin, part) for part in ("making", "wheels", "old"))]
     if not any(folder.is_dir() for folder in folders):
         return False
+    from filelock import FileLock  # the listing of plugins reads this module
+
     with FileLock(beside(plugin, "lock")):
         for folder in folders:
             (folder / MARKER).unlink(missing_ok=True)  # it counts as gone before it is
