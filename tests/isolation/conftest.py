@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from optim.isolation import owner
 from optim.isolation.install import install_environment
 from optim.isolation.isolation import Isolation
-from optim.isolation.owner import FOLDER_VARIABLE, ending_workers
+from optim.isolation.owner import FOLDER_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,5 +26,6 @@ def made() -> Isolation:
 def isolation(made, monkeypatch):
     monkeypatch.setenv("OPTIM_DATA_DIR", str(ROOT / ".cache" / "isolated"))
     monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
-    with ending_workers():
+    monkeypatch.setattr(owner, "_owned", owner._Owned())  # whatever else this process keeps alive
+    with owner.ending_workers():
         yield made

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from optim.errors import OptimError
+from optim.isolation import owner
 from optim.isolation.client import run_isolated
 from optim.isolation.isolation import Isolation
 from optim.isolation.owner import FOLDER_VARIABLE, ending_workers, workers_folder
@@ -26,14 +27,12 @@ def test_the_worker_stays_for_the_next_job_and_ends_with_the_run(isolation):
 
 def test_the_worker_and_its_folder_are_gone_after_the_run(isolation):
     worker, folder = run_isolated(isolation, "pid", None), workers_folder()
-    from optim.isolation.owner import _owned
-
-    _owned.end()
+    owner._owned.end()
     try:
         _wait_until(lambda: not _lives(worker), "the worker outlives its run")
         assert not folder.exists()
     finally:
-        _owned.begin()
+        owner._owned.begin()
 
 
 @pytest.mark.parametrize(

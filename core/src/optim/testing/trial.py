@@ -113,10 +113,9 @@ class Trial:
         from optim.processes.process import run_job
         from optim.wire import to_wire
 
-        cls = type(transformation)
         request = elsewhere.Request(
-            f"{cls.__module__}:{cls.__qualname__}", self.model, replace(self.target, probe=None),
-            options.model_dump(mode="json"), self.store, self.feeds.folder, SEED,
+            _path(type(transformation)), _path(type(self.backend)), self.model, replace(self.target, probe=None),
+            options.model_dump(mode="json"), self.store, self.feeds.folder,
         )  # fmt: skip
         answer, _ = run_job(elsewhere.__name__, to_wire(request), _TIMEOUT_S)
         return str(answer["digest"])
@@ -147,6 +146,10 @@ class Trial:
                 comparisons = compare_sample(expected, got, feeds, self.model.inputs, self.model.outputs)
                 drift = drift.worst(worst_drift(comparisons))
         return drift
+
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _names(outputs: Mapping[str, object] | Sequence[str]) -> str:
