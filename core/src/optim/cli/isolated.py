@@ -115,7 +115,9 @@ def _as_fields(plugin: LoadedPlugin, made: Environment | None) -> dict[str, obje
 
 def environment_fields(made: Environment | None) -> dict[str, object] | None:
     """An environment as ``--json`` gives it."""
-    return made and {
+    if made is None:
+        return None
+    return {
         "folder": str(made.folder), "python": made.python, "size_bytes": made.size_bytes,
         "requirements": list(made.requirements),
     }  # fmt: skip

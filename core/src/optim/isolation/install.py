@@ -120,8 +120,9 @@ def _made_by_pip(isolation: Isolation, python: str, making: Path, say: Progress)
     missing = _missing(isolation.requirements, wheels)
     steps, done = len(isolation.requirements) + 2, len(isolation.requirements) - len(missing)
     say(done, steps, f"{done} of {len(isolation.requirements)} packages are there already" if done else "starting")
-    _call([python, "-m", "venv", "--clear", str(making)])
+    _call([python, "-m", "venv", "--clear", "--without-pip", str(making)])
     inside = str(executable(making))
+    _call([inside, "-m", "ensurepip", "--default-pip"])  # venv would keep to itself why it fails
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         downloads = {pool.submit(_download, inside, one, wheels): one for one in missing}
         try:

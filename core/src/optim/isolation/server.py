@@ -141,7 +141,7 @@ def _is_free(path: Path) -> bool:
     """Whether nobody holds the lock, as filelock takes it; also where the file is gone."""
     try:
         with path.open("r+b") as owner:
-            if os.name == "nt":
+            if sys.platform == "win32":
                 import msvcrt
 
                 msvcrt.locking(owner.fileno(), msvcrt.LK_NBLCK, 1)
