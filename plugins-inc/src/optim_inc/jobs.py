@@ -71,8 +71,8 @@ def quantize(request: dict[str, Any], host: Any) -> dict[str, Any]:
 
 
 def _configured(request: dict[str, Any]) -> PostTrainingQuantConfig:
-    # neural-compressor takes names for regular expressions, and matches all of a name.
-    keep = {re.escape(name): _FLOAT for name in request["keep"]}
+    # Names are taken for regular expressions that match all of a name; by then products may have been fused and split.
+    keep = {rf"{re.escape(name)}(/MatMulAddFusion\w*)?(_MatMul)?": _FLOAT for name in request["keep"]}
     tuning: dict[str, Any] = {}
     if asked := request.get("tuning"):
         tuning["tuning_criterion"] = TuningCriterion(

@@ -30,6 +30,9 @@ class QuantizeStaticOptions(PassOptions):
     )
     per_channel: bool = Field(True, description="weights have a scale for each output channel, not one for all")
     first_last_in_float: bool = Field(False, description="leave the first and the last quantizable node in float")
+    product_outputs: bool = Field(
+        False, description="round what MatMul and Gemm compute as well, not only what they are given; QDQ only"
+    )
     gemm_to_matmul: bool = Field(True, description="a Gemm becomes a MatMul and an Add, whose product is quantized")
     samples: int = Field(32, ge=1, description=_SAMPLES)
     keep: tuple[str, ...] = Field((), description=_KEEP)
@@ -53,7 +56,7 @@ class QuantizeWeightsOptions(PassOptions):
 class QuantizeAwareOfAccuracyOptions(PassOptions):
     """Of ``inc.quantize-aware-of-accuracy``."""
 
-    strategy: Literal["basic", "bayesian", "mse", "mse_v2", "exhaustive", "random"] = Field(
+    strategy: Literal["basic", "bayesian", "mse", "mse_v2", "exhaustive"] = Field(
         "basic", description="how neural-compressor walks through what can be tuned"
     )
     approach: Literal["static", "dynamic", "auto"] = Field("auto", description="auto: both are tried")

@@ -57,6 +57,7 @@ class QuantizeAwareOfAccuracy(Pass):
         config = {
             "approach": options.approach, "quant_level": 1, "quant_format": "QDQ",
             "calibration_sampling_size": [options.samples],
+            "recipes": {"optypes_to_exclude_output_quant": ["MatMul", "Gemm"]},
         }  # fmt: skip
         tuning = {
             "strategy": options.strategy, "max_trials": options.max_trials, "seconds": options.seconds,

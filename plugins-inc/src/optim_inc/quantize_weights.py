@@ -16,6 +16,7 @@ its name is taken for RTN without a word.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from optim import Applicable, Context, Model, Pass, PassResult, Target
@@ -66,7 +67,20 @@ class QuantizeWeights(Pass):
         from optim_inc.quantizing import quantize
 
         samples = 0 if options.algorithm == "RTN" else options.samples
-        return quantize(model, context, _config(options), options.keep, samples=samples, alike=True)
+        odd = [] if options.symmetric else _odd_groups(model, options.group_size)
+        result = quantize(model, context, _config(options), (*options.keep, *odd), samples=samples, alike=True)
+        notes = (f"left in float for an odd number of groups: {', '.join(odd)}",) if odd else ()
+        return replace(result, notes=(*result.notes, *notes))
+
+
+def _odd_groups(model: Model, group_size: int) -> list[str]:
+    """Products whose zero points neural-compressor packs across columns, which the runtime refuses."""
+    return [
+        str(node.name)
+        for node in model.ir().graph
+        if node.op_type == "MatMul" and (weight := node.inputs[1]) is not None and weight.const_value is not None
+        if -(-weight.const_value.shape.numpy()[-2] // group_size) % 2
+    ]
 
 
 def _config(options: QuantizeWeightsOptions) -> dict[str, Any]:

@@ -64,9 +64,11 @@ def quantize(
     notes = (f"keep names no quantizable node: {', '.join(unknown)}",) if unknown else ()
     if known <= set(keep):
         return PassResult(model, changed=False, notes=(*notes, "keep leaves nothing to quantize"))
+    written, about_samples = _write_samples(samples, context, alike=alike)
+    notes = (*notes, *about_samples)
     request = {
         "model": str(model.path), "output": str(output), "config": dict(config), "tuning": tuning and dict(tuning),
-        "keep": [name for name in keep if name in known], "samples": _write_samples(samples, context, alike=alike),
+        "keep": [name for name in keep if name in known], "samples": written,
     }  # fmt: skip
     answer = run_isolated(
         ISOLATION, "quantize", request, timeout_s=_MOST_SECONDS, on_progress=context.report_progress,
@@ -90,16 +92,24 @@ def _accuracy(context: Context) -> Callable[[Any], float]:
     return accuracy
 
 
-def _write_samples(most: int, context: Context, *, alike: bool) -> list[str]:
-    """Write samples for the worker; alike: of the shapes that most samples have, else of the larger ones."""
+def _write_samples(most: int, context: Context, *, alike: bool) -> tuple[list[str], tuple[str, ...]]:
+    """Write samples for the worker; alike: of the shapes that most samples have, else of the larger ones.
+
+    Returns:
+        Their paths, and a note where samples were left out for their shapes.
+    """
     import numpy as np
 
     chosen: set[int] | None = None
+    notes: tuple[str, ...] = ()
     if alike and most:
         groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
         for index, feeds in enumerate(context.samples()):
             groups.setdefault(tuple(feeds[name].shape for name in sorted(feeds)), []).append(index)
         chosen = set(max(groups.items(), key=lambda group: (len(group[1]), group[0]))[1])
+        if len(groups) > 1:
+            there = sum(map(len, groups.values()))
+            notes = (f"calibrated on the {min(most, len(chosen))} of {there} samples that have equal shapes",)
     paths: list[str] = []
     for index, feeds in enumerate(context.samples()):
         if len(paths) == most:
@@ -108,4 +118,4 @@ def _write_samples(most: int, context: Context, *, alike: bool) -> list[str]:
             path = context.scratch / f"sample-{index}.npz"
             np.savez(path, allow_pickle=False, **feeds)
             paths.append(str(path))
-    return paths
+    return paths, notes
