@@ -64,6 +64,21 @@ class Backend(ABC):
             OptimError[cpu-fallback]: the runtime would have run it somewhere else.
         """
 
+    def open_reference(self, model: Model, target: Target) -> Session:
+        """A session that computes what the model says, in the model's own precision.
+
+        The original is run in it, and what no lossy pass has changed is compared in it. A backend overrides it whose
+        target takes less than every model: fixed shapes only, or no floats.
+        """
+        return self.open(model, target)
+
+    def open_estimate(self, model: Model, target: Target) -> Session:
+        """A session that computes about what the target does, and sooner, where opening for the target takes long.
+
+        The repair and ``optim sensitivity`` measure in it; what the repair finds is judged on the target.
+        """
+        return self.open(model, target)
+
     @abstractmethod
     def limits(self) -> BackendLimits:
         """The newest IR version and opsets that it accepts, asked of the runtime itself."""

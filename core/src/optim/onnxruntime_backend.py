@@ -55,8 +55,9 @@ class OnnxRuntimeBackend(Backend):
         from optim.onnxruntime_sessions import open_session
 
         session = open_session(
-            model.path, model.session, target.provider, target.provider_options, extra_config=_HARNESS
-        )
+            model.path, model.session, target.provider, target.provider_options, library=target.library,
+            extra_config=_HARNESS, fallback=target.fallback,
+        )  # fmt: skip
         return OnnxRuntimeSession(session, target.provider)
 
     def limits(self) -> BackendLimits:

@@ -118,7 +118,7 @@ def run(request: Request, channel: Channel) -> Answer:
 
 def _open_original(backend: Backend, request: Request) -> Session:
     try:
-        return backend.open(request.model, request.place.target)
+        return backend.open_reference(request.model, request.place.target)
     except OptimError as error:
         raise replace_what(error, "the original model does not run on " + request.place.target.name) from error
 
@@ -185,7 +185,7 @@ def _measure_tolerance(
     for settings in (SessionConfig(), *backend.equivalent_settings(request.place.target)):
         variant = replace(request.model, session=settings)
         try:
-            with backend.open(variant, request.place.target) as session:
+            with backend.open_reference(variant, request.place.target) as session:
                 comparisons = compare_session(session, reference, samples, ())
         except OptimError as error:
             if error.reference == "nothing-compared":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ class Trial:
         from optim.wire import to_wire
 
         request = elsewhere.Request(
-            _path(type(transformation)), _path(type(self.backend)), self.model, replace(self.target, probe=None),
+            _path(type(transformation)), _path(type(self.backend)), self.model, self.target.plain,
             options.model_dump(mode="json"), self.store, self.feeds.folder,
         )  # fmt: skip
         answer, _ = run_job(elsewhere.__name__, to_wire(request), _TIMEOUT_S)
