@@ -15,7 +15,7 @@ from optim.errors import ExitStatus, OptimError
 
 ROOT = Path(__file__).parents[1]
 PAGE = Path(__file__).with_name("errors.md")
-SOURCES = ("core/src/optim", "plugins/src/optim_plugins", "plugins-qnn/src/optim_qnn")
+SOURCES = ("core/src/optim", "plugins/src/optim_plugins", "plugins-qnn/src/optim_qnn", "plugins-inc/src/optim_inc")
 
 GROUPS = {
     "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py"),
