@@ -7,6 +7,7 @@ must open it on the target, and every output is compared.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from optim.graphs.limits import check_limits
 from optim.jobs.distrust import Untouched, checked_model, require_fit, unchanged
 from optim.jobs.offer import context_for
 from optim.jobs.place import Place, Reference, compare_session
+from optim.jobs.score import score_file
 from optim.jobs.task import measure_task
 from optim.model import Model
 from optim.options import PassOptions, parse_options
@@ -112,5 +114,6 @@ def _apply(transformation: Pass, options: PassOptions, request: Request) -> Pass
     if not applicable.yes:
         return PassResult(request.model, False, (applicable.reason or "its plugin gave no reason",))
     feeds, interfaces = request.reference.feeds, request.interfaces
-    with context_for(request.place.target, request.store, feeds, request.seed, interfaces) as context:
+    score = partial(score_file, request.place, request.reference, request.samples, interfaces, request.model.session)
+    with context_for(request.place.target, request.store, feeds, request.seed, interfaces, score) as context:
         return transformation.apply(request.model, options, context)
