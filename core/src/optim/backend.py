@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,23 @@ class Session(ABC):
     def executed_on(self) -> Mapping[str, float]:
         """Share of the graph's nodes by provider, 0..1, summing to 1."""
 
+    def time_runs(self, feeds: Feeds, count: int) -> list[float]:
+        """Seconds of each of ``count`` runs; a session that hands its feeds to another process measures there."""
+        times = []
+        for _ in range(count):
+            started = time.perf_counter()
+            self.run(feeds)
+            times.append(time.perf_counter() - started)
+        return times
+
+    def processor_s(self) -> float:
+        """Processor seconds used so far by the processes that run the model."""
+        return time.process_time()
+
+    def peak_memory_bytes(self) -> int | None:
+        """Peak memory of a process of the session's own, less what it had before the model; None without one."""
+        return None
+
     def close(self) -> None:  # noqa: B027 - most sessions have nothing to release
         """Release what the session holds."""
 
@@ -63,6 +81,14 @@ class Backend(ABC):
             OptimError[session-failed]: the runtime refused the model.
             OptimError[cpu-fallback]: the runtime would have run it somewhere else.
         """
+
+    def open_reference(self, model: Model, target: Target) -> Session:
+        """A session whose outputs count as right: what the original is run with, once, to compare with.
+
+        A backend whose own arithmetic is to be doubted, a port of a runtime or a simulator, opens the runtime that it
+        is held against.
+        """
+        return self.open(model, target)
 
     @abstractmethod
     def limits(self) -> BackendLimits:

@@ -8,7 +8,7 @@ says what to do.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import onnxruntime as ort
 from optim.backend import BackendLimits
 from optim.errors import ExitStatus, OptimError
 from optim.model import SessionConfig
+from optim.onnxruntime_libraries import installed_domains, library_path
 from optim.onnxruntime_refusals import session_failed
 
 CPU = "CPUExecutionProvider"
@@ -70,6 +71,7 @@ def open_session(
     provider_options: Mapping[str, str] | None = None,
     *,
     extra_config: Mapping[str, str] | None = None,
+    libraries: Iterable[str] = (),
 ) -> ort.InferenceSession:
     """Open a model so that it really runs on ``provider``.
 
@@ -79,11 +81,13 @@ def open_session(
         provider: execution provider.
         provider_options: of the provider.
         extra_config: further config entries of this session alone, never part of the model.
+        libraries: packages with operators that the graph needs, see :mod:`optim.onnxruntime_libraries`.
 
     Raises:
         OptimError[provider-missing]: this onnxruntime has no such provider.
         OptimError[cpu-fallback]: the session would run on the CPU instead.
         OptimError[session-failed]: the runtime refused the model.
+        OptimError[operators-missing]: a library of operators is not installed.
     """
     available = ort.get_available_providers()
     if provider not in available:
@@ -95,6 +99,8 @@ def open_session(
     options = session_options(settings)
     for key, text in (extra_config or {}).items():
         options.add_session_config_entry(key, text)
+    for package in libraries:
+        options.register_custom_ops_library(library_path(package))
     if provider != CPU:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     try:
@@ -127,7 +133,7 @@ def limits() -> BackendLimits:
     for domain in _ASKED_DOMAINS:
         if not _accepts(_OLD_IR, {domain: _FAR_TOO_NEW}):
             opset[domain] = _newest(partial(_accepts_domain, domain), _NEWEST_DOMAIN)
-    return BackendLimits(newest_ir, opset)
+    return BackendLimits(newest_ir, {**opset, **installed_domains()})
 
 
 def _newest(accepted: Callable[[int], bool], start: int) -> int:

@@ -15,7 +15,8 @@ from optim.graphs.files import size_bytes
 from optim.graphs.limits import check_limits
 from optim.jobs.distrust import Untouched, checked_model, require_fit, unchanged
 from optim.jobs.offer import context_for
-from optim.jobs.place import Place, Reference, compare_session
+from optim.jobs.place import Place, Reference
+from optim.jobs.recast import compare_chain
 from optim.model import Model
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Interface, Pass, PassResult
@@ -38,6 +39,7 @@ class Request:
         interfaces: of the steps before.
         store: folder of the store.
         seed: of the run.
+        given: the model that a recasting pass before was given; None where there was none.
     """
 
     model: Model
@@ -50,6 +52,7 @@ class Request:
     interfaces: tuple[Interface, ...]
     store: Path
     seed: int
+    given: Model | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,10 @@ def run(request: Request, channel: Channel) -> Answer:
     check_limits(model, backend.limits(), backend.name)
     with backend.open(model, request.place.target) as session:
         channel.event("opened")
-        comparisons = compare_session(session, request.reference, request.samples, interfaces)
+        comparisons = compare_chain(
+            session, lambda inner: backend.open_reference(inner, request.place.target), request.given or request.model,
+            request.reference, request.samples, interfaces,
+        )  # fmt: skip
         return Answer(result, size_bytes(model), tuple(comparisons), dict(session.executed_on))
 
 

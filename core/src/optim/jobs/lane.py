@@ -6,12 +6,13 @@ The parent drives several lanes in lock-step, so that all of them see the same m
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from optim.arrays import Feeds, Outputs
+from optim.arrays import Feeds
+from optim.backend import Backend, Session
 from optim.gate.drift import OutputComparison
-from optim.jobs.place import Place, Reference, compare_session, mapped_feeds
+from optim.jobs.place import Place, Reference, mapped_feeds
+from optim.jobs.recast import compare_chain, raw_samples, recast_place
 from optim.model import Model
 from optim.passes import Interface
 from optim.processes.channel import Channel
@@ -34,6 +35,7 @@ class Request:
         compared: samples to compare on; empty for the original itself.
         timed: samples to time.
         interfaces: of the steps that made it.
+        given: the model that the recasting pass among them was given; None where there is none.
     """
 
     model: Model
@@ -42,6 +44,7 @@ class Request:
     compared: tuple[int, ...]
     timed: tuple[int, ...]
     interfaces: tuple[Interface, ...]
+    given: Model | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def run(request: Request, channel: Channel) -> Answer:
     """Open, warm up, say ``ready``; then answer each ``{"go": true}`` with one round of times."""
     backend = request.place.backend()
     backend.versions()  # imports the runtime
-    feeds = [mapped_feeds(request.reference.feed_set().sample(i), request.interfaces) for i in request.timed]
+    feeds = _timed_feeds(request)
     before = peak_memory_bytes()
     with backend.open(request.model, request.place.target) as session:
         duration = []
@@ -79,27 +82,34 @@ def run(request: Request, channel: Channel) -> Answer:
                 started = time.perf_counter()
                 session.run(sample)
             duration.append(time.perf_counter() - started)
-        peak = max(0, peak_memory_bytes() - before)
-        comparisons = (
-            compare_session(session, request.reference, request.compared, request.interfaces)
-            if request.compared
-            else []
-        )
+        own = session.peak_memory_bytes()
+        peak = max(0, peak_memory_bytes() - before) if own is None else own
+        comparisons = _compare(session, backend, request) if request.compared else []
         ready = Ready(tuple(comparisons), peak, dict(session.executed_on), tuple(duration))
         channel.event("ready", ready=to_wire(ready))
         runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
         while channel.receive().get("go"):
-            cpu = time.process_time()
-            seconds = [_burst(session.run, sample, count) for sample, count in zip(feeds, runs, strict=True)]
-            channel.event("times", seconds=seconds, cpu_s=time.process_time() - cpu)
+            cpu = session.processor_s()
+            seconds = [_burst(session, sample, count) for sample, count in zip(feeds, runs, strict=True)]
+            channel.event("times", seconds=seconds, cpu_s=session.processor_s() - cpu)
     return Answer()
 
 
-def _burst(run_once: Callable[[Feeds], Outputs], feeds: Feeds, count: int) -> list[float]:
-    run_once(feeds)
-    times = []
-    for _ in range(count):
-        started = time.perf_counter()
-        run_once(feeds)
-        times.append(time.perf_counter() - started)
-    return times
+def _timed_feeds(request: Request) -> list[Feeds]:
+    """What the model is timed on; raw samples where its feeds are of another kind, as many."""
+    if recast_place(request.interfaces) is None:
+        return [mapped_feeds(request.reference.feed_set().sample(i), request.interfaces) for i in request.timed]
+    raw = raw_samples(request.interfaces)
+    return [raw[place % len(raw)] for place in range(len(request.timed))]
+
+
+def _compare(session: Session, backend: Backend, request: Request) -> list[OutputComparison]:
+    return compare_chain(
+        session, lambda model: backend.open_reference(model, request.place.target), request.given, request.reference,
+        request.compared, request.interfaces,
+    )  # fmt: skip
+
+
+def _burst(session: Session, feeds: Feeds, count: int) -> list[float]:
+    session.run(feeds)
+    return session.time_runs(feeds, count)

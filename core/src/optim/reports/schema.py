@@ -66,6 +66,7 @@ class OutputReport(_Part):
     max_ulp: Figure = Field(description="largest distance in units in the last place; null for other than floats")
     top1_agreement: Figure = Field(description="share of rows whose largest element is at the same place")
     problem: str = ""
+    limit: Figure = Field(default=None, description="what this output alone is held to; null where it is the budget")
 
 
 class ShapeReport(_Part):

@@ -25,10 +25,19 @@ def verdict(outcome: Outcome) -> str:
         return f"{outcome.reason}; nothing is delivered"
     if not result.node.steps:
         return f"{outcome.reason}; the original is delivered as it is" if outcome.reason else "the original, as it is"
+    if result.node.recast is not None and result.ratio is not None:
+        return f"{_with_recast(outcome, result)}, {_drift(outcome, result)}"
     parts = [_latency(result), _size(outcome.source.size_bytes, result.node.size_bytes)]
     if outcome.settings.goal == "size":
         parts.reverse()
     return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [outcome.reason])])
+
+
+def _with_recast(outcome: Outcome, result: Measured) -> str:
+    """Its figures are against the original with the same steps: the original alone takes and gives something else."""
+    size = _size(outcome.source.size_bytes, result.node.size_bytes)
+    assert result.node.recast is not None
+    return f"{_latency(result)} as the original with {result.node.recast.pass_name}, {size}"
 
 
 def times(factor: float) -> str:

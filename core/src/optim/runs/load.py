@@ -33,4 +33,7 @@ def load(folder: str | PathLike[str]) -> onnxruntime.InferenceSession:
             "report.json there says why, or the run has not finished", status=ExitStatus.USAGE,
         )  # fmt: skip
     saved = read_session_file(path)
-    return open_session(path / MODEL_FILE, saved.config, saved.provider, saved.provider_options)
+    return open_session(
+        path / MODEL_FILE, saved.config, saved.provider, saved.provider_options,
+        libraries=saved.operator_libraries,
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import DEFAULT_MAX_DRIFT
+from optim.onnxruntime_libraries import libraries_of
 from optim.passes import Stage
 from optim.plugins.registry import load_registry
 from optim.runs.execute import execute
@@ -140,7 +141,8 @@ def write_run(outcome: Outcome, report: Report, folder: Path) -> None:
         from optim.graphs.files import deliver
 
         deliver(outcome.delivered.model, folder)
-        write_session_files(folder, outcome.delivered.model.session, outcome.target)
+        model = outcome.delivered.model
+        write_session_files(folder, model.session, outcome.target, libraries_of(model.opset))
         write_lock(lock_of(outcome), folder / "recipe.lock.toml")
     (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
     (folder / "report.html").write_text(render_html(report), encoding="utf-8")

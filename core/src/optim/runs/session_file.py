@@ -18,6 +18,7 @@ MODEL_FILE = "model.onnx"
 LOAD_TEXT = '''\
 """Opens model.onnx with the settings of session.json. Needs onnxruntime and nothing else."""
 
+import importlib
 import json
 from pathlib import Path
 
@@ -34,6 +35,8 @@ def load():
         setattr(options, name, members[value] if members else value)
     for key, value in saved["session_config"].items():
         options.add_session_config_entry(key, value)
+    for package in saved["operator_libraries"]:  # operators that onnxruntime itself does not have
+        options.register_custom_ops_library(importlib.import_module(package).get_library_path())
     if saved["provider"] != "CPUExecutionProvider":  # fail rather than run on the CPU in silence
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     return ort.InferenceSession(
@@ -60,6 +63,7 @@ class SessionFile:
         session_options: attributes of ``onnxruntime.SessionOptions``, enums by name.
         session_config: config entries as strings.
         disabled_optimizers: graph optimizers of the runtime that are switched off.
+        operator_libraries: packages whose ``get_library_path()`` is registered before the model is opened.
     """
 
     provider: str
@@ -67,13 +71,14 @@ class SessionFile:
     session_options: Mapping[str, bool | int | str] = field(default_factory=dict)
     session_config: Mapping[str, str] = field(default_factory=dict)
     disabled_optimizers: tuple[str, ...] = ()
+    operator_libraries: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, session: SessionConfig, target: Target) -> SessionFile:
+    def of(cls, session: SessionConfig, target: Target, libraries: tuple[str, ...] = ()) -> SessionFile:
         """The settings of a model, and where it runs."""
         return cls(
             target.provider or "CPUExecutionProvider", dict(target.provider_options), dict(session.session_options),
-            dict(session.session_config), session.disabled_optimizers,
+            dict(session.session_config), session.disabled_optimizers, libraries,
         )  # fmt: skip
 
     @property
@@ -82,11 +87,13 @@ class SessionFile:
         return SessionConfig(self.session_options, self.session_config, self.disabled_optimizers)
 
 
-def write_session_files(folder: Path, session: SessionConfig, target: Target) -> None:
+def write_session_files(
+    folder: Path, session: SessionConfig, target: Target, libraries: tuple[str, ...] = ()
+) -> None:
     """Write ``session.json`` and ``load.py`` beside ``model.onnx``."""
     from optim.wire import to_wire
 
-    text = json.dumps(to_wire(SessionFile.of(session, target)), indent=2)
+    text = json.dumps(to_wire(SessionFile.of(session, target, libraries)), indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
     (folder / LOAD_SCRIPT).write_text(LOAD_TEXT, encoding="utf-8")
 

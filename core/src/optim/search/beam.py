@@ -49,6 +49,7 @@ class Beam:
         Raises:
             NamedPassError: no chain with a pass that was named is left.
         """
+        self._try_recasts()
         beam = [Measured(self._bench.original, 1.0, 1.0, 1.0)]
         ranking = beam
         for stage, passes in self._plan.stages.items():
@@ -57,6 +58,12 @@ class Beam:
                 self._fail(passes)
             beam = self._select(ranking, beam, stage)
         return ranking
+
+    def _try_recasts(self) -> None:
+        """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""
+        for planned in self._plan.forced():
+            if planned.pass_class.recasts and not self._expander.expand(self._bench.original, [planned]):
+                self._fail([planned])
 
     def _stage(self, stage: Stage, passes: Sequence[Planned], beam: Sequence[Measured]) -> list[Measured]:
         self._bench.say(f"stage {stage}")

@@ -42,7 +42,8 @@ class Finale:
         if not finalists:
             return None
         known = {node.model.digest for node in finalists}
-        finalists += [node for node in self._shorter(finalists[0]) if node.model.digest not in known]
+        shorter = [*self._only_what_was_asked_for(finalists[0]), *self._shorter(finalists[0])]
+        finalists += list({n.model.digest: n for n in shorter if n.model.digest not in known}.values())
         measured = self.measure(finalists)
         for node in finalists:
             if objection := self.clock.objections.get(node.model.digest):
@@ -66,10 +67,12 @@ class Finale:
 
     def is_better(self, item: Measured) -> bool:
         """Whether it reaches the goal: faster beyond the noise, or smaller."""
-        if self._bench.settings.goal == "size" or not self._bench.target.timed:
-            return item.node.size_bytes < self._bench.original.size_bytes
         if all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in item.node.steps):
             return True
+        if self._bench.settings.goal == "size" or not self._bench.target.timed:
+            recast = item.node.recast is not None
+            before = self._bench.comparable_original(item.node) if recast else self._bench.original
+            return item.node.size_bytes < before.size_bytes
         return item.high is not None and item.high < _FASTER
 
     def _was_asked_for(self, step: Step) -> bool:
@@ -92,6 +95,12 @@ class Finale:
         more = [step for step in best.node.steps if step not in item.node.steps]
         fits = all(step in best.node.steps for step in item.node.steps)
         return fits and self._only_makes_way(more) and self._rank(item) <= self._rank(best) * _NEEDED
+
+    def _only_what_was_asked_for(self, node: Node) -> list[Node]:
+        """The chain that is delivered where nothing else helps: what the user asked for, and no more."""
+        asked = [step for step in node.steps if step.role is not Role.IMPROVE and self._was_asked_for(step)]
+        found = self._rebuild(asked) if asked and len(asked) < len(node.steps) else None
+        return [found] if found is not None else []
 
     def _only_makes_way(self, steps: Sequence[Step]) -> bool:
         """Whether nothing of this is more than making way for something that is not there; True for no step at all."""

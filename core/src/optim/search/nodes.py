@@ -49,6 +49,8 @@ class Node:
         interfaces: of the steps that changed inputs or outputs.
         drift: to the original on the explored samples.
         size_bytes: once delivered.
+        recast: the step that changed what goes in and comes out; None where no step did.
+        given: the model that this step was given.
     """
 
     model: Model
@@ -56,6 +58,8 @@ class Node:
     steps: tuple[Step, ...] = ()
     interfaces: tuple[Interface, ...] = ()
     drift: Drift = NO_DRIFT
+    recast: Step | None = None
+    given: Model | None = None
 
     @property
     def is_lossy(self) -> bool:
@@ -65,7 +69,9 @@ class Node:
     def after(self, step: Step, model: Model, size_bytes: int, interface: Interface | None) -> Node:
         """The chain with one more step."""
         interfaces = (*self.interfaces, interface) if interface else self.interfaces
-        return Node(model, size_bytes, (*self.steps, step), interfaces, self.drift)
+        recasts = interface is not None and bool(interface.raw)
+        recast, given = (step, self.model) if recasts else (self.recast, self.given)
+        return Node(model, size_bytes, (*self.steps, step), interfaces, self.drift, recast, given)
 
 
 @dataclass

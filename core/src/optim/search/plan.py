@@ -71,7 +71,7 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
     for named in settings.named:
         pass_class = registry.find_pass(named.name, target).over_models
         if named.options is not None:
-            parse_options(pass_class, named.options)
+            pass_class().refuse(parse_options(pass_class, named.options), target)
     stages: dict[Stage, tuple[Planned, ...]] = {}
     left_out: list[LeftOut] = []
     for stage in MODEL_STAGES:

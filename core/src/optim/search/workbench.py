@@ -256,15 +256,38 @@ class Workbench:
         if known is not None:
             self.from_cache += 1
             return from_wire(LaneResult, known[0]), from_wire(list[LaneResult], known[1])
-        base = lane.Request(self.original.model, self.place, self.reference, (), self.prepared.timed, ())
+        original = self.comparable_original(nodes[0])
+        base = lane.Request(
+            original.model, self.place, self.reference, (), self.prepared.timed, original.interfaces, original.given
+        )
         lanes = [
-            lane.Request(n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces) for n in nodes
+            lane.Request(n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces, n.given)
+            for n in nodes
         ]
         result = race(base, lanes, effort, self.settings.seed)
         self.computed += 1
         if not any(found.failure for found in result[1]):
             self.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
         return result
+
+    def comparable_original(self, node: Node) -> Node:
+        """The original as it is timed against a chain: with the step that changed what goes in and comes out.
+
+        Raises:
+            OptimError[recast-failed]: that step does not do for the original what it did for the chain.
+        """
+        if node.recast is None:
+            return self.original
+        offered = self.registry.find_pass(node.recast.pass_name, self.target)
+        tried = self.try_one(self.original, offered, node.recast.options, self.settings.timeout_s)
+        if tried.answer is None or not tried.answer.result.changed:
+            raise OptimError(
+                "recast-failed", f"{offered.name} does not work on the original model",
+                tried.failure or "; ".join(tried.answer.result.notes if tried.answer else ()),
+                "it worked on a model made from it: this is an issue of its plugin", offered.plugin.release,
+            )  # fmt: skip
+        result = tried.answer.result
+        return self.original.after(node.recast, result.model, tried.answer.size_bytes, result.interface)
 
     def lanes_at_once(self) -> int:
         """How many models may be open together: half of the free memory, three times a model's size each."""
@@ -283,7 +306,7 @@ class Workbench:
     ) -> candidate.Request:
         return candidate.Request(
             node.model, offered.name, offered.plugin.name, options, self.place, self.reference, samples,
-            node.interfaces, self.store.models, self.settings.seed,
+            node.interfaces, self.store.models, self.settings.seed, node.given,
         )  # fmt: skip
 
     def _ask_once(self, node: Node, passes: Sequence[OfferedPass]) -> tuple[list[offer.Offer], tuple[str, str] | None]:
