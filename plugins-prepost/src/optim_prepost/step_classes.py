@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onnxruntime_extensions.tools.pre_post_processing import Step
 
 PACKAGE = "optim-plugin-prepost"
+_WORDPIECE = ("BertTokenizer", "BertTokenizerQADecoder")
 
 
 def step_class(kind: str) -> type[Step]:
@@ -47,11 +48,24 @@ def make_step(planned: PlannedStep) -> Step:
     """
     cls = step_class(planned.kind)
     try:
-        step = cls(**{name: _argument(value) for name, value in planned.params.items()})
+        arguments = {name: _argument(value) for name, value in planned.params.items()}
+        if planned.kind in _WORDPIECE:
+            _read_words(arguments["tokenizer_param"])
+        step = cls(**arguments)
+    except OptimError:
+        raise
     except Exception as error:
         raise _bad(planned.name, f"its constructor raised {type(error).__name__}: {error}") from error
     step.name = planned.name
     return step
+
+
+def _read_words(param: Any) -> None:
+    """A vocabulary in place of its path: the steps know one format of file only."""
+    from optim_prepost.settings import read_vocabulary
+
+    if not isinstance(param.vocab_or_file, dict):
+        param.vocab_or_file = read_vocabulary(str(param.vocab_or_file))
 
 
 def _argument(value: Any) -> Any:

@@ -81,7 +81,7 @@ def _compare_raw(session: Session, inner: Session, interfaces: Sequence[Interfac
     for raw in _raw(recast):
         feeds = _call(recast.given, recast, raw)
         expected = _call(recast.expected, recast, inner.run(feeds), raw)
-        got = mapped_outputs(session.run(mapped_feeds(raw, after)), after)
+        got = mapped_outputs(session.run(mapped_feeds(raw, after)), interfaces)
         if set(got) != set(expected):
             raise OptimError(
                 "interface-changed", "the candidate has other outputs than its pass says",

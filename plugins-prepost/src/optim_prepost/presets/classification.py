@@ -35,6 +35,6 @@ def class_steps(request: Request) -> tuple[tuple[PlannedStep, ...], tuple[Result
     if request.options.scores == "logits":
         post.insert(0, PlannedStep("Softmax"))
     if labels:
-        post.append(PlannedStep("Labels", {"labels": {"type": "list", "value": list(labels)}}, "", (Link("TopK", 1, 0),)))
+        post.append(PlannedStep("Labels", {"labels": list(labels)}, "", (Link("TopK", 1, 0),)))
         results.append(Result("labels", "Labels"))
     return tuple(post), tuple(results), {"labels": list(labels), "top_k": k}

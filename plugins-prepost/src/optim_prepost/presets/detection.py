@@ -21,9 +21,9 @@ def make_plan(request: Request) -> Plan:
     """``[decode] -> fit -> letterbox -> model -> boxes and scores -> suppression -> scale back``."""
     image = image_input(request)
     port, first = first_steps(request)
-    size = {"type": "tuple", "value": [image.height, image.width]}
+    size = [image.height, image.width]
     fit = [
-        PlannedStep("Resize", {"resize_to": size, "policy": "not_larger"}, "Fit"),
+        PlannedStep("ResizeImage", {"size": size, "policy": "fit"}, "Fit"),
         PlannedStep("LetterBox", {"target_shape": size, "fill_value": _PAD}),
     ]
     labels = read_labels(request.options.labels, request.settings)
@@ -40,8 +40,8 @@ def _box_steps(request: Request, named: int) -> tuple[PlannedStep, ...]:
     columns = _is_columns(request, info)
     classes = _classes(request, info, columns, named)
     if columns:
-        split = {"num_outputs": 2, "axis": -1, "splits": {"type": "list", "value": [_BOX, classes]}}
-        rows = [PlannedStep("Transpose", {"perms": {"type": "list", "value": [1, 0]}}), PlannedStep("Split", split)]
+        split = {"num_outputs": 2, "axis": -1, "splits": [_BOX, classes]}
+        rows = [PlannedStep("Transpose", {"perms": [1, 0]}), PlannedStep("Split", split)]
     else:
         rows = [PlannedStep("SplitOutBoxAndScoreWithConf", {"num_classes": classes})]
     suppress = {
@@ -49,7 +49,7 @@ def _box_steps(request: Request, named: int) -> tuple[PlannedStep, ...]:
         "max_boxes_per_class": options.max_detections, "max_detections": options.max_detections,
     }  # fmt: skip
     return (
-        PlannedStep("Squeeze", {"axes": {"type": "list", "value": [0]}}),
+        PlannedStep("Squeeze", {"axes": [0]}),
         *rows,
         PlannedStep("SelectBestBoundingBoxesByNMS", suppress),
         PlannedStep(

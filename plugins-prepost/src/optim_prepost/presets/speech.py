@@ -27,7 +27,7 @@ def make_plan(request: Request) -> Plan:
         post = [PlannedStep("GreedyCtc", {"blank": request.options.blank}), PlannedStep("Identity", {}, "Heard")]
         results = [Result("tokens", "Heard")]
         if labels:
-            names = {"labels": {"type": "list", "value": list(labels)}}
+            names = {"labels": list(labels)}
             post.append(PlannedStep("Labels", names, "", (Link("GreedyCtc", 0, 0),)))
             results.append(Result("labels", "Labels"))
     task = {"rate": rate, "input": "samples" if samples else "bytes", "labels": list(labels)}

@@ -6,8 +6,6 @@ model with three channels gets RGB and gives it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from optim_prepost.plan import Link, Plan, PlannedStep, Result
 from optim_prepost.presets.images import first_steps, image_input, number_steps, resize_steps, scores_output
 from optim_prepost.presets.request import Request, shape_text
@@ -44,13 +42,13 @@ def _luma(request: Request) -> list[PlannedStep]:
     return [
         PlannedStep("PixelsToYCbCr", {"layout": "RGB"}),
         PlannedStep("ImageBytesToFloat", {"rescale_factor": request.options.scale or 1 / 255}),
-        PlannedStep("Unsqueeze", {"axes": _list(0, 1)}),
+        PlannedStep("Unsqueeze", {"axes": [0, 1]}),
     ]
 
 
 def _with_colours(height: int, width: int) -> list[PlannedStep]:
-    size = {"type": "tuple", "value": [height, width]}
-    steps = [PlannedStep("Squeeze", {"axes": _list(0, 1)}), PlannedStep("FloatToImageBytes", {}, "Luma")]
+    size = [height, width]
+    steps = [PlannedStep("Squeeze", {"axes": [0, 1]}), PlannedStep("FloatToImageBytes", {}, "Luma")]
     for place, name in ((1, "Blue"), (2, "Red")):
         link = (Link("PixelsToYCbCr", place, 0),)
         steps.append(PlannedStep("Resize", {"resize_to": size, "layout": "HW"}, f"Resize{name}", link))
@@ -61,8 +59,8 @@ def _with_colours(height: int, width: int) -> list[PlannedStep]:
 
 def _rgb_back() -> list[PlannedStep]:
     return [
-        PlannedStep("Squeeze", {"axes": _list(0)}),
-        PlannedStep("Transpose", {"perms": _list(1, 2, 0)}),
+        PlannedStep("Squeeze", {"axes": [0]}),
+        PlannedStep("Transpose", {"perms": [1, 2, 0]}),
         PlannedStep("FloatToImageBytes", {}, "Pixels"),
     ]
 
@@ -73,6 +71,3 @@ def _encoded(request: Request) -> list[PlannedStep]:
         PlannedStep("ConvertBGRToImage", {"image_format": request.options.image_format}),
     ]
 
-
-def _list(*values: int) -> dict[str, Any]:
-    return {"type": "list", "value": list(values)}

@@ -57,6 +57,10 @@ def resize_image(
     if policy == "shortest":
         short = min(image.shape[:2])
         height, width = (int(size[0] * edge / short) for edge in image.shape[:2])
+    if policy == "fit":
+        edges = np.array(image.shape[:2], dtype=np.float32)
+        ratio = (np.array([height, width], dtype=np.float32) / edges).min()
+        height, width = np.rint(edges * ratio).astype(int).tolist()
     planes = [_scaled(image[..., channel], height, width, interpolation) for channel in range(image.shape[2])]
     return (np.stack(planes, axis=-1),)
 

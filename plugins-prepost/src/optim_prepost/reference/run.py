@@ -66,7 +66,12 @@ def _one(step: PlannedStep, before: tuple[Array, ...], values: Values) -> tuple[
     if counterpart is None:
         return _own_graph(step, given)
     wanted = _input_count(step, given)
-    return tuple(counterpart(*given[:wanted], **step.params))
+    return tuple(counterpart(*given[:wanted], **{name: _plain(value) for name, value in step.params.items()}))
+
+
+def _plain(value: Any) -> Any:
+    """A parameter without the type that the step's class insists on."""
+    return value["value"] if isinstance(value, dict) and value.get("type") in ("list", "tuple") else value
 
 
 def _counterpart(step: PlannedStep) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optim.arrays import Array
 from optim_prepost.reference.arrays import Arrays
+from optim_prepost.settings import read_vocabulary
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -72,7 +72,7 @@ def _tokenizer(params: str) -> Tokenizer:
 
     given = json.loads(params)
     known = given["vocab_or_file"]
-    vocabulary = json.loads(Path(known).read_text(encoding="utf-8")) if isinstance(known, str) else known
+    vocabulary = read_vocabulary(known) if isinstance(known, str) else known
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))  # noqa: S106 - a token of text
     lower = bool(given.get("do_lower_case"))
     tokenizer.normalizer = BertNormalizer(lowercase=lower, strip_accents=bool(given.get("strip_accents")))

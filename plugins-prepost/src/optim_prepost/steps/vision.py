@@ -1,7 +1,7 @@
 """Steps on images. Pixels are uint8 [height, width, channels] until they become numbers; scores are float [1, c, h, w].
 
 Resizing works on uint8 with antialiasing, which onnxruntime computes as Pillow does: in fixed point, rounded after each
-axis. The same on floats differs by up to one grey level, see docs/prepost.md.
+axis. ``exclude_outside`` makes it so at the borders too; without it, and on floats, results differ, see docs/prepost.md.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ import onnx
 from onnxruntime_extensions.tools.pre_post_processing import Step
 
 _MODES = {
-    "bilinear": 'mode = "linear", antialias = 1',
-    "bicubic": 'mode = "cubic", cubic_coeff_a = -0.5, antialias = 1',
+    "bilinear": 'mode = "linear", antialias = 1, exclude_outside = 1',
+    "bicubic": 'mode = "cubic", cubic_coeff_a = -0.5, antialias = 1, exclude_outside = 1',
     "nearest": 'mode = "nearest", nearest_mode = "round_prefer_floor"',
 }
 
 
 class ResizeImage(Step):
-    """Resize pixels [h, w, c] to an exact size, or so that the shortest edge has a length (the other rounds down).
+    """Resize pixels [h, w, c]: ``Squeeze(Resize(Unsqueeze(image, 0), sizes), 0)``.
 
-    The graph of ``exact``: ``Squeeze(Resize(Unsqueeze(image, 0), sizes), 0)`` with fixed sizes. ``shortest`` computes
-    them: ``edge = Min(h, w); h2 = size * h / edge; w2 = size * w / edge`` in integers, as transformers does.
+    - ``exact``: to a height and a width.
+    - ``shortest``: so that the shortest edge has a length, the other rounds down, as transformers does:
+      ``edge = Min(h, w); h2 = size * h / edge; w2 = size * w / edge`` in integers.
+    - ``fit``: as large as fits into a height and a width: ``ratio = Min(height / h, width / w)``, sizes rounded.
     """
 
     def __init__(
         self, size: Sequence[int], policy: str = "exact", interpolation: str = "bilinear", name: str | None = None
     ) -> None:
-        """Args: size: height and width, or one length; policy: ``exact`` or ``shortest``; interpolation: as Pillow's."""
+        """``size`` is a height and a width, or one length; ``interpolation`` bilinear, bicubic or nearest."""
         super().__init__(["image"], ["resized_image"], name)
         self._size = list(size)
         self._policy = policy
@@ -42,6 +44,19 @@ class ResizeImage(Step):
         if self._policy == "exact":
             height, width = str(self._size[0]), str(self._size[-1])
             compute = f"hw = Constant <value = int64[2] {{{height}, {width}}}> ()"
+        elif self._policy == "fit":
+            height, width = f"{self._prefix}h", f"{self._prefix}w"
+            compute = f"""
+                wanted = Constant <value = float[2] {{{float(self._size[0])}, {float(self._size[-1])}}}> ()
+                both = Constant <value = int64[2] {{0, 1}}> ()
+                whole = Shape ({self.input_names[0]})
+                given = Gather (whole, both)
+                edges = Cast <to = 1> (given)
+                ratios = Div (wanted, edges)
+                ratio = ReduceMin <keepdims = 1> (ratios)
+                scaled = Mul (edges, ratio)
+                rounded = Round (scaled)
+                hw = Cast <to = 7> (rounded)"""
         else:
             height, width = f"{self._prefix}h", f"{self._prefix}w"
             compute = f"""
