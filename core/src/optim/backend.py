@@ -6,12 +6,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from optim.arrays import Feeds, Outputs
 from optim.model import Model, SessionConfig
 from optim.target import Target
+
+if TYPE_CHECKING:
+    from optim.passes import Interface
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,39 @@ class BackendLimits:
 
     ir_version: int
     opset: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A run folder that is being filled.
+
+    Attributes:
+        folder: has ``model.onnx``, ``session.json`` and whatever else a run leaves.
+        model: as it lies in the store; ``folder`` has the same.
+        target: where it will run.
+        interfaces: of the steps that made it, in order.
+    """
+
+    folder: Path
+    model: Model
+    target: Target
+    interfaces: tuple[Interface, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something looked at after delivery.
+
+    Attributes:
+        name: a few words, e.g. ``opens in Chromium``.
+        status: ``passed``; ``skipped`` where this machine cannot; ``not-run`` where something else than a run stands
+            for it. What fails raises.
+        text: one sentence: what was found, why it was skipped, or what stands for it.
+    """
+
+    name: str
+    status: Literal["passed", "skipped", "not-run"]
+    text: str
 
 
 class Session(ABC):
@@ -72,6 +109,8 @@ class Backend(ABC):
     """A way to run models, contributed by ``optim_backends``. Instantiated without arguments in a worker process."""
 
     name: ClassVar[str]
+    opened_by_onnxruntime: ClassVar[bool] = True
+    """Whether ``load.py`` and :func:`optim.load` can open what is delivered."""
 
     @abstractmethod
     def open(self, model: Model, target: Target) -> Session:
@@ -97,6 +136,17 @@ class Backend(ABC):
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """Settings that must not change what a model computes; their spread measures the tolerance of ``lossless``."""
         del target
+        return ()
+
+    def deliver(self, delivery: Delivery) -> Sequence[Check]:
+        """Add files of its own to a run folder, and look whether what lies there works.
+
+        Called in the process of the command line, when all else is written and before the report is.
+
+        Raises:
+            OptimError: what was delivered does not work; nothing is published then.
+        """
+        del delivery
         return ()
 
     def versions(self) -> Mapping[str, str]:

@@ -126,14 +126,30 @@ def limits() -> BackendLimits:
     A domain that it knows it refuses in a version far too new; one that it does not know it lets through in any,
     until a node asks for an operator of it.
     """
+    found = measure_limits(_opens)
+    return BackendLimits(found.ir_version, {**found.opset, **installed_domains()})
+
+
+def measure_limits(opens: Callable[[bytes], bool]) -> BackendLimits:
+    """The newest IR version and opsets that a build of ONNX Runtime accepts, whatever opens models with it.
+
+    Args:
+        opens: whether a model, serialized, can be opened.
+    """
     import onnx
 
-    newest_ir = _newest(lambda version: _accepts(version, {}), int(onnx.IR_VERSION) + 1)
-    opset = {"": _newest(partial(_accepts_domain, ""), onnx.defs.onnx_opset_version() + 1)}
+    def accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
+        return opens(_probe(ir_version, opsets))
+
+    def accepts_domain(domain: str, version: int) -> bool:
+        return accepts(_OLD_IR, {domain: version})
+
+    newest_ir = _newest(lambda version: accepts(version, {}), int(onnx.IR_VERSION) + 1)
+    opset = {"": _newest(partial(accepts_domain, ""), onnx.defs.onnx_opset_version() + 1)}
     for domain in _ASKED_DOMAINS:
-        if not _accepts(_OLD_IR, {domain: _FAR_TOO_NEW}):
-            opset[domain] = _newest(partial(_accepts_domain, domain), _NEWEST_DOMAIN)
-    return BackendLimits(newest_ir, {**opset, **installed_domains()})
+        if not accepts(_OLD_IR, {domain: _FAR_TOO_NEW}):
+            opset[domain] = _newest(partial(accepts_domain, domain), _NEWEST_DOMAIN)
+    return BackendLimits(newest_ir, opset)
 
 
 def _newest(accepted: Callable[[int], bool], start: int) -> int:
@@ -143,11 +159,8 @@ def _newest(accepted: Callable[[int], bool], start: int) -> int:
     return next((version for version in range(start, 0, -1) if accepted(version)), 0)
 
 
-def _accepts_domain(domain: str, version: int) -> bool:
-    return _accepts(_OLD_IR, {domain: version})
-
-
-def _accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
+def _probe(ir_version: int, opsets: Mapping[str, int]) -> bytes:
+    """A model of one node."""
     import onnx
 
     shape = onnx.helper.make_tensor_value_info
@@ -156,12 +169,18 @@ def _accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
         [shape("x", onnx.TensorProto.FLOAT, [1])], [shape("y", onnx.TensorProto.FLOAT, [1])],
     )  # fmt: skip
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in {"": _OLD_OPSET, **opsets}.items()]
-    model = onnx.helper.make_model(graph, ir_version=ir_version, opset_imports=imports)
+    encoded: bytes = onnx.helper.make_model(
+        graph, ir_version=ir_version, opset_imports=imports
+    ).SerializeToString()
+    return encoded
+
+
+def _opens(model: bytes) -> bool:
     options = ort.SessionOptions()
     options.log_severity_level = _SILENT
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        ort.InferenceSession(model.SerializeToString(), options, providers=[CPU])
+        ort.InferenceSession(model, options, providers=[CPU])
     except Exception:  # whatever it says, it does not accept the model
         return False
     return True

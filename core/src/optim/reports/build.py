@@ -9,6 +9,7 @@ from optim.reports.machine import this_machine
 from optim.reports.schema import (
     Assumption,
     BudgetReport,
+    CheckReport,
     DriftReport,
     FeedsReport,
     OriginalReport,
@@ -42,6 +43,7 @@ def build_report(outcome: Outcome) -> Report:
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
         notes=(*outcome.prepared.notes, *_noise(outcome)),
+        checks=tuple(CheckReport(name=c.name, status=c.status, text=c.text) for c in outcome.checks),
         machine=this_machine(),
         versions=dict(sorted(outcome.versions.items())),
         seed=settings.seed,

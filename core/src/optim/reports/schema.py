@@ -79,6 +79,16 @@ class ShapeReport(_Part):
     ci: tuple[float, float] = Field(description="95 % interval of the ratio")
 
 
+class CheckReport(_Part):
+    """What was looked at when the result had been written."""
+
+    name: str
+    status: Literal["passed", "skipped", "not-run"] = Field(
+        description="skipped: this machine cannot; not-run: something else stands for a run, as the text says"
+    )
+    text: str
+
+
 class ResultReport(_Part):
     """The model that is delivered."""
 
@@ -161,6 +171,7 @@ class Report(_Part):
     feeds: FeedsReport
     tolerance: float = Field(description="largest drift that counts as lossless, measured on the original")
     notes: tuple[str, ...]
+    checks: tuple[CheckReport, ...] = Field(default=(), description="of what was delivered")
     machine: MachineReport
     versions: dict[str, str]
     seed: int

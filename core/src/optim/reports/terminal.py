@@ -28,6 +28,8 @@ def print_report(report: Report, console: Console) -> None:
     if rows:
         console.print()
         console.print(Padding(_table(rows), (0, 0, 0, 2)))
+    for check in report.checks:
+        console.print(f"check: {check.name}: {check.status}: {check.text}", markup=False, highlight=False)
     for note in report.notes:
         console.print(f"note: {note}", markup=False, highlight=False)
     if report.cached:

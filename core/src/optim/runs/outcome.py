@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from optim.backend import Check
 from optim.jobs import ingest, prepare
 from optim.search.nodes import Attempt, Measured, Node
 from optim.search.settings import RunSettings
@@ -44,6 +45,7 @@ class Outcome:
         search_s: of the search.
         computed: jobs run.
         from_cache: answers taken from the cache.
+        checks: what was looked at after delivery.
     """
 
     settings: RunSettings
@@ -64,6 +66,7 @@ class Outcome:
     search_s: float = 0.0
     computed: int = 0
     from_cache: int = 0
+    checks: tuple[Check, ...] = ()
 
     @property
     def delivered(self) -> Node | None:

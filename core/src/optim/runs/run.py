@@ -7,16 +7,18 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optim.backend import Check, Delivery
 from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import DEFAULT_MAX_DRIFT
 from optim.onnxruntime_libraries import libraries_of
 from optim.passes import Stage
-from optim.plugins.registry import load_registry
+from optim.plugins.registry import Registry, load_registry
 from optim.runs.execute import execute
 from optim.runs.folder import RunFolder
 from optim.runs.locking import lock_of, require_source
 from optim.runs.outcome import Outcome, RunStatus
 from optim.runs.session_file import write_session_files
+from optim.search.nodes import Node
 from optim.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
 from optim.store import Store, cache_key
 from optim.wire import to_wire
@@ -105,13 +107,11 @@ def run_settings(
         outcome = execute(settings, registry, store, say)
         if lock is not None:
             _require_same(outcome, lock)
-        from optim.reports.build import build_report
-
-        report = build_report(outcome)
         say("writing the result")
-        folder.publish(lambda path: write_run(outcome, report, path))
+        reports: list[Report] = []
+        folder.publish(lambda path: reports.append(write_run(outcome, registry, path)))
     store.trim()
-    return report
+    return reports[0]
 
 
 def _require_same(outcome: Outcome, lock: Lock) -> None:
@@ -131,21 +131,35 @@ def _require_same(outcome: Outcome, lock: Lock) -> None:
         )  # fmt: skip
 
 
-def write_run(outcome: Outcome, report: Report, folder: Path) -> None:
-    """Every file of a run folder but its mark."""
-    from optim.recipes.write import write_lock
+def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
+    """Every file of a run folder but its mark.
+
+    Raises:
+        OptimError: what the target's backend adds could not be made, or does not work.
+    """
+    from optim.reports.build import build_report
     from optim.reports.html import render_html
     from optim.reports.schema import REPORT_FILE
 
     if outcome.delivered is not None:
-        from optim.graphs.files import deliver
-
-        deliver(outcome.delivered.model, folder)
-        model = outcome.delivered.model
-        write_session_files(folder, model.session, outcome.target, libraries_of(model.opset))
-        write_lock(lock_of(outcome), folder / "recipe.lock.toml")
+        outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
+    report = build_report(outcome)
     (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
     (folder / "report.html").write_text(render_html(report), encoding="utf-8")
+    return report
+
+
+def _deliver(outcome: Outcome, node: Node, registry: Registry, folder: Path) -> tuple[Check, ...]:
+    """The model with all that is needed to run it, and what the backend adds."""
+    from optim.graphs.files import deliver
+    from optim.recipes.write import write_lock
+
+    backend, model = registry.backend(outcome.target.backend)(), node.model
+    deliver(model, folder)
+    libraries = libraries_of(model.opset)
+    write_session_files(folder, model.session, outcome.target, libraries, loader=backend.opened_by_onnxruntime)
+    write_lock(lock_of(outcome), folder / "recipe.lock.toml")
+    return tuple(backend.deliver(Delivery(folder, model, outcome.target, node.interfaces)))
 
 
 def parse_stage(name: str) -> Stage:

@@ -88,14 +88,15 @@ class SessionFile:
 
 
 def write_session_files(
-    folder: Path, session: SessionConfig, target: Target, libraries: tuple[str, ...] = ()
+    folder: Path, session: SessionConfig, target: Target, libraries: tuple[str, ...] = (), *, loader: bool = True
 ) -> None:
-    """Write ``session.json`` and ``load.py`` beside ``model.onnx``."""
+    """Write ``session.json`` beside ``model.onnx``, and ``load.py`` where onnxruntime can open it."""
     from optim.wire import to_wire
 
     text = json.dumps(to_wire(SessionFile.of(session, target, libraries)), indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
-    (folder / LOAD_SCRIPT).write_text(LOAD_TEXT, encoding="utf-8")
+    if loader:
+        (folder / LOAD_SCRIPT).write_text(LOAD_TEXT, encoding="utf-8")
 
 
 def read_session(folder: Path) -> SessionConfig:
