@@ -83,8 +83,8 @@ class Interface:
 
     Attributes:
         feeds: called as ``function(feeds, **parameters)``: original feeds to new feeds.
-        outputs: called as ``function(outputs, **parameters)``: new outputs to original outputs; of a recast, new outputs
-            to what is compared, e.g. pixels in place of the bytes of a file.
+        outputs: called as ``function(outputs, **parameters)``: new outputs to original outputs; of a recast, new
+            outputs to what is compared, e.g. pixels in place of the bytes of a file.
         parameters: JSON values.
         raw: called as ``function(**parameters)``: a sequence of new feeds, always the same.
         given: called as ``function(feeds, **parameters)``: new feeds to feeds of the model that the pass was given.

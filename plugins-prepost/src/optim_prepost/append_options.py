@@ -44,11 +44,11 @@ class AppendOptions(PassOptions):
     preset: Preset | None = Field(None, description="the task")
     input: Literal["auto", "bytes", "pixels", "text", "ids", "samples"] = Field(
         "auto",
-        description="what goes in: bytes of an image or audio file, pixels (RGB, uint8), text, token ids, or samples of "
-        "sound; auto: bytes or text natively, pixels, ids or samples for the web",
+        description="what goes in: bytes of an image or audio file, pixels (RGB, uint8), text, token ids, or samples "
+        "of sound; auto: bytes or text natively, pixels, ids or samples for the web",
     )
     settings: str | None = Field(
-        None, description="a Hugging Face model folder, or its preprocessor_config.json: sizes, means, labels, vocabulary"
+        None, description="Hugging Face model folder, or its preprocessor_config.json: sizes, means, labels, vocabulary"
     )
     resize: Literal["exact", "shortest", "none"] | None = Field(
         None, description="how an image gets its size: both edges, or the shortest edge and a crop of the middle"
@@ -67,11 +67,11 @@ class AppendOptions(PassOptions):
     iou_threshold: float = Field(0.5, ge=0, le=1, description="of two boxes that overlap more the better is kept")
     max_detections: int = Field(100, ge=1, description="boxes of a class, and in all, at most; a count")
     box_layout: Literal["auto", "rows", "columns"] = Field(
-        "auto", description="rows: [boxes, 4 + 1 + classes] (YOLO 5, 7); columns: [4 + classes, boxes] (YOLO 8 and later)"
+        "auto", description="rows: [boxes, 4 + 1 + classes] (YOLO 5, 7); columns: [4 + classes, boxes] (YOLO 8, later)"
     )
     image_format: Literal["png", "jpg"] = Field("png", description="of an image that comes out, natively")
     pooling: Literal["mean", "first"] | None = Field(None, description="of an embedding, over tokens")
-    normalize: bool | None = Field(None, description="whether an embedding gets length 1; yes unless the settings say no")
+    normalize: bool | None = Field(None, description="whether an embedding gets length 1; unless the settings say no")
     vocabulary: str | None = Field(None, description="vocab.txt, vocab.json or tokenizer.json of BERT's tokenizer")
     lower_case: bool | None = Field(None, description="whether the tokenizer lowers case")
     strip_accents: bool | None = Field(None, description="whether it strips accents; as lower_case unless given")
@@ -85,7 +85,7 @@ class AppendOptions(PassOptions):
     tool_command_args: dict[str, Any] | tuple[PrePostProcessorInput, ...] | None = Field(
         None, description="inputs for pre and post, each with name, data_type and shape; or arguments of tool_command"
     )
-    target_opset: int = Field(18, ge=16, description="version of the standard operators, at least; 18 resizes as Pillow")
+    target_opset: int = Field(18, ge=16, description="version of the standard operators, at least; images need 18")
     samples: str | None = Field(
         None, description="raw samples to prove equality on: a folder of images or WAV files, or a text file by lines"
     )

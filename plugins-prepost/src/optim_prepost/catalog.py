@@ -39,7 +39,9 @@ class Kind:
     instead: str = ""
 
 
-_OUTSIDE = "the tokenizer stays in JavaScript: give the model token ids (input = 'ids'), tokenizer.mjs comes with the page"
+_OUTSIDE = (
+    "the tokenizer stays in JavaScript: give the model token ids (input = 'ids'); tokenizer.mjs comes with the page"
+)
 
 _KINDS = (
     Kind("ConvertImageToBGR", _EXTENSIONS, _PIXELS, (), (f"{_DOMAIN}:DecodeImage",),
@@ -53,7 +55,7 @@ _KINDS = (
     Kind("SentencePieceTokenizer", _EXTENSIONS, _WORDS, ("Unsqueeze", "Identity", "Constant", "Cast", "Greater"),
          (f"{_DOMAIN}:SentencepieceTokenizer",), _OUTSIDE),
     Kind("BertTokenizerQADecoder", _EXTENSIONS, _WORDS, ("ArgMax", "Add", "Unsqueeze", "Slice", "Constant"),
-         (f"{_DOMAIN}:BertTokenizerDecoder",), "AnswerSpan, which gives the places of the answer's first and last token"),
+         (f"{_DOMAIN}:BertTokenizerDecoder",), "AnswerSpan: the places of the answer's first and last token"),
     Kind("AudioDecoder", _SPEECH, _SOUND, (), (f"{_DOMAIN}:AudioDecoder",),
          "samples, float [count] (input = 'samples'): the browser decodes audio itself"),
     Kind("Identity", _EXTENSIONS, _PLAIN, ("Identity",)),

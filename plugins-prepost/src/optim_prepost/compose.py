@@ -69,7 +69,8 @@ class _Around:
     @property
     def stand_in(self) -> onnx.NodeProto:
         """The node in the place of the model."""
-        return next(node for node in self.graph.node if node.op_type == _STAND_IN)
+        found: onnx.NodeProto = next(node for node in self.graph.node if node.op_type == _STAND_IN)
+        return found
 
 
 def compose(plan: Plan, model: onnx.ModelProto) -> Composed:
@@ -176,11 +177,12 @@ def _guarded(step: Step) -> Any:
 
     def create_graph_for_step(graph: onnx.GraphProto, onnx_opset: int) -> onnx.GraphProto:
         try:
-            return create(graph, onnx_opset)
+            made: onnx.GraphProto = create(graph, onnx_opset)
         except Exception as error:
             given = [f"{value.name} {_shape_text(value)}" for value in graph.output if value.name in step.input_names]
             why = f"{type(error).__name__}: {error}" if str(error) else f"{type(error).__name__} in its graph"
             raise _failed(step.name, f"given {', '.join(given) or 'nothing'}: {why}") from error
+        return made
 
     return create_graph_for_step
 

@@ -1,4 +1,4 @@
-"""How the gate compares a composed model: functions that ``optim.passes.Interface`` names, called in other processes."""
+"""How the gate compares a composed model: functions that ``optim.passes.Interface`` names."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from optim.arrays import Array, Feeds, Outputs
+from optim.arrays import Feeds, Outputs
 from optim.passes import Interface
 from optim.wire import from_wire, to_wire
 from optim_prepost.compose import Composed
 from optim_prepost.plan import Plan
+from optim_prepost.reference.arrays import Array
 
 _PIXELS, _JPEG = 5e-3, 5e-2
 """Relative L2. Resizing on uint8 differs from Pillow by one grey level at some places; JPEG loses that, and more."""
@@ -24,7 +25,8 @@ def interface_of(plan: Plan, composed: Composed) -> Interface:
     """The interface of a model that was composed from a plan."""
     here = __name__
     resizes = any(step.kind in _RESIZES for step in plan.steps)
-    jpeg = any(step.kind == "ConvertBGRToImage" and step.params.get("image_format", "jpg") == "jpg" for step in plan.post)
+    encoders = [step for step in plan.post if step.kind == "ConvertBGRToImage"]
+    jpeg = any(step.params.get("image_format", "jpg") == "jpg" for step in encoders)
     parameters = {
         "plan": to_wire(plan), "joins": to_wire(composed.joins), "results": to_wire(composed.results),
         "tokenizes": any(step.kind.endswith("Tokenizer") for step in plan.pre),

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from optim.arrays import Array, Feeds
+from optim.arrays import Feeds
 from optim.errors import OptimError
 from optim.feeds.feedset import dtype_of
 from optim_prepost.plan import Plan, Port
+from optim_prepost.reference.arrays import Array
 from optim_prepost.step_classes import PACKAGE
 
 _IMAGES = ((97, 131), (240, 180), (333, 500))
@@ -48,7 +49,9 @@ def picture(height: int, width: int, seed: int) -> Array:
     small = random.integers(0, 256, (6, 8, 3), dtype=np.uint8)
     smooth = np.asarray(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)).astype(np.int64)
     smooth[height // 4 : height // 2, width // 4 : width // 2] = random.integers(0, 256, 3)
-    return np.clip(smooth + random.integers(-6, 7, smooth.shape), 0, 255).astype(np.uint8)
+    noisy = smooth + random.integers(-6, 7, smooth.shape)
+    pixels: Array = np.clip(noisy, 0, 255).astype(np.uint8)
+    return pixels
 
 
 def sound(seconds: float, rate: int, seed: int) -> Array:
@@ -56,7 +59,9 @@ def sound(seconds: float, rate: int, seed: int) -> Array:
     random = np.random.default_rng(seed)
     time = np.arange(int(seconds * rate)) / rate
     tones = sum(np.sin(2 * np.pi * hertz * time) for hertz in random.uniform(100, 3000, 4))
-    return (0.1 * tones * np.sin(np.pi * time / seconds) + 0.01 * random.standard_normal(len(time))).astype(np.float32)
+    heard = 0.1 * tones * np.sin(np.pi * time / seconds) + 0.01 * random.standard_normal(len(time))
+    samples: Array = heard.astype(np.float32)
+    return samples
 
 
 def _made(plan: Plan, number: int) -> Feeds:
@@ -70,8 +75,9 @@ def _made(plan: Plan, number: int) -> Feeds:
         if first == "ConvertImageToBGR":
             return {port.name: _png(picture(*_edges(plan, number), number))}
         if port.dtype == "uint8" and len(port.shape) == 3 and port.shape[2] == 3:
-            fixed = [size if isinstance(size, int) else edge for size, edge in zip(port.shape, _edges(plan, number), strict=False)]
-            return {port.name: picture(fixed[0], fixed[1], number)}
+            edges = zip(port.shape, _edges(plan, number), strict=False)
+            height, width = (size if isinstance(size, int) else edge for size, edge in edges)
+            return {port.name: picture(height, width, number)}
         if first == "AudioDecoder":
             return {port.name: _wav(sound(0.5 + number / 4, _rate(plan), number), _rate(plan))}
         if kind == "samples":
@@ -102,7 +108,8 @@ def _ids(plan: Plan, text: str) -> Feeds:
     params = plan.task.get("tokenizer")
     if params:
         words = np.array([_QUESTION, text] if plan.task.get("pair") else [text], dtype=object)
-        rows = dict(zip(("input_ids", "attention_mask", "token_type_ids"), bert_tokenizer(words, {"params": params}), strict=True))
+        made = bert_tokenizer(words, {"params": params})
+        rows = dict(zip(("input_ids", "attention_mask", "token_type_ids"), made, strict=True))
     else:
         count = 5 + len(text) % 7
         rows = {"input_ids": np.arange(1, count + 1)[None], "attention_mask": np.ones((1, count), np.int64)}

@@ -66,7 +66,8 @@ def run(model: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: 
         print_report(report, Console(highlight=False))
         click.echo(f"\nreport  {output / 'report.html'}")
         if report.result is not None:
-            click.echo(f"model   {output / 'model.onnx'} (load it with {output / 'load.py'})")
+            loader = output / "load.py"
+            click.echo(f"model   {output / 'model.onnx'}" + (f" (load it with {loader})" if loader.is_file() else ""))
     status = EXIT_STATUS[RunStatus(report.status)]
     if status is not ExitStatus.DELIVERED:
         failed = OptimError(

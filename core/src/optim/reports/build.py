@@ -95,14 +95,18 @@ def _result(outcome: Outcome) -> ResultReport | None:
         operators=outcome.operators,
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
+        loader=outcome.loader,
     )
 
 
 def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
     if outcome.timing is None or outcome.original is None:
         return ()
+    names = outcome.prepared.shapes
+    if outcome.result is not None and outcome.result.node.recast is not None:
+        names = tuple(f"raw sample {place + 1}" for place in range(len(names)))
     rows = zip(
-        outcome.prepared.shapes, outcome.original.sample_ms, outcome.timing.sample_ms, outcome.timing.sample_ratio,
+        names, outcome.original.sample_ms, outcome.timing.sample_ms, outcome.timing.sample_ratio,
         strict=True,
     )  # fmt: skip
     return tuple(

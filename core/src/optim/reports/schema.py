@@ -102,6 +102,7 @@ class ResultReport(_Part):
     operators: dict[str, int]
     outputs: tuple[OutputReport, ...]
     shapes: tuple[ShapeReport, ...]
+    loader: bool = Field(default=True, description="whether load.py is there, and optim.load opens it")
 
 
 class StepReport(_Part):

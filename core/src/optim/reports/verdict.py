@@ -37,7 +37,7 @@ def _with_recast(outcome: Outcome, result: Measured) -> str:
     """Its figures are against the original with the same steps: the original alone takes and gives something else."""
     size = _size(outcome.source.size_bytes, result.node.size_bytes)
     assert result.node.recast is not None
-    return f"{_latency(result)} as the original with {result.node.recast.pass_name}, {size}"
+    return f"{_latency(result)}, against the original with {result.node.recast.pass_name}, {size}"
 
 
 def times(factor: float) -> str:

@@ -46,6 +46,7 @@ class Outcome:
         computed: jobs run.
         from_cache: answers taken from the cache.
         checks: what was looked at after delivery.
+        loader: whether onnxruntime can open what is delivered.
     """
 
     settings: RunSettings
@@ -67,6 +68,7 @@ class Outcome:
     computed: int = 0
     from_cache: int = 0
     checks: tuple[Check, ...] = ()
+    loader: bool = True
 
     @property
     def delivered(self) -> Node | None:

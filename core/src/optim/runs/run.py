@@ -155,9 +155,10 @@ def _deliver(outcome: Outcome, node: Node, registry: Registry, folder: Path) -> 
     from optim.recipes.write import write_lock
 
     backend, model = registry.backend(outcome.target.backend)(), node.model
+    outcome.loader = backend.opened_by_onnxruntime
     deliver(model, folder)
     libraries = libraries_of(model.opset)
-    write_session_files(folder, model.session, outcome.target, libraries, loader=backend.opened_by_onnxruntime)
+    write_session_files(folder, model.session, outcome.target, libraries, loader=outcome.loader)
     write_lock(lock_of(outcome), folder / "recipe.lock.toml")
     return tuple(backend.deliver(Delivery(folder, model, outcome.target, node.interfaces)))
 

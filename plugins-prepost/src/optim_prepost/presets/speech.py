@@ -42,7 +42,7 @@ def _features(request: Request, rate: int) -> tuple[PlannedStep, bool]:
     rank = len(info.shape) if info.shape is not None else 0
     if len(request.inputs) != 1 or info.dtype != "float32" or rank not in (2, 3):
         given = "; ".join(f"'{one.name}' {shape_text(one)}" for one in request.inputs)
-        raise request.unfit(f"it takes one input, samples [1, count] or features [1, mels, frames]; the model has {given}")
+        raise request.unfit(f"it takes samples [1, count] or features [1, mels, frames]; the model has {given}")
     if rank == 2:
         scores_output(request, 0, 3, "scores of tokens [1, frames, tokens]")
         return PlannedStep("UnitVariance"), True
@@ -57,6 +57,6 @@ def _mel_params(request: Request, rate: int) -> dict[str, Any]:
     if isinstance(shape[1], int) and mels != shape[1]:
         raise request.unfit(f"the settings have {mels} mel filters; the model's input has {shape[1]}")
     if not isinstance(mels, int):
-        raise request.unfit(f"input '{request.inputs[0].name}' does not say how many mel filters there are: give settings")
+        raise request.unfit(f"input '{request.inputs[0].name}' does not say how many mel filters: give settings")
     size = int(given.get("n_fft", 400))
     return {"mels": mels, "size": size, "hop": hop, "rate": rate, "seconds": float(seconds)}

@@ -22,7 +22,7 @@ def make_plan(request: Request) -> Plan:
         raise request.unfit(f"output '{info.name}' is {shape_text(info)}; the input has {image.channels} channels")
     if image.channels == 1:
         if not all(isinstance(size, int) for size in sizes[2:]):
-            raise request.unfit(f"output '{info.name}' is {shape_text(info)}: fix its size, which the colours are given")
+            raise request.unfit(f"output '{info.name}' is {shape_text(info)}: fix its size, which the colours get")
         pre, post = _luma(request), _with_colours(int(sizes[2] or 0), int(sizes[3] or 0))
         last = "Pixels"
     else:

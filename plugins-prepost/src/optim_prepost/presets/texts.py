@@ -23,7 +23,8 @@ def text_steps(request: Request, *, pair: bool = False) -> tuple[tuple[Port, ...
     names = [info.name for info in request.inputs]
     for info in request.inputs:
         if info.name not in _ORDER or info.dtype not in _TYPES or (info.shape is not None and len(info.shape) != 2):
-            raise request.unfit(f"input '{info.name}' {shape_text(info)} is none of {', '.join(_ORDER)}, [batch, tokens]")
+            known = ", ".join(_ORDER)
+            raise request.unfit(f"input '{info.name}' {shape_text(info)} is none of {known}, [batch, tokens]")
     if "input_ids" not in names:
         raise request.unfit(f"the model has no input input_ids; it has {', '.join(names)}")
     ids = request.kind("text", "ids") == "ids"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from optim.arrays import Array
+Array = NDArray[Any]
+"""Any type: what a step makes of it is its own business."""
 
 Arrays = tuple[Array, ...]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optim.arrays import Array
-from optim_prepost.reference.arrays import Arrays
+from optim_prepost.reference.arrays import Array, Arrays
 
 
 def split_out_box_and_score_with_conf(rows: Array, num_classes: int, name: str | None = None) -> Arrays:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from optim.arrays import Array
-from optim_prepost.reference.arrays import Arrays
+from optim_prepost.reference.arrays import Array, Arrays
 
 _FILTERS = {
     "bilinear": Image.Resampling.BILINEAR,

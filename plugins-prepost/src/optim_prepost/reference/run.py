@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from optim.arrays import Array, Feeds
+from optim.arrays import Feeds
 from optim_prepost.catalog import KINDS, snake_case
 from optim_prepost.plan import Plan, PlannedStep
+from optim_prepost.reference.arrays import Array
 from optim_prepost.step_classes import make_step, step_class
 
 Values = dict[str, tuple[Array, ...]]

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from optim.arrays import Array
-from optim_prepost.reference.arrays import Arrays
+from optim_prepost.reference.arrays import Array, Arrays
 
 
 def softmax(data: Array, name: str | None = None) -> Arrays:

@@ -7,9 +7,8 @@ import wave
 
 import numpy as np
 
-from optim.arrays import Array
 from optim_prepost.mel import mel_filters
-from optim_prepost.reference.arrays import Arrays
+from optim_prepost.reference.arrays import Array, Arrays
 
 
 def audio_decoder(audio: Array, rate: int = 16000, name: str | None = None) -> Arrays:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optim.arrays import Array
-from optim_prepost.reference.arrays import Arrays
+from optim_prepost.reference.arrays import Array, Arrays
 from optim_prepost.settings import read_vocabulary
 
 if TYPE_CHECKING:
@@ -21,7 +20,8 @@ def bert_tokenizer(
 ) -> Arrays:
     """WordPiece with [CLS] and [SEP] around one text, or two: ids, mask, and which text a token is of, [1, tokens]."""
     words = [str(part) for part in np.asarray(text).ravel()]
-    encoded = _tokenizer(json.dumps(tokenizer_param["params"], sort_keys=True)).encode(*words)
+    tokenizer = _tokenizer(json.dumps(tokenizer_param["params"], sort_keys=True))
+    encoded = tokenizer.encode(words[0], words[1] if len(words) > 1 else None)
     rows = (encoded.ids, encoded.attention_mask, encoded.type_ids)
     return tuple(np.array([row], dtype=np.int64) for row in rows[: 2 if need_token_type_ids_output else 3])
 
@@ -73,7 +73,7 @@ def _tokenizer(params: str) -> Tokenizer:
     given = json.loads(params)
     known = given["vocab_or_file"]
     vocabulary = read_vocabulary(known) if isinstance(known, str) else known
-    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))  # noqa: S106 - a token of text
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
     lower = bool(given.get("do_lower_case"))
     tokenizer.normalizer = BertNormalizer(lowercase=lower, strip_accents=bool(given.get("strip_accents")))
     tokenizer.pre_tokenizer = BertPreTokenizer()

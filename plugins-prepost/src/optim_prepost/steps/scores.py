@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import onnx
 from onnxruntime_extensions.tools.pre_post_processing import Step
 
@@ -43,7 +44,7 @@ class Labels(Step):
             labels (int64[{shape}] {self.input_names[0]}) => (string[{shape}] {self.output_names[0]})
             {{ {self.output_names[0]} = Gather <axis = 0> (names, {self.input_names[0]}) }}
             """)
-        names = onnx.helper.make_tensor("names", onnx.TensorProto.STRING, [len(self._labels)], self._labels)
+        names = onnx.numpy_helper.from_array(np.array(self._labels, dtype=object), "names")
         made.node.insert(0, onnx.helper.make_node("Constant", [], ["names"], value=names))
         return made
 

@@ -133,7 +133,7 @@ class LogMel(Step):
 
 
 class GreedyCtc(Step):
-    """Scores [1, frames, tokens] as the numbers of the tokens heard: best of each frame, repeats and blanks left out."""
+    """Scores [1, frames, tokens] as the tokens heard: the best of each frame, repeats and blanks left out."""
 
     def __init__(self, blank: int = 0, name: str | None = None) -> None:
         super().__init__(["logits"], ["tokens"], name)

@@ -98,7 +98,8 @@ class AnswerSpan(Step):
             raise ValueError(f"it takes two rows of scores, float [batch, tokens], not {given}")
         batch = given[0][1].split(",")[0]
         return onnx.parser.parse_graph(f"""
-            span ({given[0][0]}[{given[0][1]}] {self.input_names[0]}, {given[1][0]}[{given[1][1]}] {self.input_names[1]})
+            span ({given[0][0]}[{given[0][1]}] {self.input_names[0]},
+                  {given[1][0]}[{given[1][1]}] {self.input_names[1]})
                 => (int64[{batch}] {self.output_names[0]}, int64[{batch}] {self.output_names[1]})
             {{
                 {self.output_names[0]} = ArgMax <axis = -1, keepdims = 0> ({self.input_names[0]})

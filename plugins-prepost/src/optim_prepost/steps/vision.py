@@ -1,7 +1,7 @@
 """Steps on images. Pixels are uint8 [height, width, channels] until they become numbers; scores are float [1, c, h, w].
 
 Resizing works on uint8 with antialiasing, which onnxruntime computes as Pillow does: in fixed point, rounded after each
-axis. ``exclude_outside`` makes it so at the borders too; without it, and on floats, results differ, see docs/prepost.md.
+axis. ``exclude_outside`` makes it so at the borders too. Without it, and on floats, results differ: docs/prepost.md.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class OrtWebBackend(Backend):
         return NodeSession(model.path, web_options(model.session))
 
     def open_reference(self, model: Model, target: Target) -> Session:
-        """onnxruntime on the processor of this machine, with its defaults."""
+        """Onnxruntime on the processor of this machine, with its defaults."""
         del target
         from optim.onnxruntime_backend import OnnxRuntimeSession
         from optim.onnxruntime_libraries import libraries_of

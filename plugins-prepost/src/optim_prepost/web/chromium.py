@@ -1,4 +1,4 @@
-"""The delivered page in headless Chromium: a sample goes in as a visitor would give it, and the outputs are compared."""
+"""The delivered page in headless Chromium: a sample goes in as a visitor gives it, outputs are compared."""
 
 from __future__ import annotations
 
@@ -73,8 +73,9 @@ def run_page(
 
     with tempfile.TemporaryDirectory(prefix="optim-page-") as scratch, Served(folder) as served:
         request = {
-            "puppeteer": str(require(PUPPETEER)), "browser": browser, "url": served.url, "profile": f"{scratch}/profile",
-            "screenshot": str(screenshot) if screenshot else None, **_given(feeds, picture, Path(scratch)),
+            "puppeteer": str(require(PUPPETEER)), "browser": browser, "url": served.url,
+            "profile": f"{scratch}/profile", "screenshot": str(screenshot) if screenshot else None,
+            **_given(feeds, picture, Path(scratch)),
         }  # fmt: skip
         asked = Path(scratch) / "request.json"
         asked.write_text(json.dumps(request), encoding="utf-8")

@@ -57,7 +57,8 @@ class NodeProcess:
         if "error" in answer:
             raise _failed("it refused the model" if what in ("open", "accepts") else "it could not run the model",
                           " ".join(answer["error"].split())[:600])  # fmt: skip
-        return answer, self._answers.read(sum(one["size"] for one in answer.get("outputs", ()) if isinstance(one, dict)))
+        described = answer.get("outputs", ()) if what == "run" else ()
+        return answer, self._answers.read(sum(one["size"] for one in described))
 
     def close(self) -> None:
         """End the process."""
@@ -81,7 +82,7 @@ class NodeSession(Session):
         self._process = NodeProcess()
         try:
             used, _ = self._process.ask("used")
-            self._before_bytes = used["peak_bytes"]
+            self._before_bytes = int(used["peak_bytes"])
             external = [[name, str(model.parent / name)] for name in external_files(model)]
             opened, _ = self._process.ask("open", model=str(model), external=external, options=dict(options))
         except BaseException:
@@ -117,7 +118,8 @@ class NodeSession(Session):
     def peak_memory_bytes(self) -> int | None:
         """Of the process that runs the model, less what it had before."""
         answer, _ = self._process.ask("used")
-        return max(0, int(answer["peak_bytes"]) - self._before_bytes)
+        peak: int = answer["peak_bytes"]
+        return max(0, peak - self._before_bytes)
 
     @property
     def executed_on(self) -> Mapping[str, float]:

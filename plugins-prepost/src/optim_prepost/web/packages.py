@@ -97,7 +97,8 @@ def _install(what: str, folder: Path) -> None:
             "there is no program 'npm' on the PATH", "install Node 20 or later, which brings npm", PACKAGE,
             ExitStatus.TARGET_UNAVAILABLE,
         )  # fmt: skip
-    command = [npm, "install", "--prefix", str(folder), "--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev", what]
+    quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"]
+    command = [npm, "install", "--prefix", str(folder), *quiet, what]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         problem = "" if done.returncode == 0 else done.stderr.strip()[-600:]
