@@ -41,9 +41,12 @@ class Append(Pass):
     recasts = True
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Whether it fits is known from the options only."""
-        del model, target
-        return APPLICABLE
+        """Unless the model has such steps already; whether a task fits is known from the options only."""
+        del target
+        from optim_prepost.compose import METADATA
+
+        composed = METADATA in model.ir().metadata_props
+        return Applicable.no("the model has pre- or post-processing steps already") if composed else APPLICABLE
 
     def refuse(self, options: AppendOptions, target: Target) -> None:
         """Steps with operators that a browser does not have."""
@@ -147,11 +150,11 @@ def _metadata(plan: Plan, composed: Composed) -> dict[str, Any]:
 def _refuse_other_domains(composed: Composed) -> None:
     """A step of the user's own may bring a custom operator too."""
     from optim.errors import ExitStatus, OptimError
-    from optim_prepost.compose import DOMAIN, PREFIX
+    from optim_prepost.compose import CONTRIB, DOMAIN, PREFIX
     from optim_prepost.step_classes import PACKAGE
 
     for node in composed.model.graph.node:
-        if node.domain == DOMAIN:
+        if node.domain in (DOMAIN, CONTRIB):
             step = node.name.removeprefix(PREFIX).rpartition("_")[0]
             raise OptimError(
                 "not-for-web", f"step {step} cannot run in onnxruntime-web",

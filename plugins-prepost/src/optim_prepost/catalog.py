@@ -15,7 +15,7 @@ _SPEECH, _SOUND = "optim_prepost.steps.speech", "optim_prepost.reference.speech"
 _BOXES = "optim_prepost.reference.boxes"
 _PLAIN = "optim_prepost.reference.arrays"
 
-_DOMAIN = "com.microsoft.extensions"
+_DOMAIN, _CONTRIB = "com.microsoft.extensions", "ai.onnx.contrib"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ _KINDS = (
          (f"{_DOMAIN}:SentencepieceTokenizer",), _OUTSIDE),
     Kind("BertTokenizerQADecoder", _EXTENSIONS, _WORDS, ("ArgMax", "Add", "Unsqueeze", "Slice", "Constant"),
          (f"{_DOMAIN}:BertTokenizerDecoder",), "AnswerSpan: the places of the answer's first and last token"),
-    Kind("AudioDecoder", _SPEECH, _SOUND, (), (f"{_DOMAIN}:AudioDecoder",),
+    Kind("AudioDecoder", _SPEECH, _SOUND, (), (f"{_CONTRIB}:AudioDecoder",),
          "samples, float [count] (input = 'samples'): the browser decodes audio itself"),
     Kind("Identity", _EXTENSIONS, _PLAIN, ("Identity",)),
     Kind("ReverseAxis", _EXTENSIONS, _PLAIN, ("Split", "Concat")),

@@ -27,7 +27,9 @@ from optim_prepost.step_classes import PACKAGE, make_step
 if TYPE_CHECKING:
     from onnxruntime_extensions.tools.pre_post_processing import Step
 
-DOMAIN = "com.microsoft.extensions"
+DOMAIN, CONTRIB = "com.microsoft.extensions", "ai.onnx.contrib"
+"""Domains of onnxruntime-extensions' operators."""
+
 PREFIX = "prepost_"
 METADATA = "optim.prepost"
 _STAND_IN = "StandIn"
@@ -133,6 +135,8 @@ def _build(
     model = onnx.helper.make_model(onnx.helper.make_graph([stand_in], "model", taken, given), opset_imports=imports)
     ports = [create_named_value(port.name, _element_type(port), list(port.shape)) for port in plan.inputs]
     pipeline = PrePostProcessor(ports, max(opset, _LEAST_OPSET))
+    checker = pipeline._custom_op_checker_context
+    checker.opset_imports = {**checker.opset_imports, CONTRIB: 1}
     steps: dict[str, Step] = {}
 
     def made(planned: PlannedStep) -> tuple[Step, list[IoMapEntry]]:
@@ -295,11 +299,11 @@ def _read_inside(node: onnx.NodeProto) -> set[str]:
 
 
 def _import_domains(model: onnx.ModelProto) -> None:
-    """The domain of the extensions, where a step really uses it and only there."""
-    uses = any(node.domain == DOMAIN for node in model.graph.node)
-    kept = [entry for entry in model.opset_import if entry.domain != DOMAIN]
+    """Domains of the extensions, where a node really uses them and only there."""
+    used = {node.domain for node in model.graph.node} & {DOMAIN, CONTRIB}
+    kept = [entry for entry in model.opset_import if entry.domain not in (DOMAIN, CONTRIB)]
     del model.opset_import[:]
-    model.opset_import.extend([*kept, *([onnx.helper.make_opsetid(DOMAIN, 1)] if uses else [])])
+    model.opset_import.extend([*kept, *(onnx.helper.make_opsetid(domain, 1) for domain in sorted(used))])
 
 
 def _like(value: onnx.ValueInfoProto, name: str) -> onnx.ValueInfoProto:

@@ -19,7 +19,7 @@ from typing import Any
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.errors import OptimError
-from optim.gate.drift import OutputComparison, compare_sample, merge_samples
+from optim.gate.drift import OutputComparison, compare_output, merge_samples
 from optim.jobs.place import Reference, compare_session, mapped_feeds, mapped_outputs
 from optim.model import Model
 from optim.passes import Interface
@@ -72,10 +72,20 @@ def compare_chain(
         )  # fmt: skip
     with open_given(given) as inner:
         found = compare_session(inner, reference, samples, interfaces[:place])
-        return found + _compare_raw(session, inner, interfaces[place:])
+        return found + compare_raw(session, inner, interfaces[place:])
 
 
-def _compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface]) -> list[OutputComparison]:
+def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface]) -> list[OutputComparison]:
+    """Compare a recast model with what its interface makes of the model inside, on raw samples.
+
+    Args:
+        session: of the model at the end of the chain.
+        inner: of the model that the recasting pass was given.
+        interfaces: from that of the recasting pass on.
+
+    Raises:
+        OptimError: nothing-compared, interface-changed.
+    """
     recast, after = interfaces[0], interfaces[1:]
     merged: dict[str, OutputComparison] = {}
     for raw in _raw(recast):
@@ -88,7 +98,10 @@ def _compare_raw(session: Session, inner: Session, interfaces: Sequence[Interfac
                 f"expected: {', '.join(sorted(expected))}; candidate: {', '.join(sorted(got))}",
                 "this is an issue of the pass that returned the interface",
             )  # fmt: skip
-        merged = merge_samples(merged, compare_sample(expected, got, raw, (), ()))
+        merged = merge_samples(merged, [compare_output(name, expected[name], got[name]) for name in expected])
+    if not any(found.compared or found.problem for found in merged.values()):
+        cause = "no raw sample gave a single element"
+        raise OptimError("nothing-compared", "the models have nothing to compare", cause)
     limit = recast.tolerance
     return [replace(found, name=RAW_PREFIX + found.name, limit=limit) for found in merged.values()]
 

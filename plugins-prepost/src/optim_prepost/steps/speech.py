@@ -25,7 +25,7 @@ class AudioDecoder(Step):
             {{
                 first = Constant <value = int64[1] {{0}}> ()
                 batched = Unsqueeze ({self.input_names[0]}, first)
-                decoded = com.microsoft.extensions.AudioDecoder (batched)
+                decoded = ai.onnx.contrib.AudioDecoder (batched)
                 {self.output_names[0]} = Squeeze (decoded, first)
             }}
             """)
