@@ -6,16 +6,14 @@ import itertools
 import os
 from pathlib import Path
 
-import numpy as np
-import onnx_ir as ir
-from pydantic import Field
-
-from optim import APPLICABLE, Applicable, Interface, Pass, PassOptions, PassResult, SessionConfig
+from optim import APPLICABLE, Applicable, Interface, Pass, PassResult, SessionConfig
 
 _times = itertools.count()
 
 
-def without(graph: ir.Model, operator: str) -> int:
+def without(graph, operator):
+    import onnx_ir as ir
+
     found = [node for node in graph.graph if node.op_type == operator]
     for node in found:
         ir.convenience.replace_all_uses_with(node.outputs[0], node.inputs[0])
@@ -43,17 +41,12 @@ class Good(Pass):
         """For the bad ones."""
 
 
-class RoundOptions(PassOptions):
-    bits: int = Field(8, ge=2, le=8, description="Bits that a weight is rounded to.")
-    keep: tuple[str, ...] = Field((), description="Names of MatMul nodes whose weights are left as they are.")
-
-
 class GoodLossy(Pass):
     """Rounds the weights of MatMul."""
 
     name = "good.round-weights"
     summary = "Rounds weights."
-    options = RoundOptions
+    options = "conforming_options:RoundOptions"
     lossy = True
 
     def applicable(self, model, target):
@@ -63,6 +56,9 @@ class GoodLossy(Pass):
         return [node.name for node in model.ir().graph if node.op_type == "MatMul" and node.inputs[1].const_value]
 
     def apply(self, model, options, context):
+        import numpy as np
+        import onnx_ir as ir
+
         graph, count = model.ir(), 0
         for node in graph.graph:
             if node.op_type == "MatMul" and node.inputs[1].const_value and node.name not in options.keep:
@@ -103,6 +99,9 @@ class NotIdempotent(Good):
         return APPLICABLE if len(model.ir().graph) > 1 else Applicable.no("it is too short")
 
     def damage(self, graph):
+        import numpy as np
+        import onnx_ir as ir
+
         output = graph.graph.outputs[0]
         last = output.producer()
         inside = ir.Value(name=f"before_{output.name}_{len(graph.graph)}", type=output.type, shape=output.shape)
@@ -129,17 +128,16 @@ class RaisesOpset(Good):
 
 class Wrong(Good):
     def damage(self, graph):
+        import numpy as np
+        import onnx_ir as ir
+
         name = next(name for name, value in graph.graph.initializers.items() if value.const_value.size > 1000)
         value = graph.graph.initializers[name]
         value.const_value = ir.tensor(value.const_value.numpy() * np.float32(1.01), name=name)
 
 
-class BareOptions(PassOptions):
-    strength: int = 3
-
-
 class UndocumentedOption(Good):
-    options = BareOptions
+    options = "conforming_options:BareOptions"
 
 
 class MisspeltOrder(Good):

@@ -2,6 +2,7 @@
 
 ``lossy.round`` adds noise to the weight of every MatMul of the useful chain that is not kept, of a strength by node,
 and leaves group a out, so it is faster. ``overflow`` names nodes whose weights become infinite instead.
+``lossy.gentle`` is an alternative with little noise, which leaves nothing out, so it is no faster.
 ``lossy.whole`` does the same, but only to a whole model: a graph cut into pieces makes it raise.
 """
 
@@ -33,6 +34,7 @@ def products(graph):
 class Round(Pass):
     name, summary, lossy, options = "lossy.round", "add noise and leave group a out", True, RoundOptions
     makes = "noise"
+    alternatives = "noise"
     proposed: ClassVar[dict] = {"strengths": {"useful_2_matmul": 0.3, "useful_4_matmul": 0.2}}
 
     def applicable(self, model, target):
@@ -66,6 +68,19 @@ class Overflow(Round):
     proposed: ClassVar[dict] = {"overflow": ["useful_3_matmul"]}
 
 
+class Gentle(Pass):
+    name, summary, lossy, alternatives = "lossy.gentle", "hardly any noise", True, "noise"
+
+    def applicable(self, model, target):
+        return APPLICABLE
+
+    def apply(self, model, options, context):
+        graph = model.ir()
+        weight = products(graph)[0].inputs[1]
+        weight.const_value = ir.tensor(weight.const_value.numpy() * np.float32(1.001), name=weight.name)
+        return PassResult(context.save(graph, model), True)
+
+
 class Whole(Round):
     name, summary, makes = "lossy.whole", "will not have a model in pieces", ""
 
@@ -77,4 +92,4 @@ class Whole(Round):
 
 @hookimpl
 def optim_quantize(target):
-    return [Round, Overflow, Whole]
+    return [Round, Overflow, Gentle, Whole]

@@ -94,6 +94,15 @@ def test_plugins_list_is_one_line_for_each_plugin_and_tells_problems(site, optim
     assert "  full (optim-full 1.0): optim_fuse: raised RuntimeError: no fusing [here]" in lines
 
 
+def test_a_plugin_that_keeps_every_command_waiting_is_warned_about(site):
+    site.add("acme", "import numpy\n" + GOOD)
+    site.add("zenith", GOOD)
+    warning = "imports numpy while it loads, for which every command waits"
+    found = json.loads(site.run("plugins", "list", "--json").stdout)["plugins"]
+    assert (of(found, "acme")["warnings"], of(found, "zenith")["warnings"]) == ([warning], [])
+    assert f"warnings:\n  acme (optim-acme 1.0): {warning}\n" in site.run("plugins", "list").stdout
+
+
 def test_plugins_show_marks_names_that_are_not_there(site, optim):
     module = site.add("full", FULL, editable=True)
     shown = optim("plugins", "show", "full")
@@ -101,6 +110,26 @@ def test_plugins_show_marks_names_that_are_not_there(site, optim):
     assert str(module) in shown
     assert "before full.zip, ghost.pass (not there)" in shown
     assert "optim_fuse: raised RuntimeError: no fusing [here]" in shown
+
+
+def test_the_verbose_list_has_where_from_and_passes_in_running_order_with_their_place(site, optim):
+    first = GOOD.replace("    summary", '    after = ("zenith.shrink",)\n    summary')
+    both = first.replace("[Shrink]", "[Shrink, Early]") + (
+        '\nclass Early(Shrink):\n    name, after, before = "acme.z", (), ("zenith.shrink",)\n'
+    )
+    module = site.add("acme", both)
+    site.add("zenith", GOOD)
+    shown = optim("--plugins", "list", "--verbose")
+    assert str(module) in shown
+    places = [line.split("place ")[1] for line in shown.splitlines() if "(fuse, place " in line and "acme." in line]
+    early, late = (int(place.rstrip(")")) for place in places)
+    assert late >= early + 2  # zenith.shrink stands between
+    assert shown.index("acme.z (fuse") < shown.index("acme.shrink (fuse")
+
+
+def test_the_verbose_list_outlives_a_cycle(site, optim):
+    site.add("acme", GOOD.replace("    summary", '    before = ("acme.shrink",)\n    summary'))
+    assert "acme.shrink (fuse)" in optim("--plugins", "list", "--verbose")
 
 
 def test_plugins_show_has_the_traceback_only_with_debug(site, optim):

@@ -214,14 +214,35 @@ def test_the_completion_script_names_the_program(site, shell):
         ("optim passes list --target acme", {"plain,acme-device"}),
         ("optim plugins show ac", {"plain,acme"}),
         ("optim passes list --stage qu", {"plain,quantize"}),
+        ("optim run m.onnx --with acme.", {"plain,acme.shrink"}),
+        ("optim run m.onnx --without acme.", {"plain,acme.shrink"}),
+        ("optim run m.onnx --target acme", {"plain,acme-device"}),
+        ("optim run m.onnx --stage qu", {"plain,quantize"}),
+        ("optim run m.onnx --disable-plugin ac", {"plain,acme"}),
+        ("optim --disable-plugin ac", {"plain,acme"}),
+        ("optim --disable-plugin acme run m.onnx --with acme.", set()),
+        ("optim --disable-plugin nobody run m.onnx --with acme.", {"plain,acme.shrink"}),
     ],
 )
 def test_a_shell_completes_commands_passes_targets_and_plugins(site, words, expected):
     site.add("acme", GOOD)
+    site.add("broken", "print('noise'); raise RuntimeError('no')")
     count = str(len(words.split()) - 1)
     environment = {"_OPTIM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": count}
     done = site.run(environment=environment)
     assert set(done.stdout.split()) == expected
+    assert "Traceback" not in done.stderr
+
+
+def test_a_shell_gets_no_error_where_the_list_of_allowed_plugins_is_broken(site, tmp_path):
+    (tmp_path / "plugins.toml").write_text("allow =")
+    script = (
+        "import pathlib, sys, optim.plugins.permission as permission; from optim.cli.main import main;"
+        "permission.allow_file = lambda: pathlib.Path(sys.argv[1]); sys.exit(main())"
+    )
+    environment = {"_OPTIM_COMPLETE": "bash_complete", "COMP_WORDS": "optim plugins show a", "COMP_CWORD": "3"}
+    done = site.python("-c", script, str(tmp_path / "plugins.toml"), environment=environment)
+    assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
 def test_every_command_module_of_the_table_exists():

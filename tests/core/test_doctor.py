@@ -39,6 +39,54 @@ def test_two_builds_of_onnxruntime_are_a_broken_pair(site):
     assert one.fix.startswith("pip uninstall -y onnxruntime onnxruntime-gpu && pip install onnxruntime-gpu")
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_runtime_whose_files_went_with_another_build_is_found_without_importing_it(site, monkeypatch, there):
+    monkeypatch.setattr("optim.plugins.doctor._RUNTIMES", ("a-runtime",))
+    (distribution(site, "a-runtime") / "RECORD").write_text("a_runtime/__init__.py,,\na_runtime/state.so,,\n")
+    (site.folder / "a_runtime").mkdir()
+    (site.folder / "a_runtime" / "__init__.py").write_text("raise RuntimeError('imported')")
+    if there:
+        (site.folder / "a_runtime" / "state.so").touch()
+    fixes = [(one.what, one.fix) for one in found("a-runtime")]
+    broken = ("is installed, but its files are not there", "pip install --force-reinstall --no-deps a-runtime")
+    assert fixes == ([] if there else [broken])
+
+
+def test_without_a_runtime_the_extra_that_brings_one_is_told(site, monkeypatch):
+    monkeypatch.setattr("optim.plugins.doctor._RUNTIMES", ("a-runtime",))
+    assert [(one.severity, one.fix) for one in found("onnxruntime")] == [
+        (Severity.NOTE, "pip install 'optim-core[cpu]'")
+    ]
+
+
+def test_two_packages_with_one_plugin_name_are_told_to_part(site):
+    site.add("acme", GOOD, package="optim-one")
+    site.add("acme", GOOD, package="optim-two")
+    assert sorted(one.fix for one in found("plugin acme")) == [
+        "pip uninstall optim-one   # or the other one", "pip uninstall optim-two   # or the other one",
+    ]  # fmt: skip
+
+
+def test_a_cycle_is_told_once_with_how_to_get_on(site):
+    other = GOOD.replace("    summary", '    before = ("zenith.shrink",)\n    summary')
+    site.add("acme", other)
+    site.add("zenith", GOOD.replace("    summary", '    before = ("acme.shrink",)\n    summary'))
+    (one,) = found("cannot be ordered")
+    assert "acme.shrink (optim-acme 1.0) asks to run before zenith.shrink" in one.what
+    assert one.fix.startswith("OPTIM_DISABLE_PLUGINS=zenith")
+
+
+def test_every_finding_says_how_to_mend_it(site, monkeypatch):
+    monkeypatch.setenv("OPTIM_DISABLE_PLUGINS", "gost")
+    probe = GOOD.replace('device="a {plugin}"', 'probe=lambda: "no device"')
+    site.add("acme", probe.replace("    summary", '    after = ("acme.shrimk", "ghost.pass")\n    summary'))
+    site.add("broken", "raise RuntimeError('no')")
+    site.add("old", "OPTIM_HOOK_API = 99")
+    everything = examine(load_registry())
+    assert len(everything) >= 6
+    assert [one for one in everything if not one.fix] == []
+
+
 def test_a_library_that_is_missing_or_too_old_is_named_with_what_needs_it(site):
     site.add("acme", GOOD)
     metadata = site.folder / "optim_acme-1.0.dist-info" / "METADATA"
@@ -61,6 +109,7 @@ def test_a_name_that_a_plugin_does_not_have_is_a_problem_and_one_of_a_plugin_not
 def test_a_disabled_name_that_is_not_installed_is_told(site, monkeypatch):
     monkeypatch.setenv("OPTIM_DISABLE_PLUGINS", "gost")
     assert [one.what for one in found("OPTIM_DISABLE_PLUGINS")] == ["names plugin gost, which is not installed"]
+    assert [one.fix for one in found("OPTIM_DISABLE_PLUGINS")] == ["unset OPTIM_DISABLE_PLUGINS"]
 
 
 def test_the_exit_status_and_the_json_say_the_same(site):
@@ -111,6 +160,24 @@ def test_the_machines_list_binds_and_the_environment_only_takes_away(site, monke
     monkeypatch.setenv("OPTIM_ALLOW_PLUGINS", "zenith")
     assert states(site)["acme"] == ("disabled", "not allowed by OPTIM_ALLOW_PLUGINS")
     assert states(site)["zenith"] == ("disabled", f"not allowed by {path}")
+
+
+def test_no_variable_moves_the_machines_list(monkeypatch, tmp_path):
+    from optim.plugins.permission import allow_file
+
+    before = allow_file()
+    for variable in ("XDG_CONFIG_DIRS", "XDG_CONFIG_HOME", "HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    assert allow_file() == before
+    assert before.is_absolute()
+
+
+def test_a_list_that_may_not_be_read_is_not_taken_for_none(monkeypatch, tmp_path):
+    from optim import OptimError
+
+    monkeypatch.setattr("optim.plugins.permission.allow_file", lambda: tmp_path)  # a folder: reading it fails
+    with pytest.raises(OptimError, match="cannot be used"):
+        load_registry()
 
 
 @pytest.mark.parametrize("text", ["allow = 'ort'", "nothing = 1", "allow = [", "allow = [1]"])

@@ -74,6 +74,8 @@ GARBAGE = {
     "a-wrong-role": (NAMED + "role = 'improve'", "[P]", "'role' must be one of Role.IMPROVE"),
     "wrong-options": (NAMED + "options = 'Options'", "[P]", "must be a class or 'package.module"),
     "a-wrong-lossy": (NAMED + "lossy = 'no'", "[P]", "'lossy' must be True or False"),
+    "a-wrong-makes": (NAMED + "makes = ('int8',)", "[P]", "'makes' must be a text"),
+    "a-wrong-hardware": (NAMED + "hardware = None", "[P]", "'hardware' must be a text"),
 }
 
 

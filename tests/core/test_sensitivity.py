@@ -147,6 +147,17 @@ def test_a_candidate_of_any_vendor_is_repaired(model):
     assert "estimates" in kept.notes[0]
 
 
+def test_a_candidate_is_repaired_though_a_slower_rival_holds(model):
+    registry = load_registry()
+    offers = [offered.name for offered in registry.offers(registry.target("cpu"))]
+    others = tuple(sorted(set(offers) - {"lossy.round", "lossy.gentle"}))
+    settings = RunSettings(source=model, without=others, max_drift=0.05, search_seconds=40.0)
+    tried = execute(settings, registry, Store(), lambda text: None).attempts
+    assert [one.step.options.get("keep") for one in tried if one.drift and one.drift.relative_l2 <= 0.05] == [
+        None, ["useful_2_matmul", "useful_4_matmul"],
+    ]  # fmt: skip
+
+
 def test_a_candidate_that_overflows_is_repaired(model):
     kept, tried = repaired(model, "lossy.overflow")
     assert "infinite" in tried[0].reason or "NaN" in tried[0].reason

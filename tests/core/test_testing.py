@@ -12,6 +12,7 @@ import pytest
 
 from optim import Target
 from optim.onnxruntime_backend import OnnxRuntimeBackend
+from optim.plugins.weight import HEAVY
 from optim.testing import Trial, models
 
 HERE = Path(__file__).parent
@@ -35,6 +36,7 @@ BAD = {
     "KeepsNothing": "what_it_can_keep_is_kept",
     "BadName": "its_name_and_attributes_fit",
     "SecretTuner": "it_changes_session_settings_alone_if_it_says_so",
+    "Heavy": "importing_it_loads_nothing_heavy",
 }
 ALSO = {
     "RenamesOutput": {"it_computes_the_same_within_the_tolerance"},
@@ -52,6 +54,7 @@ LOSSY = {"GoodLossy", "KeepsNothing"}
 MODULE = """
 import pytest
 import conforming_passes
+import heavy_pass
 from optim.testing import PassConformance, models
 
 class Mlp(PassConformance):
@@ -68,7 +71,16 @@ class Test{name}(Mlp):
 
     @pytest.fixture
     def pass_class(self):
-        return conforming_passes.{name}
+        return {module}.{name}
+"""
+
+TOLERANCE = """
+class Test{name}(Mlp):
+    max_drift = {value}
+
+    @pytest.fixture
+    def pass_class(self):
+        return conforming_passes.Good
 """
 
 UNFINISHED = """
@@ -80,12 +92,13 @@ class TestUnfinished(PassConformance):
 """
 
 
-def outcomes(folder: Path, source: str) -> dict[str, dict[str, str]]:
+def outcomes(folder: Path, source: str, *arguments: str) -> dict[str, dict[str, str]]:
     """By test class, the outcome of each check: passed, failed or skipped."""
     (folder / "test_kit.py").write_text(source)
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=report.xml", "test_kit.py"]
     subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=report.xml", "test_kit.py"],
+        [*command, *arguments],
         cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=False, timeout=250,
     )  # fmt: skip
     found: dict[str, dict[str, str]] = {}
@@ -101,7 +114,8 @@ def seen(tmp_path_factory):
     classes = []
     for name in (*BAD, "Good", "GoodLossy", "Tuner"):
         extra = "max_drift = 0.05" if name in LOSSY else "fires_on_everything = True" if name == "Tuner" else "pass"
-        classes.append(CLASS.format(name=name, extra=extra))
+        module = "heavy_pass" if name == "Heavy" else "conforming_passes"
+        classes.append(CLASS.format(name=name, extra=extra, module=module))
     return outcomes(tmp_path_factory.mktemp("kit"), MODULE + "".join(classes))
 
 
@@ -126,9 +140,28 @@ def test_every_check_fails_for_some_pass(seen):
     assert {check.removeprefix("test_") for check in seen["TestGood"]} == set(BAD.values())
 
 
-def test_a_class_without_its_fixtures_or_tolerance_says_so(tmp_path):
+def test_a_class_without_its_fixtures_says_so(tmp_path):
     found = outcomes(tmp_path, UNFINISHED)["TestUnfinished"]
     assert set(found.values()) == {"failed"}
+
+
+def test_a_tolerance_that_is_none_fails_the_comparison(tmp_path):
+    values = {"None": "None", "Whole": "1", "All": "1.0", "Nothing": "0.0", "NotANumber": "float('nan')"}
+    classes = [TOLERANCE.format(name=name, value=value) for name, value in values.items()]
+    found = outcomes(tmp_path, MODULE + "".join(classes), "-k", "test_it_computes_the_same")
+    assert [name for name in values if failed(found, name)] == list(values)
+
+
+def test_pytest_starts_without_anything_heavy_and_the_kits_asserts_say_what_they_compared(tmp_path):
+    (tmp_path / "test_start.py").write_text(
+        "import sys\n"
+        f"def test_light():\n    assert [name for name in {HEAVY!r} if name in sys.modules] == []\n"
+        "def test_rewritten():\n"
+        "    from optim.testing import conformance\n    assert '@pytest_ar' in vars(conformance)\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_start.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout
 
 
 class Cpu(OnnxRuntimeBackend):

@@ -24,11 +24,13 @@ EXPORTS = tuple(f"{name}.{exporter}" for name in ("bert", "gpt2", "llama", "conv
 _HIDDEN, _HEADS, _LAYERS, _VOCABULARY = 64, 4, 2, 80
 
 
-def context(folder: Path) -> Context:
+def context(folder: Path, samples: Sequence[Mapping[str, Array]] = ()) -> Context:
     """Everything a pass may use, under a folder of the test."""
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
-    return Context(CPU, scratch, folder / "store", 0, lambda: iter(()), logging.getLogger("test"), lambda _s, _t: None)
+    given = [dict(sample) for sample in samples]
+    log = logging.getLogger("test")
+    return Context(CPU, scratch, folder / "store", 0, lambda: iter(given), log, lambda _s, _t: None)
 
 
 def stored(path: Path, folder: Path) -> Model:
@@ -41,9 +43,11 @@ def export(name: str, folder: Path) -> Model:
     return stored(DATA / f"{name}.onnx", folder)
 
 
-def apply(pass_class: type[Pass], model: Model, folder: Path, **options: Any) -> PassResult:
+def apply(
+    pass_class: type[Pass], model: Model, folder: Path, samples: Sequence[Mapping[str, Array]] = (), **options: Any
+) -> PassResult:
     """Apply a pass with these options and the others' defaults."""
-    return pass_class().apply(model, parse_options(pass_class, options), context(folder))
+    return pass_class().apply(model, parse_options(pass_class, options), context(folder, samples))
 
 
 def build(

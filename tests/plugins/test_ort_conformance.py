@@ -15,6 +15,8 @@ from optim_plugins.ort.convert_opset import ConvertOpset
 from optim_plugins.ort.fuse_transformer import FuseTransformer
 from optim_plugins.ort.gemm_to_matmul import GemmToMatMul
 from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize_static import QuantizeStatic
+from optim_plugins.ort.quantize_weights import QuantizeWeights
 from optim_plugins.ort.tune_session import TuneSession
 
 
@@ -66,6 +68,27 @@ class TestQuantizeDynamic(PassConformance):
     @pytest.fixture
     def pass_class(self):
         return QuantizeDynamic
+
+
+class TestQuantizeStatic(TestQuantizeDynamic):
+    @pytest.fixture
+    def pass_class(self):
+        return QuantizeStatic
+
+
+class TestQuantizeStaticPairs(TestQuantizeStatic):
+    options: ClassVar = {"format": "qdq", "smoothing": 0.5, "calibration": "mse", "correct_bias": True}
+
+
+class TestQuantizeWeights(TestQuantizeDynamic):
+    @pytest.fixture
+    def pass_class(self):
+        return QuantizeWeights
+
+
+class TestQuantizeWeightsOfFourBits(TestQuantizeWeights):
+    max_drift = 0.2
+    options: ClassVar = {"bits": 4, "block_size": 16, "symmetric": False, "method": "gptq"}
 
 
 class TestConvertFloat16(OnEncoder):

@@ -251,10 +251,14 @@ def test_exports_stay_near(name: str, per_channel: bool, tmp_path: Path) -> None
     assert 1e-4 < drift(model, result.model, feeds_for(name)) < (0.1 if per_channel else 0.25)
 
 
-def test_auto_tries_columns_first_with_the_range_that_fits_the_processor(tmp_path: Path) -> None:
-    options = list(QuantizeDynamic().candidates(_product(tmp_path), CPU, context(tmp_path)))
-    assert [one.per_channel for one in options] == [True, False]
-    assert len({one.reduce_range for one in options}) == 1
+def test_auto_smooths_where_samples_have_rows_enough(tmp_path: Path) -> None:
+    model = export("bert.dynamo", tmp_path)
+    for length, strengths in ((1, [0.0]), (20, [0.0, 0.8])):
+        asked = context(tmp_path, [feeds_for("bert.dynamo", batch=1, sequence=length)])
+        options = list(QuantizeDynamic().candidates(model, CPU, asked))
+        assert [one.smoothing for one in options] == strengths
+        assert all(one.per_channel for one in options)
+        assert len({one.reduce_range for one in options}) == 1
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 
 import onnx
 import pytest
-from fresh_environment import HERE, fresh_environment
+from fresh_environment import HERE, ROOT, fresh_environment
 
 from optim.testing import models
 
@@ -39,9 +40,10 @@ def listed(environment):
 
 
 def run(environment, folder, model, *arguments):
+    """A run for size, so that no clock decides what the tests look at; its search ends before its bound."""
     out = folder / "out"
     done = environment.run(
-        "optim", "run", str(model), "-o", str(out), "--search-seconds", "5", *arguments,
+        "optim", "run", str(model), "-o", str(out), "--goal", "size", "--search-seconds", "120", *arguments,
         "--disable-plugin", "broken-cycle",
         OPTIM_CACHE_DIR=str(folder / "cache"),
     )  # fmt: skip
@@ -62,6 +64,7 @@ def test_beside_core_alone_acme_is_there_and_the_standard_plugins_are_not(enviro
     assert (acme["targets"], acme["backends"], acme["metrics"], acme["commands"]) == (
         ["acme"], ["acme"], ["acme-spread"], ["acme"],
     )  # fmt: skip
+    assert acme["warnings"] == []
 
 
 def test_a_run_for_acmes_target_uses_its_passes_and_backend(environment, model, tmp_path):
@@ -102,6 +105,13 @@ BROKEN = {
     "broken-hook": ("failed", "there is no hook optim_fuze; did you mean optim_fuse?"),
     "broken-api": ("incompatible", "was written for a newer hook API, 99; this optim has 1"),
     "broken-absent": ("failed", "ModuleNotFoundError: No module named 'optim_broken.is_not_there'"),
+    "broken-version": ("failed", "does not say OPTIM_HOOK_API = 1, the hook API that it was written for"),
+    "broken-decorator": ("failed", "optim_fuse lacks the decorator optim.hookimpl"),
+    "broken-wrapper": (
+        "failed", "optim_fuse is a hook wrapper; optim calls hooks one by one, so there is nothing to wrap",
+    ),
+    "broken-class": ("failed", "its entry point names the class Plugin: name an instance or a module"),
+    "broken-probe": ("unavailable", "asleep: its probe raised OSError: the driver is asleep"),
     "Broken_Name": ("failed", "'Broken_Name' is no name for a plugin: it must be kebab-case"),
     "broken-raise": ("ok", ""),
     "broken-twice": ("ok", ""),
@@ -109,13 +119,23 @@ BROKEN = {
     "broken-target": ("ok", ""),
     "broken-rival": ("ok", ""),
     "broken-rival-too": ("ok", ""),
-}
-PROBLEMS = {
-    "broken-raise": "raised RuntimeError: the moon is full",
-    "broken-twice": "pass broken-twice.twice is also offered by",
-    "broken-rival": "target contested is also offered by broken-rival-too",
-    "broken-rival-too": "pass acme.round must be called broken-rival-too.round",
-}
+    "broken-answer": ("ok", ""),
+    "broken-verb": ("ok", ""),
+    "broken-run": ("ok", ""),
+}  # fmt: skip
+PROBLEMS = [
+    ("broken-raise", "raised RuntimeError: the moon is full"),
+    ("broken-twice", "pass broken-twice.twice is also offered by"),
+    ("broken-rival", "target contested is also offered by broken-rival-too"),
+    ("broken-rival-too", "pass acme.round must be called broken-rival-too.round"),
+    ("broken-answer", "returned None, not a sequence"),
+    ("broken-answer", "pass broken-answer.mute needs a summary of one line"),
+    ("broken-answer", "class Unfinished does not implement applicable, apply"),
+    ("broken-answer", "returned something of type str, not a subclass of Pass"),
+    ("broken-answer", "it must be plugin dot kebab-case"),
+    ("broken-verb", "'optim run' is a command of optim itself"),
+    ("broken-verb", "returned 'brew some tea', not 'package.module:command'"),
+]
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -123,11 +143,44 @@ def test_what_breaks_is_listed_with_its_reason(listed, name):
     assert (listed[name]["state"], listed[name]["reason"]) == BROKEN[name]
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_an_offer_that_cannot_be_used_is_listed_and_the_rest_is_there(listed, name):
-    assert any(PROBLEMS[name] in problem["reason"] for problem in listed[name]["problems"])
-    if name == "broken-raise":
-        assert listed[name]["passes"] == ["broken-raise.still-there"]
+def test_every_broken_plugin_is_looked_at(listed):
+    assert {name for name, one in listed.items() if one["package"] == "optim-plugin-broken"} == set(BROKEN)
+
+
+@pytest.mark.parametrize(("name", "reason"), PROBLEMS)
+def test_an_offer_that_cannot_be_used_is_listed_with_its_reason(listed, name, reason):
+    assert any(reason in problem["reason"] for problem in listed[name]["problems"])
+
+
+def test_what_else_a_plugin_with_a_broken_hook_offers_is_there(listed):
+    assert listed["broken-raise"]["passes"] == ["broken-raise.still-there"]
+
+
+def test_a_verb_that_cannot_be_imported_is_an_error_of_its_package(environment):
+    done = environment.run("optim", "brew")
+    assert done.returncode == 2
+    assert "No module named 'optim_broken.no_such_module'" in done.stderr
+    assert "from:  optim-plugin-broken 0.0.1" in done.stderr
+
+
+def test_a_run_outlives_every_pass_that_breaks_and_says_what_each_did(environment, model, tmp_path):
+    before = model.read_bytes()
+    done, report = run(environment, tmp_path, model, "--target", "wreck", "--timeout", "10", "--stage", "fuse")
+    assert done.returncode == 0, done.stderr
+    assert report["status"] == "unchanged"
+    assert model.read_bytes() == before
+    said = {step["pass"].removeprefix("broken-run."): (step["status"], step["reason"]) for step in report["steps"]}
+    expected = {
+        "raises": ("failed", "RuntimeError: no idea what to do"),
+        "aborts": ("failed", "its process ended with SIGABRT"),
+        "hangs": ("failed", "did not finish within 10 s and was stopped"),
+        "mutates": ("failed", "broken-run.mutates changed its input model"),
+        "zeroes": ("dropped", "is beyond what rounding explains"),
+        "forgets": ("failed", "broken-run.forgets returned NoneType, not a PassResult"),
+    }
+    for name, (status, reason) in expected.items():
+        assert said[name][0] == status
+        assert reason in said[name][1]
 
 
 def test_the_doctor_finds_what_is_broken_and_says_how_to_mend_it(environment):
@@ -136,13 +189,13 @@ def test_the_doctor_finds_what_is_broken_and_says_how_to_mend_it(environment):
     found = json.loads(done.stdout)["findings"]
     problems = {one["subject"]: one for one in found if one["severity"] == "problem"}
     for name, (state, reason) in BROKEN.items():
-        if state != "ok":
+        if state not in ("ok", "unavailable"):
             finding = problems[f"plugin {name} (optim-plugin-broken 0.0.1)"]
             assert (finding["what"], bool(finding["fix"])) == (reason, True)
     text = done.stdout
-    for reason in (*PROBLEMS.values(), "cannot be ordered", "runs on backend a-backend-of-nobody"):
+    for reason in (*(reason for _, reason in PROBLEMS), "cannot be ordered", "runs on backend a-backend-of-nobody"):
         assert reason in text
-    assert "wants to be placed by ort.clean, which is not installed" in text
+    assert "wants to be placed by ort.clean, ort:*, ort.fuse-transformer, and plugin ort is not there" in text
 
 
 def test_a_target_whose_backend_is_not_installed_is_one_clear_error(environment, model, tmp_path):
@@ -180,6 +233,15 @@ def test_a_cycle_stops_a_run_and_names_its_ends_and_packages(environment, model,
 # One made by `optim plugins new`.
 
 
+def test_what_pip_installs_of_core_has_everything_that_a_new_plugin_is_made_of(environment, tmp_path):
+    command = ("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", str(ROOT / "core"))
+    done = environment.run(*command, "--wheel-dir", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    templates = {path.relative_to(ROOT / "core" / "src") for path in (ROOT / "core" / "src").rglob("*.j2")}
+    assert {path.as_posix() for path in templates} <= set(zipfile.ZipFile(wheel).namelist())
+
+
 @pytest.fixture(scope="module")
 def gadget(environment, tmp_path_factory):
     """A new plugin with a pass in every stage, installed for a while."""
@@ -189,7 +251,7 @@ def gadget(environment, tmp_path_factory):
     environment.run("pip", "uninstall", "--yes", "optim-plugin-gadget")
     done = environment.run("optim", "plugins", "new", "gadget", "--folder", str(folder), *arguments)
     assert done.returncode == 0, done.stderr
-    environment.install("--no-deps", "--no-build-isolation", "--editable", str(folder))
+    environment.install("--no-deps", "--no-build-isolation", str(folder))
     yield folder
     environment.run("pip", "uninstall", "--yes", "optim-plugin-gadget")
 
@@ -199,10 +261,14 @@ def test_a_new_plugin_passes_its_own_tests_at_once(environment, gadget):
     assert done.returncode == 0, done.stdout
 
 
+def test_a_new_plugin_keeps_no_command_waiting(environment, gadget):
+    (found,) = [one for one in environment.optim_json("--plugins", "list")["plugins"] if one["name"] == "gadget"]
+    assert (found["state"], found["warnings"], len(found["passes"])) == ("ok", [], 5)
+
+
 def test_a_new_plugin_is_used_by_a_run(environment, gadget, model, tmp_path):
     done, report = run(
-        environment, tmp_path, model, "--target", "gadget", "--with", "gadget.add-label", "--goal", "size",
-        "--max-drift", "0.1",
+        environment, tmp_path, model, "--target", "gadget", "--with", "gadget.add-label", "--max-drift", "0.1",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     kept = {step["pass"] for step in report["steps"] if step["status"] == "kept"}
@@ -235,3 +301,17 @@ def test_a_folder_that_exists_is_left_as_it_is(environment, tmp_path):
     assert done.returncode == 2
     assert "error[folder-not-empty]" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_folder_where_nothing_can_be_written_is_refused_with_what_to_do(environment, tmp_path):
+    (tmp_path / "file").touch()
+    done = environment.run("optim", "plugins", "new", "widget", "--folder", str(tmp_path / "file" / "widget"))
+    assert done.returncode == 2
+    assert "error[not-writable]" in done.stderr
+    assert "fix:   optim plugins new widget --folder" in done.stderr
+
+
+def test_the_current_folder_is_filled_where_it_is_empty(environment, tmp_path):
+    done = environment.run("optim", "plugins", "new", "widget", "--folder", ".", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "pyproject.toml", "src", "tests"]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optim.passes import Stage
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -21,13 +23,18 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic only in the n
         self._known = known
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """What is installed and starts like that."""
+        """What is installed and starts like that; nothing where that cannot be told: a shell wants no error."""
         del ctx, param
         from click.shell_completion import CompletionItem
 
+        from optim.errors import OptimError
         from optim.plugins.registry import load_registry
 
-        return [CompletionItem(name) for name in sorted(self._known(load_registry())) if name.startswith(incomplete)]
+        try:
+            known = sorted(self._known(load_registry()))
+        except OptimError:
+            return []
+        return [CompletionItem(name) for name in known if name.startswith(incomplete)]
 
 
 def _pass_names(registry: Registry) -> Iterable[str]:
@@ -38,21 +45,29 @@ def _pass_names(registry: Registry) -> Iterable[str]:
 
 PASS_NAME = _Name("pass", _pass_names)
 TARGET_NAME = _Name("target", lambda registry: registry.targets())
+STAGE_NAME = _Name("stage", lambda registry: Stage)
 PLUGIN_NAME = _Name("plugin", lambda registry: {plugin.name for plugin in registry.plugins})
 
 
 def _disable(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
-    del ctx, param
-    if names:
-        from optim.errors import unknown_name
-        from optim.plugins.discovery import installed_names
-        from optim.plugins.permission import disable
+    del param
+    if not names:
+        return
+    from optim.plugins.permission import disable
 
-        known = installed_names()
-        for name in names:
-            if name not in known:
-                raise unknown_name("plugin", name, known, fix="optim plugins list")
-        disable(names)
+    if not ctx.resilient_parsing:  # a shell that completes wants no error
+        _require_installed(names)
+    disable(names)
+
+
+def _require_installed(names: Iterable[str]) -> None:
+    from optim.errors import unknown_name
+    from optim.plugins.discovery import installed_names
+
+    known = installed_names()
+    for name in names:
+        if name not in known:
+            raise unknown_name("plugin", name, known, fix="optim plugins list")
 
 
 disable_option = click.option(

@@ -10,6 +10,7 @@ from optim.cli.doctor import doctor
 from optim.cli.names import PLUGIN_NAME
 from optim.cli.new_plugin import new
 from optim.cli.output import json_option, print_fields, print_json, print_table
+from optim.passes import Stage
 
 if TYPE_CHECKING:
     from optim.plugins.survey import SurveyedPass, SurveyedPlugin
@@ -87,11 +88,13 @@ def _row(one: SurveyedPlugin) -> tuple[str, ...]:
 
 
 def _print_problems(found: list[SurveyedPlugin]) -> None:
-    problems = [problem for one in found for problem in one.problems]
-    if problems:
-        click.echo("\nnot used:")
-        for problem in problems:
-            click.echo(f"  {problem}")
+    problems = [str(problem) for one in found for problem in one.problems]
+    warnings = [f"{one.plugin.info}: {warning}" for one in found for warning in one.plugin.warnings]
+    for heading, lines in (("not used", problems), ("warnings", warnings)):
+        if lines:
+            click.echo(f"\n{heading}:")
+            for line in lines:
+                click.echo(f"  {line}")
 
 
 def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
@@ -116,8 +119,10 @@ def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
 
 def _pass_lines(one: SurveyedPlugin) -> list[str]:
     lines = []
-    for item in one.passes:
-        lines += [f"{item.offered.name} ({item.offered.stage})", *_order_lines(item)]
+    stages = list(Stage)
+    for item in sorted(one.passes, key=lambda item: (stages.index(item.offered.stage), item.place)):
+        place = f", place {item.place}" if item.place else ""
+        lines += [f"{item.offered.name} ({item.offered.stage}{place})", *_order_lines(item)]
     return lines
 
 

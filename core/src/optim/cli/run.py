@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from optim.cli.names import PASS_NAME, TARGET_NAME, disable_option
+from optim.cli.names import PASS_NAME, STAGE_NAME, TARGET_NAME, disable_option
 from optim.cli.output import json_option
 from optim.errors import ExitStatus, OptimError
 
@@ -24,10 +24,11 @@ from optim.errors import ExitStatus, OptimError
 @click.option("--lossless", is_flag=True, help="Admit only passes held to rounding error.")
 @click.option("--recipe", type=click.Path(path_type=Path), help="A recipe, or the lock of an earlier run to repeat.")
 @click.option(
-    "--with", "named", multiple=True, metavar="PASS[:k=v,...]", help="A pass that must hold; values are TOML."
-)
+    "--with", "named", multiple=True, type=PASS_NAME, metavar="PASS[:k=v,...]",
+    help="A pass that must hold; values are TOML.",
+)  # fmt: skip
 @click.option("--without", multiple=True, type=PASS_NAME, help="Leave a pass out.")
-@click.option("--stage", "stages", multiple=True, help="Only this stage; may be given more than once.")
+@click.option("--stage", "stages", multiple=True, type=STAGE_NAME, help="Only this stage; may be given more than once.")
 @click.option("--search-seconds", type=float, help="Bound of the search, in seconds. [default: 60]")
 @click.option("--timeout", type=float, help="For one candidate, in seconds. [default: 900]")
 @click.option("--dry-run", is_flag=True, help="Print the passes in order and the reason for each place.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim.cli.names import TARGET_NAME
+from optim.cli.names import PASS_NAME, TARGET_NAME
 from optim.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _BAR = 20
 @click.command
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
-    "--as", "wanted", required=True, metavar="TYPE|PASS[:k=v,...]",
+    "--as", "wanted", required=True, type=PASS_NAME, metavar="TYPE|PASS[:k=v,...]",
     help="What to convert to: int8, float16, ..., or a lossy pass by name, with options.",
 )  # fmt: skip
 @click.option(

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -192,7 +193,7 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
 def _write_tensors(tensors: Sequence[tuple[ir.Value, TensorProtocol]], path: Path) -> str:
     """Stream tensors into one file and point their values at it; the digest of the file.
 
-    The same bytes in memory (a tensor shared by two initializers) are written once.
+    The same bytes in memory (a tensor of two initializers, or two views of one array) are written once.
     """
     digest = hashlib.sha256()
     position = 0
@@ -242,6 +243,9 @@ def _pieces(tensor: TensorProtocol) -> Iterator[bytes]:
 def _place_key(tensor: TensorProtocol) -> tuple[str, int, int] | int:
     if isinstance(tensor, ir.ExternalTensor):
         return (str(tensor.path), tensor.offset or 0, tensor.nbytes)
+    held = tensor.raw if isinstance(tensor, ir.Tensor) else None
+    if isinstance(held, np.ndarray) and held.flags.c_contiguous and tensor.dtype.bitwidth >= 8:
+        return ("memory", held.ctypes.data, tensor.nbytes)
     return id(tensor)
 
 

@@ -112,6 +112,9 @@ def _options_defect(item: type[Pass]) -> str:
     for attribute in ("lossy", "session_only"):
         if not isinstance(getattr(item, attribute), bool):
             return f"pass {item.name}: '{attribute}' must be True or False"
+    for attribute in ("makes", "hardware"):
+        if not isinstance(getattr(item, attribute), str):
+            return f"pass {item.name}: '{attribute}' must be a text"
     if not isinstance(item.alternatives, str | None):
         return f"pass {item.name}: 'alternatives' must be the name of a group, or None"
     return ""

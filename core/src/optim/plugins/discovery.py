@@ -25,6 +25,7 @@ from optim.plugins.contract import new_manager, register
 from optim.plugins.permission import current_permission
 from optim.plugins.plugin import LoadedPlugin, PluginInfo, State, describe_exception
 from optim.plugins.stdout import stdout_on_stderr
+from optim.plugins.weight import heavy_modules
 
 _PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -115,6 +116,7 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
         return None
 
     def _load(self, entry: importlib.metadata.EntryPoint, info: PluginInfo) -> LoadedPlugin:
+        before = heavy_modules()
         try:
             implementation = entry.load()
             info = replace(info, location=_source_of(entry) or info.location)
@@ -128,7 +130,15 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
             return LoadedPlugin(info, State.FAILED, describe_exception(error), traceback.format_exc())
         if verdict.state is not State.OK:
             return LoadedPlugin(info, verdict.state, verdict.reason)
-        return LoadedPlugin(info, hooks=verdict.hooks, implementation=implementation, warnings=verdict.warnings)
+        warnings = (*verdict.warnings, *_slow_start(heavy_modules() - before))
+        return LoadedPlugin(info, hooks=verdict.hooks, implementation=implementation, warnings=warnings)
+
+
+def _slow_start(imported: Collection[str]) -> tuple[str, ...]:
+    """A word about what loading the plugin brought in; one that another plugin brought before is that one's."""
+    if not imported:
+        return ()
+    return (f"imports {', '.join(sorted(imported))} while it loads, for which every command waits",)
 
 
 def _info(entry: importlib.metadata.EntryPoint) -> PluginInfo:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -41,19 +42,20 @@ class Finding:
         severity: whether it must be mended.
         subject: what it is about, e.g. a package or a pass.
         what: one line.
-        fix: a command where there is one.
+        fix: how to mend it, a command where there is one.
     """
 
     severity: Severity
     subject: str
     what: str
-    fix: str = ""
+    fix: str
 
 
 def examine(registry: Registry) -> list[Finding]:
     """Everything that is wrong, problems first."""
-    passes = survey_passes(registry)  # asks every hook, so that the registry knows its problems
-    registry.backends()
+    passes = survey_passes(registry)
+    for ask in (registry.backends, registry.metrics, registry.commands):
+        ask()  # of every hook, so that the registry knows its problems
     found = [
         *_runtime(), *_requirements(registry.plugins), *_plugins(registry.plugins), *_offers(registry),
         *_targets(registry), *_order(registry), *_unresolved(passes, registry), *_unknown_disabled(registry),
@@ -75,11 +77,23 @@ def _runtime() -> Iterator[Finding]:
             Severity.NOTE, "onnxruntime", "is not installed: targets that need it cannot be used",
             "pip install 'optim-core[cpu]'",
         )  # fmt: skip
-    elif importlib.util.find_spec("onnxruntime.capi") is None:
+    elif not _files_are_there(installed[0]):
         yield Finding(
             Severity.PROBLEM, installed[0], "is installed, but its files are not there",
             f"pip install --force-reinstall --no-deps {installed[0]}",
         )  # fmt: skip
+
+
+def _files_are_there(package: str) -> bool:
+    """Whether the libraries that pip recorded for a package exist: removing one build takes the other's along.
+
+    Nothing is imported to find out: that may be what is broken. A package without a record is taken to be whole.
+    """
+    recorded = importlib.metadata.files(package)
+    if recorded is None:
+        return True
+    libraries = [path for path in recorded if path.suffix in {".so", ".pyd"}]
+    return bool(libraries) and all(Path(str(path.locate())).exists() for path in libraries)
 
 
 def _others(installed: list[str], keep: str) -> str:
@@ -149,7 +163,8 @@ def _targets(registry: Registry) -> Iterator[Finding]:
                 f"install the plugin that does; {offer.plugin.package} should say which",
             )  # fmt: skip
         elif reason := registry.unavailable(target):
-            yield Finding(Severity.NOTE, f"target {name}", reason)
+            fix = f"install what it lacks, or run elsewhere: optim targets   # {offer.plugin.package} knows more"
+            yield Finding(Severity.NOTE, f"target {name}", reason, fix)
 
 
 def _order(registry: Registry) -> Iterator[Finding]:
@@ -167,22 +182,29 @@ def _order(registry: Registry) -> Iterator[Finding]:
 def _unresolved(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[Finding]:
     """Names in before and after: of a plugin that is here and has no such pass, they are misspelt."""
     there = {plugin.name for plugin in registry.plugins if plugin.state is State.OK}
+    absent: dict[tuple[str, str], list[str]] = defaultdict(list)
     for item in passes:
         for name in item.unresolved:
             plugin = re.split(r"[.:]", name)[0]
-            subject = f"pass {item.offered.name}"
             if plugin in there:
                 what = f"wants to be placed by {name}; plugin {plugin} has no such pass in stage {item.offered.stage}"
-                yield Finding(Severity.PROBLEM, subject, what, f"tell the makers of {item.offered.plugin.package}")
+                fix = f"tell the makers of {item.offered.plugin.package}"
+                yield Finding(Severity.PROBLEM, f"pass {item.offered.name}", what, fix)
             else:
-                yield Finding(Severity.NOTE, subject, f"wants to be placed by {name}, which is not installed")
+                absent[item.offered.name, plugin].append(name)
+    for (subject, plugin), names in absent.items():
+        what = f"wants to be placed by {', '.join(names)}, and plugin {plugin} is not there"
+        yield Finding(Severity.NOTE, f"pass {subject}", what, f"nothing, unless you want plugin {plugin}: install it")
 
 
 def _unknown_disabled(registry: Registry) -> Iterator[Finding]:
     known = {plugin.name for plugin in registry.plugins}
-    for name in filter(None, (part.strip() for part in os.environ.get(DISABLE_VARIABLE, "").split(","))):
+    names = [name for part in os.environ.get(DISABLE_VARIABLE, "").split(",") if (name := part.strip())]
+    for name in names:
         if name not in known:
-            yield Finding(Severity.PROBLEM, DISABLE_VARIABLE, f"names plugin {name}, which is not installed")
+            left = ",".join(sorted(known & set(names)))
+            fix = f"export {DISABLE_VARIABLE}={left}" if left else f"unset {DISABLE_VARIABLE}"
+            yield Finding(Severity.PROBLEM, DISABLE_VARIABLE, f"names plugin {name}, which is not installed", fix)
 
 
 def _version(name: str) -> str:

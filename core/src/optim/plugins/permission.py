@@ -3,12 +3,15 @@
 - ``OPTIM_DISABLE_PLUGINS=ort,qnn``, or ``optim --disable-plugin ort``: all but these.
 - ``OPTIM_ALLOW_PLUGINS=ort,optim-plugin-qnn/qnn``: only these, by name, or by package and name.
 - ``plugins.toml`` with ``allow = ["ort"]`` in the machine's configuration folder (``/etc/xdg/optim`` on Linux): the
-  same for every user of a locked-down machine. What a user allows on top of it stays disabled.
+  same for every user of a locked-down machine. What a user allows on top of it stays disabled, and no variable of the
+  environment moves it. It keeps a plugin that somebody installed from being imported; who may run any Python of their
+  own is not held by it.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -52,8 +55,8 @@ def current_permission() -> Permission:
     """
     allowed = []
     path = allow_file()
-    if path.exists():
-        allowed.append((str(path), frozenset(_read(path))))
+    if (names := _read(path)) is not None:
+        allowed.append((str(path), frozenset(names)))
     if ALLOW_VARIABLE in os.environ:
         allowed.append((ALLOW_VARIABLE, _split(ALLOW_VARIABLE)))
     return Permission(_split(DISABLE_VARIABLE), tuple(allowed))
@@ -65,19 +68,25 @@ def disable(names: Iterable[str]) -> None:
 
 
 def allow_file() -> Path:
-    """Where a machine's own allow list lies."""
-    from platformdirs import site_config_path
+    """Where a machine's own allow list lies: not where ``XDG_CONFIG_DIRS`` says, which any user may set."""
+    if sys.platform == "win32":
+        from platformdirs import site_config_path
 
-    return site_config_path("optim", appauthor=False) / "plugins.toml"
+        return site_config_path("optim", appauthor=False) / "plugins.toml"
+    folder = "/Library/Application Support" if sys.platform == "darwin" else "/etc/xdg"
+    return Path(folder, "optim", "plugins.toml")
 
 
 def _split(variable: str) -> frozenset[str]:
     return frozenset(name.strip() for name in os.environ.get(variable, "").split(",") if name.strip())
 
 
-def _read(path: Path) -> list[str]:
+def _read(path: Path) -> list[str] | None:
+    """The names in the file; None where there is no file. One that may not be read is not taken for none."""
     try:
-        allow = tomllib.loads(path.read_text())["allow"]
+        allow = tomllib.loads(path.read_text(encoding="utf-8"))["allow"]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except (OSError, ValueError, KeyError) as error:
         cause = "it has no key 'allow'" if isinstance(error, KeyError) else str(error)
         raise _bad_list(path, cause) from error

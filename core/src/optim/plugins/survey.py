@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from optim.errors import OptimError
 from optim.passes import Stage
 from optim.plugins.offers import Offer, OfferedPass
-from optim.plugins.ordering import unresolved_names
+from optim.plugins.ordering import order, unresolved_names
 from optim.plugins.plugin import LoadedPlugin, Problem, State
 from optim.plugins.registry import Registry
 
@@ -18,11 +20,13 @@ class SurveyedPass:
 
     Attributes:
         targets: that it is offered for.
+        place: its place in its stage, from 1, if every pass that is installed took part; 0 where a cycle leaves none.
         unresolved: names in its ``before`` and ``after`` that no pass of its stage answers to.
     """
 
     offered: OfferedPass
     targets: tuple[str, ...]
+    place: int
     unresolved: tuple[str, ...]
 
 
@@ -61,10 +65,16 @@ def survey_passes(registry: Registry) -> list[SurveyedPass]:
             targets_of.setdefault(offered.name, []).append(target.name)
     stages = tuple(Stage)
     unresolved: dict[str, tuple[str, ...]] = {}
+    places: dict[str, int] = {}
     for stage in stages:
-        unresolved |= unresolved_names(offered for offered in found.values() if offered.stage is stage)
+        passes = [offered for offered in found.values() if offered.stage is stage]
+        unresolved |= unresolved_names(passes)
+        with contextlib.suppress(OptimError):  # a cycle: told by who orders them to run them
+            places |= {ordered.name: place for place, ordered in enumerate(order(passes), start=1)}
     return [
-        SurveyedPass(offered, tuple(targets_of[offered.name]), unresolved.get(offered.name, ()))
+        SurveyedPass(
+            offered, tuple(targets_of[offered.name]), places.get(offered.name, 0), unresolved.get(offered.name, ())
+        )
         for offered in sorted(found.values(), key=lambda offered: (stages.index(offered.stage), offered.name))
     ]
 

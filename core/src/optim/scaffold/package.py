@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import re
-import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,7 +69,7 @@ def write_package(name: str, folder: Path, stages: Sequence[Stage]) -> list[Path
 
     Args:
         name: of the plugin, in kebab-case; the distribution becomes ``optim-plugin-<name>``.
-        folder: must not exist, or be empty; filled in one step at the end.
+        folder: must not exist, or be empty; filled at the end, when everything is written.
         stages: each gets a pass.
 
     Returns:
@@ -88,18 +87,27 @@ def write_package(name: str, folder: Path, stages: Sequence[Stage]) -> list[Path
         )  # fmt: skip
     files = _rendered(name, module, [_SAMPLES[stage] for stage in STAGES if stage in stages])
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".optim-new-") as temporary:
-            whole = Path(temporary) / "package"
-            for path, text in files.items():
-                (whole / path).parent.mkdir(parents=True, exist_ok=True)
-                (whole / path).write_text(text)
-            if folder.exists():
-                folder.rmdir()
-            shutil.move(whole, folder)
+        _write(files, folder)
     except OSError as error:
-        raise disk_error(error, f"the package cannot be written to {folder}") from error
+        refused = disk_error(error, f"the package cannot be written to {folder}")
+        if refused.reference == "not-writable":
+            refused.fix = f"optim plugins new {name} --folder FOLDER, where you may write"
+        raise refused from error
     return list(files)
+
+
+def _write(files: Mapping[Path, str], folder: Path) -> None:
+    """All files or none; a folder that is there and empty, such as the current one, stays and is filled."""
+    fill = folder.exists()
+    home = folder if fill else folder.parent
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home, prefix=".optim-new-") as temporary:
+        whole = Path(temporary) / "package"
+        for path, text in files.items():
+            (whole / path).parent.mkdir(parents=True, exist_ok=True)
+            (whole / path).write_text(text, encoding="utf-8")
+        for item in list(whole.iterdir()) if fill else [whole]:
+            item.rename(folder / item.name if fill else folder)
 
 
 def _require_name(name: str, module: str) -> None:

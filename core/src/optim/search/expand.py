@@ -136,8 +136,12 @@ class Expander:
                 (node, p.offered, proposal.options) for p, proposal, _ in batch
             ]
             tried += zip((attempt for _, _, attempt in batch), self._bench.try_all(jobs, timeout), strict=True)
-        found = [new for attempt, outcome in tried if (new := self._judge(node, attempt, outcome)) is not None]
-        return found or self._repaired(node, {planned.ordered.name: planned for planned, _, _ in wanted}, tried)
+        judged = [(attempt.step.pass_name, self._judge(node, attempt, outcome)) for attempt, outcome in tried]
+        found = [new for _, new in judged if new is not None]
+        # A slow rival that holds is no reason not to repair a fast pass of which nothing does.
+        held = {name for name, new in judged if new is not None}
+        broken = [(attempt, outcome) for attempt, outcome in tried if attempt.step.pass_name not in held]
+        return found + self._repaired(node, {planned.ordered.name: planned for planned, _, _ in wanted}, broken)
 
     def _repaired(self, node: Node, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]) -> list[Node]:
         """The closest of the candidates that broke the budget, with some nodes left alone; none where time is short."""

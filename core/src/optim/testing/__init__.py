@@ -13,13 +13,32 @@
         def model_path(self, tmp_path):
             return models.mlp(tmp_path)
 
-Needs pytest, and onnxruntime unless the class brings a backend of its own.
+Needs pytest, and onnxruntime unless the class brings a backend of its own. Everything is imported when first used:
+pytest loads this package at its start, in every project that has optim-core beside it.
 """
 
 from __future__ import annotations
 
-from optim.testing import models
-from optim.testing.conformance import PassConformance
-from optim.testing.trial import Trial
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optim.testing import models
+    from optim.testing.conformance import PassConformance
+    from optim.testing.trial import Trial
 
 __all__ = ["PassConformance", "Trial", "models"]
+
+_HOMES = {"PassConformance": "optim.testing.conformance", "Trial": "optim.testing.trial"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "models":
+        return importlib.import_module("optim.testing.models")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'optim.testing' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

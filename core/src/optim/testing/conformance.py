@@ -26,6 +26,7 @@ from optim.plugins.plugin import PluginInfo
 from optim.processes.process import WorkerFailed
 from optim.target import Target
 from optim.testing import models
+from optim.testing.imports import imports_of
 from optim.testing.ordering import order_defect
 from optim.testing.trial import Trial
 
@@ -229,6 +230,14 @@ class PassConformance:
         assert set(names) <= known, f"keepable() names what is no node: {sorted(set(names) - known)}"
         kept = trial.apply(pass_class(), trial.model, chosen.model_copy(update={"keep": tuple(names)}))
         assert not kept.changed or _drift(trial, kept).relative_l2 <= _KEPT_ALL, "keeping every node still drifts"
+
+    def test_importing_it_loads_nothing_heavy(self, pass_class: type[Pass]) -> None:
+        """Every command of optim imports the pass, and starts as late as its imports are slow."""
+        heavy = imports_of(pass_class.__module__)
+        assert not heavy, (
+            f"importing {pass_class.__module__} loads {', '.join(heavy)}: import them inside functions, "
+            "and name the options by 'module:Class'"
+        )
 
     def test_it_works_in_a_process_of_its_own(
         self, trial: Trial, pass_class: type[Pass], chosen: PassOptions, result: PassResult

@@ -70,7 +70,7 @@ class ConvertOpset(Pass):
             note = f"this onnxruntime accepts opset {newest} at most, {options.to} was asked for"
             return PassResult(model, changed=False, notes=(note,))
         graph = model.ir()
-        reason = _convert(graph, options.to)
+        reason = convert_graph(graph, options.to)
         if reason:
             note = f"opset {version} cannot be converted to {options.to}: {reason}"
             return PassResult(model, changed=False, notes=(note,))
@@ -78,7 +78,7 @@ class ConvertOpset(Pass):
         return PassResult(context.save(graph, model), changed=True, counts=counts)
 
 
-def _convert(graph: ir.Model, version: int) -> str:
+def convert_graph(graph: ir.Model, version: int) -> str:
     """Change the graph; the reason where the converters refuse."""
     from onnxscript.version_converter import convert_version
 

@@ -27,3 +27,11 @@ def multiplies_integers_exactly() -> bool:
         return True
     flags = processor_flags()
     return not flags or bool(flags & {"avx512_vnni", "avx_vnni", "amx_int8"})
+
+
+def multiplies_blocks() -> bool:
+    """Whether onnxruntime computes with blocks of 8-bit and fewer bits as they are, not after making floats of them."""
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        return not processor_flags() or "asimddp" in processor_flags()
+    flags = processor_flags()
+    return not flags or "avx2" in flags

@@ -28,7 +28,13 @@ class IntegerWeight:
 
 
 def quantize_weight(
-    weight: Floats, *, transposed: bool = False, per_channel: bool = True, reduce_range: bool = False
+    weight: Floats,
+    *,
+    transposed: bool = False,
+    per_channel: bool = True,
+    reduce_range: bool = False,
+    least_scale: Floats | None = None,
+    factor: Floats | None = None,
 ) -> IntegerWeight | None:
     """Symmetric int8 of a weight, over the range that holds all of it.
 
@@ -39,30 +45,35 @@ def quantize_weight(
         transposed: the product reads it transposed.
         per_channel: one scale a column; else one for all.
         reduce_range: use 7 of the 8 bits, for processors that add pairs of products in 16 bits.
+        least_scale: no column has a smaller one, [N].
+        factor: multiplies each row first, [K].
 
     Returns:
         The quantized weight, or None where the weight is not finite.
     """
     columns = weight if transposed else weight.T
     largest = 63 if reduce_range else 127
-    extent = np.concatenate([np.abs(block).max(axis=1) for _, block in _blocks(columns)])
+    extent = np.concatenate([np.abs(block).max(axis=1) for _, block in _blocks(columns, factor)])
     if not np.isfinite(extent).all():
         return None
     if not per_channel:
         extent = np.full_like(extent, extent.max())
     scale = (np.maximum(extent, np.finfo(np.float32).tiny * 1e3) / largest).astype(np.float32)
+    if least_scale is not None:
+        scale = np.maximum(scale, least_scale if per_channel else least_scale.max())
     integers = np.empty((columns.shape[1], columns.shape[0]), np.int8)
-    for start, block in _blocks(columns):
+    for start, block in _blocks(columns, factor):
         stop = start + block.shape[0]
         integers[:, start:stop] = _rounded(block, scale[start:stop], largest).T
     return IntegerWeight(integers, scale if per_channel else scale[:1].reshape(()))
 
 
-def _blocks(columns: Floats) -> Iterator[tuple[int, Floats]]:
-    """Some columns of the weight at a time (as rows), with the number of the first."""
+def _blocks(columns: Floats, factor: Floats | None) -> Iterator[tuple[int, Floats]]:
+    """Some columns of the weight at a time (as rows), times the factor, with the number of the first."""
     step = max(1, _BLOCK_ELEMENTS // max(1, columns.shape[1]))
     for start in range(0, columns.shape[0], step):
-        yield start, columns[start : start + step]
+        block = columns[start : start + step]
+        yield start, block if factor is None else block * factor
 
 
 def _rounded(block: Floats, scale: Floats, largest: int) -> Floats:

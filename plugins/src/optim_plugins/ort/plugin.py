@@ -15,12 +15,14 @@ from optim_plugins.ort.fuse_transformer import FuseTransformer
 from optim_plugins.ort.gemm_to_matmul import GemmToMatMul
 from optim_plugins.ort.mixed_precision import MixedPrecision
 from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize_static import QuantizeStatic
+from optim_plugins.ort.quantize_weights import QuantizeWeights
 from optim_plugins.ort.tune_session import TuneSession
 
 OPTIM_HOOK_API = 1
 
 _FUSE: tuple[type[Pass], ...] = (ConvertOpset, Clean, FuseTransformer)
-_QUANTIZE: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeDynamic)
+_QUANTIZE: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeDynamic, QuantizeStatic, QuantizeWeights)
 _PRECISION: tuple[type[Pass], ...] = (ConvertFloat16, ConvertBfloat16, MixedPrecision)
 _TUNE: tuple[type[Pass], ...] = (TuneSession,)
 

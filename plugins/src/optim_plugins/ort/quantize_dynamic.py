@@ -16,6 +16,9 @@ blocks, so memory stays near that of what is written. Operators: onnxruntime ``d
 
 A weight that reaches the product through a constant Transpose (a head tied to the embedding) is quantized in its
 transposed form, and the embedding keeps its own. Conv stays in float: ConvInteger is slower than it.
+
+With ``smoothing`` channels of few huge values are scaled down before they are rounded, and their weights up; see
+:mod:`optim_plugins.ort.smoothing`. That takes samples.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Targ
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import onnx_ir as ir
 
     from optim_plugins.ort.quantize_dynamic_options import QuantizeDynamicOptions
 
@@ -59,14 +64,19 @@ class QuantizeDynamic(Pass):
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeDynamicOptions]:
-        """Per column first: as fast, and closer."""
-        del model, target, context
+        """Plain; then smoothed, where samples have enough rows to show which channels have outliers.
+
+        One scale for all columns is not tried: it is no faster, and further off.
+        """
+        del target
         from optim_plugins.ort.hardware import multiplies_integers_exactly
         from optim_plugins.ort.quantize_dynamic_options import QuantizeDynamicOptions
+        from optim_plugins.ort.sample_rows import FEW_ROWS, rows_at_a_time
 
         reduce_range = not multiplies_integers_exactly()
-        yield QuantizeDynamicOptions(per_channel=True, reduce_range=reduce_range)
-        yield QuantizeDynamicOptions(per_channel=False, reduce_range=reduce_range)
+        yield QuantizeDynamicOptions(reduce_range=reduce_range)
+        if rows_at_a_time(model, context) >= FEW_ROWS:
+            yield QuantizeDynamicOptions(reduce_range=reduce_range, smoothing=0.8)
 
     def keepable(self, model: Model, options: QuantizeDynamicOptions) -> list[str]:
         """Every product it would quantize."""
@@ -77,18 +87,18 @@ class QuantizeDynamic(Pass):
 
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
         """Rewrite every product that is not kept."""
-        from optim_plugins.ort.fixed_weights import fix_weights
         from optim_plugins.ort.products import find_products
         from optim_plugins.ort.quantize_graph import ProductQuantizer
+        from optim_plugins.ort.smoothing import find_factors
 
         applicable = self.applicable(model, context.target)
         if not applicable:
             return PassResult(model, changed=False, notes=(applicable.reason,))
-        graph = model.ir()
-        fix_weights(graph)
+        graph = _fixed(model)
         found = list(find_products(graph, _LEAST_ELEMENTS))
         chosen = [product for product in found if product.name not in options.keep]
-        quantizer = ProductQuantizer(graph, chosen, options)
+        factors = find_factors(model, _fixed(model), chosen, options.smoothing, context) if options.smoothing else {}
+        quantizer = ProductQuantizer(graph, chosen, options, factors)
         count = 0
         for done, product in enumerate(chosen):
             count += quantizer.rewrite(product)
@@ -100,4 +110,14 @@ class QuantizeDynamic(Pass):
             return PassResult(model, changed=False, notes=(*notes, "no product is left to quantize"))
         quantizer.finish()
         counts = {"products quantized": count, "products kept": len(found) - count}
+        if options.smoothing:
+            counts |= {"inputs smoothed": len(factors), "smoothed for nothing": quantizer.folded}
         return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts=counts)
+
+
+def _fixed(model: Model) -> ir.Model:
+    from optim_plugins.ort.fixed_weights import fix_weights
+
+    graph = model.ir()
+    fix_weights(graph)
+    return graph

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-import onnx_ir as ir
-from pydantic import Field
-
-from optim import APPLICABLE, Applicable, Pass, PassOptions, PassResult, SessionConfig
+from optim import APPLICABLE, Applicable, Pass, PassResult, SessionConfig
 
 
 class DropPairs(Pass):
@@ -21,6 +17,8 @@ class DropPairs(Pass):
         return APPLICABLE if pairs(model.ir()) else Applicable.no("there is no pair of Neg")
 
     def apply(self, model, options, context):
+        import onnx_ir as ir
+
         graph = model.ir()
         found = pairs(graph)
         if not found:
@@ -43,19 +41,12 @@ def pairs(graph):
     return found
 
 
-class RoundOptions(PassOptions):
-    """What a user may choose."""
-
-    bits: int = Field(8, ge=2, le=16, description="Bits that a weight is rounded to.")
-    keep: tuple[str, ...] = Field((), description="Names of MatMul nodes that are left alone.")
-
-
 class Round(Pass):
     """Rounds weights."""
 
     name = "acme.round"
     summary = "Rounds the weights of MatMul."
-    options = RoundOptions
+    options = "optim_acme.options:RoundOptions"
     lossy = True
     alternatives = "quantize"
     after = ("ort.gemm-to-matmul",)
@@ -67,6 +58,9 @@ class Round(Pass):
         return [node.name for node in model.ir().graph if node.op_type == "MatMul" and node.inputs[1].const_value]
 
     def apply(self, model, options, context):
+        import numpy as np
+        import onnx_ir as ir
+
         graph = model.ir()
         count = 0
         for node in graph.graph:

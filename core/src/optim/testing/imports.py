@@ -1,0 +1,32 @@
+"""What importing a module brings along, asked of a process that has nothing yet."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from optim.plugins.weight import HEAVY
+
+_TIMEOUT_S = 120.0
+_SCRIPT = """
+import importlib, sys
+*heavy, module = sys.argv[1:]
+before = set(sys.modules)
+importlib.import_module(module)
+print("loaded:", *(name for name in heavy if name in sys.modules and name not in before))
+"""
+
+
+def imports_of(module: str) -> list[str]:
+    """The heavy libraries that importing ``module`` loads.
+
+    Raises:
+        subprocess.CalledProcessError: it cannot be imported there.
+    """
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, *HEAVY, module], env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True, check=True, timeout=_TIMEOUT_S,
+    )  # fmt: skip
+    return done.stdout.splitlines()[-1].split()[1:]

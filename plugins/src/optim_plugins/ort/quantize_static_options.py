@@ -1,0 +1,46 @@
+"""Options of ``ort.quantize-static``."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from optim import PassOptions
+
+
+class QuantizeStaticOptions(PassOptions):
+    """Ranges of activations are fixed beforehand, on the samples; weights are symmetric."""
+
+    format: Literal["qoperator", "qdq"] = Field(
+        "qoperator",
+        description="qoperator writes onnxruntime's 8-bit operators, fast at any optimization level; qdq writes float "
+        "operators between QuantizeLinear and DequantizeLinear, which every runtime reads, and fuses or not",
+    )
+    calibration: Literal["minmax", "percentile", "mse", "entropy"] = Field(
+        "minmax", description="how much of what the samples showed a range covers: minmax all of it"
+    )
+    percentile: float = Field(
+        99.99, gt=50, le=100, description="share of the values that a range covers, in percent, for percentile"
+    )
+    activations: Literal["uint8", "int8", "uint16", "int16"] = Field(
+        "uint8", description="integers between operators; 16 bits need format qdq, and have no fast kernel on a CPU"
+    )
+    weights: Literal["int8", "uint8"] = Field("int8", description="integers of weights")
+    per_channel: bool = Field(True, description="one scale for each output channel of a weight, instead of one for all")
+    reduce_range: bool = Field(False, description="7-bit weights, for processors without exact integer products (AVX2)")
+    correct_bias: bool = Field(False, description="make up in the bias for what rounding weights does on average")
+    products: bool = Field(True, description="quantize MatMul and Gemm, too, not just convolutions")
+    smoothing: float = Field(
+        0.0, ge=0, le=1, description="how much of the activations' outliers the weights take over, 0 none, 1 all; "
+        "0.8 is a good guess; needs samples",
+    )  # fmt: skip
+    keep: tuple[str, ...] = Field((), description="names of nodes left in float")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.activations.endswith("16") and self.format != "qdq":
+            raise ValueError("16-bit activations need format qdq: onnxruntime has no 16-bit operators")
+        if self.activations == "int8" and self.weights == "uint8":
+            raise ValueError("int8 activations need int8 weights: onnxruntime has no other kernel")
+        return self

@@ -1,0 +1,125 @@
+"""From what a tensor's values were on the samples to the range its integers cover.
+
+Clipping a few far values makes the steps for all others smaller. ``minmax`` clips none; ``percentile`` a fixed share;
+``mse`` searches for the range of least squared error, clipping and rounding together; ``entropy`` for the one that
+keeps the most of the distribution (S. Migacz, "8-bit Inference with TensorRT", 2017, here for ranges that need not be
+symmetric).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+BINS = 2048
+_SHARES = np.linspace(0.2, 1.0, 65)
+"""Of the whole range, tried by ``mse`` and ``entropy``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Least and greatest value; 0 lies between, so that padding and ReLU are exact."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def around(cls, low: float, high: float) -> Range:
+        """The smallest range that holds both and 0."""
+        return cls(float(np.minimum(low, 0.0)), float(np.maximum(high, 0.0)))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the samples had neither NaN nor infinity there."""
+        return bool(np.isfinite(self.low) and np.isfinite(self.high))
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How often values fell into equal parts of a range.
+
+    Attributes:
+        whole: the range.
+        counts: int64 [BINS].
+    """
+
+    whole: Range
+    counts: NDArray[np.int64]
+
+    def with_values(self, values: NDArray[np.float32]) -> Histogram:
+        """With these values counted too; all lie within the range."""
+        found, _ = np.histogram(values, bins=len(self.counts), range=(self.whole.low, self.whole.high))
+        return Histogram(self.whole, self.counts + found)
+
+    @property
+    def centers(self) -> NDArray[np.float64]:
+        """The middle of each part, [BINS]."""
+        edges = np.linspace(self.whole.low, self.whole.high, len(self.counts) + 1)
+        return (edges[:-1] + edges[1:]) / 2
+
+
+def choose_range(histogram: Histogram, method: str, *, percentile: float, levels: int) -> Range:
+    """The range that a method finds best.
+
+    Args:
+        histogram: of the values.
+        method: ``percentile``, ``mse`` or ``entropy``.
+        percentile: share of the values, in percent, that ``percentile`` covers.
+        levels: how many integers there are.
+    """
+    if not histogram.counts.any():
+        return histogram.whole
+    if method == "percentile":
+        return _percentile(histogram, percentile)
+    cost = _squared_error if method == "mse" else _divergence
+    whole = histogram.whole
+    tried = [Range(whole.low * float(share), whole.high * float(share)) for share in _SHARES]
+    return min(reversed(tried), key=lambda one: cost(histogram, one, levels))
+
+
+def _percentile(histogram: Histogram, percentile: float) -> Range:
+    share = np.cumsum(histogram.counts) / histogram.counts.sum()
+    outside = (1 - percentile / 100) / 2
+    edges = np.linspace(histogram.whole.low, histogram.whole.high, len(share) + 1)
+    low = edges[int(np.searchsorted(share, outside, side="right"))]
+    high = edges[min(int(np.searchsorted(share, 1 - outside)) + 1, len(share))]
+    return Range.around(float(low), float(high))
+
+
+def _squared_error(histogram: Histogram, one: Range, levels: int) -> float:
+    centers, step = histogram.centers, max((one.high - one.low) / (levels - 1), 1e-30)
+    clipped = np.clip(centers, one.low, one.high)
+    rounded = step * step / 12
+    inside = (centers >= one.low) & (centers <= one.high)
+    return float(((centers - clipped) ** 2 * histogram.counts).sum() + rounded * histogram.counts[inside].sum())
+
+
+def _divergence(histogram: Histogram, one: Range, levels: int) -> float:
+    """Kullback-Leibler divergence of the values from what integers make of them: equal within each integer."""
+    centers, counts = histogram.centers, _without_zeros(histogram)
+    inside = (centers >= one.low) & (centers <= one.high)
+    seen = counts[inside].astype(np.float64)
+    if not len(seen):
+        return float("inf")
+    first, last = int(np.argmax(inside)), len(inside) - int(np.argmax(inside[::-1]))
+    seen[0] += counts[:first].sum()
+    seen[-1] += counts[last:].sum()
+    place = np.minimum((np.arange(len(seen)) * levels) // len(seen), levels - 1)
+    kept, filled = counts[inside], counts[inside] > 0
+    sums = np.bincount(place, weights=kept, minlength=levels)
+    parts = np.bincount(place, weights=filled, minlength=levels)
+    spread = np.where(filled, (sums / np.maximum(parts, 1))[place], 0.0)
+    p, q = seen / seen.sum(), (spread + 1e-9) / (spread.sum() + 1e-9 * len(spread))
+    used = p > 0
+    return float((p[used] * np.log(p[used] / q[used])).sum())
+
+
+def _without_zeros(histogram: Histogram) -> NDArray[np.int64]:
+    """Counts without the peak that ReLU leaves at 0, which is exact whatever the range."""
+    counts = histogram.counts.copy()
+    peak = int(np.abs(histogram.centers).argmin())
+    beside = counts[max(0, peak - 1) : peak + 2].min()
+    counts[peak] = min(counts[peak], beside)
+    return counts

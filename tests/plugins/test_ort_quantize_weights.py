@@ -1,0 +1,224 @@
+"""``ort.quantize-weights``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from ort_models import (
+    CPU,
+    EXPORTS,
+    apply,
+    build,
+    context,
+    drift,
+    export,
+    feeds_for,
+    names_and_shapes,
+    operators,
+    proto,
+    random_weight,
+    run,
+    stored,
+)
+
+from optim import Model
+from optim.errors import OptimError
+from optim.graphs.files import size_bytes
+from optim.options import parse_options
+from optim_plugins.ort.quantize_weights import QuantizeWeights
+from optim_plugins.ort.quantize_weights_options import QuantizeWeightsOptions
+
+_FEEDS = {"x": random_weight(7, 64, seed=9)}
+_CLOSE = {8: 0.02, 4: 0.15, 2: 0.6}
+"""Drift of one product of normal numbers by bits; at 8 bits that of the activations, too."""
+
+
+def _model(folder: Path, nodes: list[Any], weights: dict[str, Any], outputs: int = 96) -> Model:
+    return build(folder, nodes, weights, {"x": ["n", 64]}, {"y": ["n", outputs]})
+
+
+def _product(folder: Path) -> Model:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="dense")
+    return _model(folder, [node], {"w": random_weight(64, 96)})
+
+
+def _with_table(folder: Path, *, width: int = 64) -> Model:
+    """A look-up whose table is the head, too: logits [n, 300] of ids [n]."""
+    table = random_weight(300, width)
+    nodes = [helper.make_node("Gather", ["e", "ids"], ["h"], name="look_up"),
+             helper.make_node("Transpose", ["e"], ["t"], perm=[1, 0]),
+             helper.make_node("MatMul", ["h", "t"], ["y"], name="head")]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 300])], [numpy_helper.from_array(table, "e")],
+    )  # fmt: skip
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(model, folder / "table.onnx")
+    return stored(folder / "table.onnx", folder)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_product_becomes_one_operator(bits: int, symmetric: bool, tmp_path: Path) -> None:
+    model = _product(tmp_path)
+    result = apply(QuantizeWeights, model, tmp_path, bits=bits, block_size=32, symmetric=symmetric)
+    assert operators(result.model) == ["MatMulNBits"]
+    assert result.counts == {"products quantized": 1, "tables quantized": 0, "left in float": 0}
+    assert names_and_shapes(result.model) == names_and_shapes(model)
+    assert 1e-4 < drift(model, result.model, _FEEDS) < _CLOSE[bits]
+
+
+@pytest.mark.parametrize("method", ["rtn", "k-quant", "hqq"])
+@pytest.mark.parametrize("level", [0, 1, 4])
+def test_every_method_runs_at_every_level(method: str, level: int, tmp_path: Path) -> None:
+    options = {"bits": 4, "block_size": 32, "symmetric": False, "method": method, "accuracy_level": level}
+    model = _product(tmp_path)
+    result = apply(QuantizeWeights, model, tmp_path, **options)
+    assert 1e-4 < drift(model, result.model, _FEEDS) < _CLOSE[4]
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_bias_goes_into_the_product(symmetric: bool, tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["b", "p"], ["y"])]
+    model = _model(tmp_path, nodes, {"w": random_weight(64, 96), "b": 9 * random_weight(96)})
+    result = apply(QuantizeWeights, model, tmp_path, bits=4, block_size=16, symmetric=symmetric)
+    assert operators(result.model) == ["MatMulNBits"]
+    assert drift(model, result.model, _FEEDS) < _CLOSE[4]
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+@pytest.mark.parametrize("bias", [None, (96,), (7, 96)])
+def test_a_gemm_is_quantized_as_it_is(transposed: int, bias: tuple[int, ...] | None, tmp_path: Path) -> None:
+    weights = {"w": random_weight(96, 64) if transposed else random_weight(64, 96)}
+    if bias is not None:
+        weights["b"] = random_weight(*bias)
+    node = helper.make_node("Gemm", ["x", *weights], ["y"], transB=transposed)
+    model = _model(tmp_path, [node], weights)
+    result = apply(QuantizeWeights, model, tmp_path)
+    assert operators(result.model) == ["MatMulNBits", *(["Add"] if bias == (7, 96) else [])]
+    assert drift(model, result.model, _FEEDS) < _CLOSE[8]
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_table_and_the_head_tied_to_it_are_reached_and_stored_once(bits: int, tmp_path: Path) -> None:
+    model = _with_table(tmp_path)
+    result = apply(QuantizeWeights, model, tmp_path, bits=bits, embedding_bits=bits, block_size=32)
+    assert operators(result.model) == ["GatherBlockQuantized", "MatMulNBits"]
+    feeds = {"ids": np.array([0, 299, 7, 7])}
+    assert run(result.model, feeds)["y"].shape == (4, 300)
+    assert drift(model, result.model, feeds) < 2 * _CLOSE[bits]
+    integers = 300 * 64 * bits // 8
+    assert size_bytes(result.model) < 1.2 * integers + 2 * 4 * 300 * 2
+
+
+def test_a_table_can_stay_float(tmp_path: Path) -> None:
+    result = apply(QuantizeWeights, _with_table(tmp_path), tmp_path, embedding_bits=0)
+    assert operators(result.model) == ["Gather", "MatMulNBits"]
+    assert QuantizeWeights().keepable(_with_table(tmp_path), QuantizeWeightsOptions(embedding_bits=0)) == ["head"]
+    assert QuantizeWeights().keepable(_with_table(tmp_path), QuantizeWeightsOptions()) == ["look_up", "head"]
+
+
+def test_rows_of_a_table_that_do_not_fill_the_last_block_keep_their_width(tmp_path: Path) -> None:
+    model = _with_table(tmp_path, width=72)
+    result = apply(QuantizeWeights, model, tmp_path, block_size=64, embedding_bits=4)
+    assert drift(model, result.model, {"ids": np.array([5, 6])}) < _CLOSE[4]
+
+
+def test_names_to_keep_stay_float_or_get_more_bits(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
+             helper.make_node("MatMul", ["p", "v"], ["y"], name="two")]  # fmt: skip
+    model = _model(tmp_path, nodes, {"w": random_weight(64, 64), "v": random_weight(64, 96)})
+    kept = apply(QuantizeWeights, model, tmp_path, bits=4, keep=("one", "three"))
+    assert operators(kept.model) == ["MatMul", "MatMulNBits"]
+    assert kept.notes == ("keep names no quantizable node: three",)
+    mixed = apply(QuantizeWeights, model, tmp_path, bits=4, keep=("one",), keep_bits=8)
+    bits = [attribute.i for node in proto(mixed.model).graph.node for attribute in node.attribute
+            if attribute.name == "bits"]  # fmt: skip
+    assert bits == [8, 4]
+    nothing = apply(QuantizeWeights, model, tmp_path, keep=("one", "two"))
+    assert not nothing.changed
+    assert nothing.notes == ("no weight is left to quantize",)
+
+
+def test_gptq_measures_what_products_are_given(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Tanh", ["x"], ["h"]), helper.make_node("MatMul", ["h", "w"], ["y"], name="dense")]
+    model = _model(tmp_path, nodes, {"w": random_weight(64, 96)})
+    rng = np.random.default_rng(0)
+    mix = rng.standard_normal((6, 64)).astype(np.float32)
+    samples = [{"x": rng.standard_normal((40, 6)).astype(np.float32) @ mix} for _ in range(3)]
+    options = {"bits": 4, "block_size": 32, "symmetric": False, "accuracy_level": 1}
+    with_data = apply(QuantizeWeights, model, tmp_path, samples, method="gptq", **options)
+    without = apply(QuantizeWeights, model, tmp_path, method="k-quant", **options)
+    feeds = {"x": rng.standard_normal((40, 6)).astype(np.float32) @ mix}
+    assert not with_data.notes
+    assert drift(model, with_data.model, feeds) < 0.9 * drift(model, without.model, feeds)
+
+
+@pytest.mark.parametrize("rows", [0, 8])
+def test_gptq_with_too_few_rows_says_so_and_rounds_without_them(rows: int, tmp_path: Path) -> None:
+    samples = [{"x": random_weight(rows, 64)}] if rows else []
+    model = _product(tmp_path)
+    result = apply(QuantizeWeights, model, tmp_path, samples, method="gptq", bits=4)
+    assert result.notes == ("k-quant in place of gptq, the samples have too few rows: 1 nodes, first dense",)
+    assert drift(model, result.model, _FEEDS) < _CLOSE[4]
+
+
+def test_gptq_does_not_take_samples_that_are_not_finite(tmp_path: Path) -> None:
+    bad = random_weight(64, 64)
+    bad[3, 3] = np.nan
+    result = apply(QuantizeWeights, _product(tmp_path), tmp_path, [{"x": bad}], method="gptq", bits=4)
+    assert "k-quant in place of gptq" in result.notes[0]
+
+
+def test_a_weight_that_is_not_finite_stays_float(tmp_path: Path) -> None:
+    weight = random_weight(64, 96)
+    weight[0, 0] = np.inf
+    model = _model(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"], name="dense")], {"w": weight})
+    result = apply(QuantizeWeights, model, tmp_path)
+    assert result.notes == ("left in float, its weight is not finite: dense", "no weight is left to quantize")
+
+
+def test_a_model_without_a_large_weight_is_declined_with_its_reason(tmp_path: Path) -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = build(tmp_path, [node], {"w": random_weight(64, 63)}, {"x": [1, 64]}, {"y": [1, 63]})
+    assert "no MatMul, Gemm or Gather" in QuantizeWeights().applicable(model, CPU).reason
+
+
+def test_a_machine_without_a_fast_kernel_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optim_plugins.ort.hardware.multiplies_blocks", lambda: False)
+    model = _product(tmp_path)
+    assert "AVX2" in QuantizeWeights().worth_trying(model, CPU, "latency").reason
+    assert QuantizeWeights().worth_trying(model, CPU, "size")
+
+
+def test_options_that_do_not_fit_each_other_are_refused() -> None:
+    for options in ({"method": "hqq", "bits": 8, "symmetric": False}, {"method": "hqq", "bits": 4}, {"bits": 3}):
+        with pytest.raises(OptimError) as caught:
+            parse_options(QuantizeWeights, options)
+        assert caught.value.reference == "bad-option"
+
+
+def test_auto_tries_four_bits_only_where_few_rows_come_at_a_time(tmp_path: Path) -> None:
+    model = _with_table(tmp_path)
+    for length, bits in ((1, [8, 8, 4]), (128, [8])):
+        asked = context(tmp_path, [{"ids": np.zeros(length, np.int64)}])
+        assert [one.bits for one in QuantizeWeights().candidates(model, CPU, asked)] == bits
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_exports_stay_near(name: str, tmp_path: Path) -> None:
+    model = export(name, tmp_path)
+    if not QuantizeWeights().applicable(model, CPU):
+        pytest.skip("nothing to quantize")
+    result = apply(QuantizeWeights, model, tmp_path, block_size=32)
+    assert names_and_shapes(result.model) == names_and_shapes(model)
+    assert 1e-4 < drift(model, result.model, feeds_for(name)) < 0.05
+    again = QuantizeWeights().apply(result.model, QuantizeWeightsOptions(), context(tmp_path))
+    assert not again.changed
+
+

@@ -1,0 +1,2 @@
+class Plugin:
+    OPTIM_HOOK_API = 1
