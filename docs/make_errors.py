@@ -15,10 +15,12 @@ from optim.errors import ExitStatus, OptimError
 
 ROOT = Path(__file__).parents[1]
 PAGE = Path(__file__).with_name("errors.md")
-SOURCES = ("core/src/optim", "plugins/src/optim_plugins")
+SOURCES = ("core/src/optim", "plugins/src/optim_plugins", "plugins-prepost/src/optim_prepost")
+OF_ONE_PLUGIN = {"plugins-prepost/src/optim_prepost": "prepost"}
+"""Packages of one plugin each; of the others, each folder is one."""
 
 GROUPS = {
-    "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py"),
+    "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py", "onnxruntime_libraries.py"),
     "The feeds": ("feeds",),
     "The command line, plugins and passes": ("cli", "plugins", "scaffold", "options.py", "search/plan.py"),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/replay.py"),
@@ -72,7 +74,8 @@ def page(root: Path) -> str:
             place = path.relative_to(root / source).as_posix()
             found = read(ast.parse(path.read_text(encoding="utf-8")), place)
             if found:
-                heading = _heading(place) if source == SOURCES[0] else f"Plugin {place.partition('/')[0]}"
+                plugin = OF_ONE_PLUGIN.get(source) or place.partition("/")[0]
+                heading = _heading(place) if source == SOURCES[0] else f"Plugin {plugin}"
                 sort_in(found, groups.setdefault(heading, {}), groups)
     parts = [_INTRODUCTION]
     for heading, entries in groups.items():

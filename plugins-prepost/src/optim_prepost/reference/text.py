@@ -29,10 +29,12 @@ def bert_tokenizer(
 def bert_tokenizer_qa_decoder(
     start: Array, end: Array, ids: Array, tokenizer_param: Any, name: str | None = None
 ) -> Arrays:
-    """The text between the best start and the best end, pieces of words put together."""
+    """The text between the best start and the best end, pieces of words put together; it begins with a whole word."""
     first, last = int(start.argmax(-1).ravel()[0]), int(end.argmax(-1).ravel()[0])
     tokenizer = _tokenizer(json.dumps(tokenizer_param["params"], sort_keys=True))
     chosen = ids.ravel()[first : last + 1].tolist()
+    while chosen and str(tokenizer.id_to_token(chosen[0])).startswith("##"):
+        chosen.pop(0)
     return (np.array([tokenizer.decode(chosen, skip_special_tokens=False)], dtype=object),)
 
 
