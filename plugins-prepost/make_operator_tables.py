@@ -1,7 +1,7 @@
 """Make ``src/optim_prepost/web/operators.json``: which operators onnxruntime-web has, by the package itself.
 
-WebGPU and WebNN: the tables of the package's own documents. WASM: the package has no table, so every step of standard
-operators is opened and run, and the operators seen in them are listed.
+WebGPU and WebNN: the tables of the package's own documents. WASM: the package has no table; listed are the operators
+of the steps, and tests/prepost/test_web.py opens and runs them on WASM.
 
 usage: python plugins-prepost/make_operator_tables.py
 """

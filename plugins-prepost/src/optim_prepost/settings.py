@@ -71,7 +71,7 @@ def read_vocabulary(path: str) -> dict[str, int]:
     """
     text = _text(Path(path))
     if Path(path).suffix != ".json":
-        return {word: number for number, word in enumerate(text.splitlines()) if word}
+        return {word: number for number, line in enumerate(text.split("\n")) if (word := line.rstrip("\r"))}
     data = _parsed(text, Path(path))
     words = data.get("model", {}).get("vocab", data) if isinstance(data, dict) else None
     if not isinstance(words, dict) or not all(isinstance(number, int) for number in words.values()):

@@ -16,7 +16,7 @@ def make_plan(request: Request) -> Plan:
     pre = (*first, *resize_steps(request, image), *number_steps(request, image))
     return Plan(
         (port,), pre, post, results, request.options.target_opset, "image-classification",
-        {**task, "input": "pixels" if request.web else "bytes"},
+        {**task, "input": request.kind("bytes", "pixels")},
     )  # fmt: skip
 
 

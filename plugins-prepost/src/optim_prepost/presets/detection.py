@@ -27,7 +27,7 @@ def make_plan(request: Request) -> Plan:
         PlannedStep("LetterBox", {"target_shape": size, "fill_value": _PAD}),
     ]
     labels = read_labels(request.options.labels, request.settings)
-    task = {"labels": list(labels), "input": "pixels" if request.web else "bytes"}
+    task = {"labels": list(labels), "input": request.kind("bytes", "pixels")}
     return Plan(
         (port,), (*first, *fit, *number_steps(request, image)), _box_steps(request, len(labels)),
         (Result("boxes", "Scaled"),), request.options.target_opset, "object-detection", task,

@@ -32,5 +32,5 @@ def make_plan(request: Request) -> Plan:
     return Plan(
         (port,), (*first, *resize_steps(request, image), *number_steps(request, image)), post,
         (Result("label_map", "LabelMap"),), request.options.target_opset, "segmentation",
-        {"labels": list(labels), "input": "pixels" if request.web else "bytes"},
+        {"labels": list(labels), "input": request.kind("bytes", "pixels")},
     )  # fmt: skip

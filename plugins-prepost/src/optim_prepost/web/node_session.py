@@ -32,7 +32,7 @@ class NodeProcess:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         reading, writing = os.pipe()
         self._process = subprocess.Popen(
-            [node(), str(_RUNNER), str(folder), f"/proc/self/fd/{writing}" if os.name == "posix" else ""],
+            [node(), str(_RUNNER), str(folder), f"/dev/fd/{writing}" if os.name == "posix" else ""],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._stderr, pass_fds=(writing,),
         )  # fmt: skip
         os.close(writing)

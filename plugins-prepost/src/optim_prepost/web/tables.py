@@ -27,6 +27,10 @@ class Judged:
     missing: tuple[str, ...]
 
 
+_FOLDED = {"Constant"}
+"""Made into weights when a model is opened, whatever the provider."""
+
+
 @cache
 def tables() -> dict[str, Any]:
     """``operators.json``, which ``make_operator_tables.py`` makes."""
@@ -36,7 +40,7 @@ def tables() -> dict[str, Any]:
 
 def judge(provider: str, operators: Iterable[str], opset: int) -> Judged:
     """Look operators (``Conv``, ``com.microsoft:Gelu``) up in the table of a provider."""
-    table, asked = tables()[provider], sorted(set(operators))
+    table, asked = tables()[provider], sorted(set(operators) - _FOLDED)
     missing = tuple(name for name in asked if not _has(table.get(name), opset if ":" not in name else 1))
     return Judged(provider, tables()["version"], len(asked), missing)
 
