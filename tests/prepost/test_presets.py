@@ -10,34 +10,10 @@ import task_models
 from PIL import Image
 
 from optim.errors import OptimError
-from optim.model import SessionConfig
-from optim.onnxruntime_libraries import libraries_of
-from optim.onnxruntime_sessions import open_session
-from optim.testing.trial import Trial
-from optim_prepost.append import Append
 from optim_prepost.interface import raw
 
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 PIXELS = 5e-3
-
-
-@pytest.fixture
-def compose(tmp_path, cpu, backend):
-    """Compose a model, prove it, and open it: the result, its drift, and a function that runs it."""
-
-    def make(path, prove=True, **options):
-        trial = Trial.of(path, tmp_path / "trial", cpu, backend)
-        result = trial.apply_watched(Append(), trial.options(Append, options))
-        session = open_session(result.model.path, SessionConfig(), libraries=libraries_of(result.model.opset))
-        names = [output.name for output in session.get_outputs()]
-
-        def run(*arrays):
-            feeds = dict(zip([value.name for value in session.get_inputs()], arrays, strict=True))
-            return dict(zip(names, session.run(None, feeds), strict=True))
-
-        return (result, trial.drift(result), run) if prove else (result, run)
-
-    return make
 
 
 def file_of(pixels, kind="PNG", **how):
