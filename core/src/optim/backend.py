@@ -122,10 +122,18 @@ class Backend(ABC):
         """
 
     def open_reference(self, model: Model, target: Target) -> Session:
-        """A session whose outputs count as right: what the original is run with, once, to compare with.
+        """A session that computes what the model says, in the model's own precision.
 
-        A backend whose own arithmetic is to be doubted, a port of a runtime or a simulator, opens the runtime that it
-        is held against.
+        The original is run in it, and what no lossy pass has changed is compared in it where the target is not exact.
+        A backend overrides it whose target takes less than every model (fixed shapes only, or no floats), or whose own
+        arithmetic is to be doubted, as that of a port of a runtime: it opens the runtime that it is held against.
+        """
+        return self.open(model, target)
+
+    def open_estimate(self, model: Model, target: Target) -> Session:
+        """A session that computes about what the target does, and sooner, where opening for the target takes long.
+
+        The repair and ``optim sensitivity`` measure in it; what the repair finds is judged on the target.
         """
         return self.open(model, target)
 

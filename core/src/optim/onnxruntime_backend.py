@@ -56,8 +56,8 @@ class OnnxRuntimeBackend(Backend):
         from optim.onnxruntime_sessions import open_session
 
         session = open_session(
-            model.path, model.session, target.provider, target.provider_options, extra_config=_HARNESS,
-            libraries=libraries_of(model.opset),
+            model.path, model.session, target.provider, target.provider_options, library=target.library,
+            extra_config=_HARNESS, libraries=libraries_of(model.opset), fallback=target.fallback,
         )  # fmt: skip
         return OnnxRuntimeSession(session, target.provider)
 

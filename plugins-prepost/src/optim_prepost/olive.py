@@ -8,6 +8,7 @@ parameter may be ``{"type": "__model_input__", "input_index": i, "dim_index": d}
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from optim.errors import ExitStatus, OptimError
@@ -28,10 +29,20 @@ def explicit_plan(
     given = options.tool_command_args if isinstance(options.tool_command_args, tuple) else ()
     ports = tuple(Port(one.name, one.data_type, one.shape) for one in given)
     model = {"__model_input__": ("input_index", list(inputs)), "__model_output__": ("output_index", list(outputs))}
-    pre = tuple(_step(entry, model) for entry in options.pre or ())
-    post = tuple(_step(entry, model) for entry in options.post or ())
+    steps = _labelled([_step(entry, model) for entry in (*(options.pre or ()), *(options.post or ()))])
+    pre, post = tuple(steps[: len(options.pre or ())]), tuple(steps[len(options.pre or ()) :])
     task = {"input": "bytes" if pre and pre[0].kind == "ConvertImageToBGR" else ""}
     return Plan(ports or _same(inputs), pre, post, (), options.target_opset, "", task, options.samples or "")
+
+
+def _labelled(steps: Sequence[PlannedStep]) -> list[PlannedStep]:
+    """Steps of one kind without a name of their own are numbered; links that name the kind mean the first."""
+    found: list[PlannedStep] = []
+    for step in steps:
+        before = sum(step.kind == other.kind and not other.params.get("name") for other in found)
+        own = step.params.get("name") or not before
+        found.append(step if own else replace(step, label=f"{step.name}_{before + 1}"))
+    return found
 
 
 def step_kinds(options: AppendOptions) -> list[str]:

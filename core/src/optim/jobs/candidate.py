@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from optim.backend import Backend, Session
 from optim.gate.drift import OutputComparison
 from optim.graphs.files import size_bytes
 from optim.graphs.limits import check_limits
@@ -37,6 +38,7 @@ class Request:
         reference: what it is compared with.
         samples: to compare on.
         interfaces: of the steps before.
+        lossy: whether this pass or a step before is.
         store: folder of the store.
         seed: of the run.
         given: the model that a recasting pass before was given; None where there was none.
@@ -52,6 +54,7 @@ class Request:
     interfaces: tuple[Interface, ...]
     store: Path
     seed: int
+    lossy: bool = True
     given: Model | None = None
 
 
@@ -83,13 +86,23 @@ def run(request: Request, channel: Channel) -> Answer:
     interfaces = (*request.interfaces, result.interface) if result.interface else request.interfaces
     backend = request.place.backend()
     check_limits(model, backend.limits(), backend.name)
-    with backend.open(model, request.place.target) as session:
+    with _session(backend, model, request) as session:
         channel.event("opened")
         comparisons = compare_chain(
             session, lambda inner: backend.open_reference(inner, request.place.target), request.given or request.model,
             request.reference, request.samples, interfaces,
         )  # fmt: skip
         return Answer(result, size_bytes(model), tuple(comparisons), dict(session.executed_on))
+
+
+def _session(backend: Backend, model: Model, request: Request) -> Session:
+    """Where the result is compared.
+
+    What must be the same up to rounding cannot be judged on a target that rounds more than that. It is opened there
+    with the first lossy step, or at the end.
+    """
+    target = request.place.target
+    return backend.open(model, target) if target.exact or request.lossy else backend.open_reference(model, target)
 
 
 def _apply(transformation: Pass, options: PassOptions, request: Request) -> PassResult:

@@ -33,7 +33,7 @@ class Request:
         place: where it runs.
         reference: feeds, and the outputs to compare with.
         compared: samples to compare on; empty for the original itself.
-        timed: samples to time.
+        timed: samples to time; none where the target cannot be timed.
         interfaces: of the steps that made it.
         given: the model that the recasting pass among them was given; None where there is none.
     """

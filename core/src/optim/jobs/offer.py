@@ -13,7 +13,7 @@ from typing import Any
 from optim.arrays import Feeds
 from optim.context import Context
 from optim.errors import OptimError
-from optim.feeds.feedset import FeedSet
+from optim.feeds.feedset import SYNTHESIZED, FeedSet
 from optim.graphs.digests import model_digest
 from optim.jobs.distrust import Untouched, require_fit, unchanged
 from optim.jobs.place import mapped_feeds
@@ -145,4 +145,5 @@ def context_for(
         yield Context(
             target=target, scratch=Path(scratch), store=store, seed=seed, samples=samples,
             log=logging.getLogger("optim.pass"), report_progress=lambda share, text: None,
+            feeds_given=feed_set.origin != SYNTHESIZED,
         )  # fmt: skip

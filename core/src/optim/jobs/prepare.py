@@ -22,6 +22,7 @@ from optim.graphs.limits import check_limits
 from optim.jobs.place import Place, Reference, compare_session
 from optim.model import Model, SessionConfig
 from optim.processes.channel import Channel
+from optim.target import Target
 
 _FLOOR = 1e-4
 _FACTOR = 10.0
@@ -118,9 +119,14 @@ def run(request: Request, channel: Channel) -> Answer:
 
 def _open_original(backend: Backend, request: Request) -> Session:
     try:
-        return backend.open(request.model, request.place.target)
+        return _open_exact(backend, request.model, request.place.target)
     except OptimError as error:
         raise replace_what(error, "the original model does not run on " + request.place.target.name) from error
+
+
+def _open_exact(backend: Backend, model: Model, target: Target) -> Session:
+    """On the target, unless that rounds more than the model says."""
+    return backend.open(model, target) if target.exact else backend.open_reference(model, target)
 
 
 def replace_what(error: OptimError, what: str) -> OptimError:
@@ -198,7 +204,7 @@ def _measure_tolerance(
     for settings in (SessionConfig(), *backend.equivalent_settings(request.place.target)):
         variant = replace(request.model, session=settings)
         try:
-            with backend.open(variant, request.place.target) as session:
+            with _open_exact(backend, variant, request.place.target) as session:
                 comparisons = compare_session(session, reference, samples, ())
         except OptimError as error:
             if error.reference == "nothing-compared":

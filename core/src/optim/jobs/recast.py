@@ -100,8 +100,10 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
             )  # fmt: skip
         merged = merge_samples(merged, [compare_output(name, expected[name], got[name]) for name in expected])
     if not any(found.compared or found.problem for found in merged.values()):
-        cause = "no raw sample gave a single element"
-        raise OptimError("nothing-compared", "the models have nothing to compare", cause)
+        raise OptimError(
+            "nothing-compared", "the models have nothing to compare", "no raw sample gave a single element",
+            "give the pass raw samples of your own, in which there is something to find",
+        )  # fmt: skip
     limit = recast.tolerance
     return [replace(found, name=RAW_PREFIX + found.name, limit=limit) for found in merged.values()]
 

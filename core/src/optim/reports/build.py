@@ -11,6 +11,8 @@ from optim.reports.schema import (
     BudgetReport,
     CheckReport,
     DriftReport,
+    ExportReport,
+    ExportStepReport,
     FeedsReport,
     OriginalReport,
     OutputReport,
@@ -38,11 +40,12 @@ def build_report(outcome: Outcome) -> Report:
         goal=settings.goal,
         budget=BudgetReport(max_drift=None if settings.lossless else settings.max_drift, lossless=settings.lossless),
         original=_original(outcome),
+        export=_export(outcome),
         result=_result(outcome),
         steps=tuple(map(_step, outcome.attempts)),
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
-        notes=(*outcome.prepared.notes, *_noise(outcome)),
+        notes=(*filter(None, [outcome.target.remark]), *outcome.prepared.notes, *_noise(outcome)),
         checks=tuple(CheckReport(name=c.name, status=c.status, text=c.text) for c in outcome.checks),
         machine=this_machine(),
         versions=dict(sorted(outcome.versions.items())),
@@ -79,6 +82,27 @@ def _original(outcome: Outcome) -> OriginalReport:
     )
 
 
+def _export(outcome: Outcome) -> ExportReport | None:
+    made = outcome.exported
+    if made is None:
+        return None
+    component = outcome.settings.component or made.graphs[0].component
+    found = next(verified for verified in made.verified if verified.component == component)
+    return ExportReport(
+        source=made.request.spec,
+        component=component,
+        drift=_drift(found.drift),
+        trials=found.trials,
+        skipped=found.skipped,
+        tokens=found.tokens,
+        steps=tuple(
+            ExportStepReport(**{**asdict(step), "stage": step.stage.value})
+            for step in made.steps if step.component in ("", component)
+        ),
+        notes=(*made.notes, *found.notes),
+    )  # fmt: skip
+
+
 def _result(outcome: Outcome) -> ResultReport | None:
     found = outcome.result
     if found is None:
@@ -91,6 +115,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
         latency_ratio_ci=interval,
         size_bytes=found.node.size_bytes,
         peak_memory_bytes=found.peak_memory_bytes or None,
+        executed_on=dict(outcome.timing.ready.executed_on) if outcome.timing and outcome.timing.ready else {},
         drift=_drift(found.node.drift),
         operators=outcome.operators,
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optim.gate.budget import Budget
+from optim.reports.words import share_text
 
 if TYPE_CHECKING:
     from optim.runs.outcome import Outcome
@@ -27,9 +28,9 @@ def verdict(outcome: Outcome) -> str:
         return f"{outcome.reason}; the original is delivered as it is" if outcome.reason else "the original, as it is"
     if result.node.recast is not None and result.ratio is not None:
         return f"{_with_recast(outcome, result)}, {_drift(outcome, result)}"
-    parts = [_latency(result), _size(outcome.source.size_bytes, result.node.size_bytes)]
+    parts = [_latency(result), _ran_on(outcome), _size(outcome.source.size_bytes, result.node.size_bytes)]
     if outcome.settings.goal == "size":
-        parts.reverse()
+        parts = parts[::-1]
     return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [outcome.reason])])
 
 
@@ -60,6 +61,15 @@ def _latency(result: Measured) -> str:
     return f"{times(result.ratio)} times slower {figures}"
 
 
+def _ran_on(outcome: Outcome) -> str:
+    """Where a target that cannot be timed ran the nodes of the result."""
+    ready = outcome.timing.ready if outcome.timing else None
+    if outcome.target.timed or ready is None or not ready.executed_on:
+        return ""
+    share = share_text(ready.executed_on.get(outcome.target.provider, 0.0))
+    return f"{share} of its nodes on {outcome.target.provider}"
+
+
 def _size(before: int, after: int) -> str:
     if not before or not after or abs(after / before - 1) < _SAME:
         return "the same size"
@@ -72,6 +82,6 @@ def _drift(outcome: Outcome, result: Measured) -> str:
     lossless = outcome.settings.lossless
     budget = Budget(None if lossless else outcome.settings.max_drift, outcome.prepared.tolerance)
     drift = f"drift {result.node.drift.relative_l2:.2g}"
-    if result.node.is_lossy and not lossless:
+    if (result.node.is_lossy or not outcome.target.exact) and not lossless:
         return f"{drift} within the budget of {budget.limit(lossy=True):.2g}"
     return f"lossless: {drift}, rounding explains up to {budget.limit(lossy=False):.2g}"

@@ -53,6 +53,7 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
         name = forced[0].ordered.name
         beam.journal.conclude(bench.original)
         reason = failures([a for a in beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
+        reason = next(iter(finale.clock.objections.values()), reason)
         return _not_held(bench, beam.journal, plan, f"{name} was asked for and did not hold", reason)
     if winner is None:
         winner = _original(bench, finale)
@@ -77,7 +78,10 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
     journal = Journal()
     node = replay(bench, budget, journal, bench.settings.chain or ())
     finale = Finale(bench, budget, journal)
-    measured = finale.measure([node])
+    if bench.target.timed:
+        measured = finale.measure([node])
+    else:
+        measured = [found for found in (finale.clock.check(node),) if found is not None]
     if not measured:
         objection = finale.clock.objections[node.model.digest]
         raise OptimError(
@@ -94,6 +98,8 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
 
 def _original(bench: Workbench, finale: Finale) -> Measured:
     """The original as its own result: its figures against itself are 1 by definition."""
+    if not bench.target.timed:
+        return Measured(bench.original, None)
     if finale.clock.base is None:
         found = finale.measure([bench.original])
         if not found:

@@ -9,6 +9,7 @@ from optim.backend import Check
 from optim.jobs import ingest, prepare
 from optim.search.nodes import Attempt, Measured, Node
 from optim.search.settings import RunSettings
+from optim.sources.make import ExportedSource
 from optim.target import Target
 from optim.timing.race import LaneResult
 
@@ -45,6 +46,7 @@ class Outcome:
         search_s: of the search.
         computed: jobs run.
         from_cache: answers taken from the cache.
+        exported: the source that the original was exported from; None where it came as an ONNX model.
         checks: what was looked at after delivery.
         loader: whether onnxruntime can open what is delivered.
     """
@@ -67,6 +69,7 @@ class Outcome:
     search_s: float = 0.0
     computed: int = 0
     from_cache: int = 0
+    exported: ExportedSource | None = None
     checks: tuple[Check, ...] = ()
     loader: bool = True
 

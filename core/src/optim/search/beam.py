@@ -23,6 +23,7 @@ from optim.search.workbench import Workbench
 
 _LOOK_AHEAD = 3
 _LEAST_LANES = 8
+_SAME_SIZE = 0.03
 _NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
 
 
@@ -155,6 +156,10 @@ class Beam:
         return chosen
 
     def _by_rank(self, measured: list[Measured]) -> list[Measured]:
+        if self._by_size and not self._bench.target.timed:
+            # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
+            smallest = min((item.node.size_bytes for item in measured), default=1)
+            return sorted(measured, key=lambda item: int((item.node.size_bytes / smallest - 1) / _SAME_SIZE))
         if self._by_size:
             return sorted(measured, key=lambda item: (item.node.size_bytes, len(item.node.steps)))
         return sorted(measured, key=lambda item: (item.ratio if item.ratio is not None else 1.0, len(item.node.steps)))

@@ -81,12 +81,31 @@ class Clock:
                 found.append(measured)
         return found
 
-    def _judged(self, node: Node, result: LaneResult) -> Measured | None:
-        if result.failure or result.ready is None or result.ratio is None:
-            self.objections[node.model.digest] = result.failure or "it was not timed"
+    def check(self, node: Node) -> Measured | None:
+        """Whether a chain is right on a target that cannot be timed; why not is in :attr:`objections`."""
+        self._bench.say("running the result on every sample")
+        result = self._bench.check(node)
+        self.results[node.model.digest] = result
+        if self._objects(node, result) or result.ready is None:
             return None
-        if objection := self._budget.objection(result.ready.comparisons, node.is_lossy):
-            self.objections[node.model.digest] = objection
+        comparisons = result.ready.comparisons
+        return Measured(replace(node, drift=worst_drift(comparisons)), None, comparisons=comparisons)
+
+    def _objects(self, node: Node, result: LaneResult) -> bool:
+        """Whether it does not run, or is not right; the reason is noted."""
+        failure = result.failure
+        if result.ready is not None and not failure:
+            lossy = node.is_lossy or not self._bench.target.exact
+            failure = self._budget.objection(result.ready.comparisons, lossy)
+        if failure:
+            self.objections[node.model.digest] = failure
+        return bool(failure)
+
+    def _judged(self, node: Node, result: LaneResult) -> Measured | None:
+        if self._objects(node, result):
+            return None
+        if result.ready is None or result.ratio is None:
+            self.objections[node.model.digest] = "it was not timed"
             return None
         drift = worst_drift(result.ready.comparisons)
         graph, ratio = node.model.path.name, result.ratio.value

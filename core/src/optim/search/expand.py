@@ -102,7 +102,7 @@ class Expander:
                     if attempt.step.key in self._repaired_as:
                         options = self._repaired_as[attempt.step.key]
                         again = self._journal.open(step_of(planned.offered, options), node)
-                        again.notes = ("what a repair on another chain leaves in float",)
+                        again.notes = (f"what a repair on another chain leaves {planned.pass_class.kept}",)
                         wanted.append((planned, Proposal(options), again))
                 elif proposal.result is None:
                     wanted.append((planned, proposal, attempt))
@@ -116,6 +116,37 @@ class Expander:
         return found + self._apply(node, wanted)
 
     def _apply(self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]]) -> list[Node]:
+        """What holds of these proposals; of a pass of which nothing holds the closest, repaired."""
+        planned = {one.ordered.name: one for one, _, _ in wanted}
+        if not self._bench.target.timed:
+            return self._first_that_holds(node, wanted, planned)
+        tried = self._try_all(node, wanted)
+        judged = [(attempt.step.pass_name, self._judge(node, attempt, outcome)) for attempt, outcome in tried]
+        # A slow rival that holds is no reason not to repair a fast pass of which nothing does.
+        held = {name for name, new in judged if new is not None}
+        broken = [(attempt, outcome) for attempt, outcome in tried if attempt.step.pass_name not in held]
+        return [new for _, new in judged if new is not None] + self._repaired(node, planned, broken)
+
+    def _first_that_holds(
+        self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]], planned: dict[str, Planned]
+    ) -> list[Node]:
+        """Of each pass the first guess that holds, repaired if need be: no clock says that a later one is better."""
+        found: dict[str, Node] = {}
+        for one in wanted:
+            name, attempt = one[0].ordered.name, one[2]
+            if name in found:
+                attempt.settle(StepStatus.SKIPPED, "an earlier guess holds, and where nothing is timed that is enough")
+                continue
+            for tried, outcome in self._try_all(node, [one]):
+                new = self._judge(node, tried, outcome)
+                held = [new] if new is not None else self._repaired(node, planned, [(tried, outcome)])
+                if held:
+                    found[name] = held[0]
+        return list(found.values())
+
+    def _try_all(
+        self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]]
+    ) -> list[tuple[Attempt, Tried]]:
         """Run the candidate jobs; what was named gets its full time, the rest what the search has left."""
         tried: list[tuple[Attempt, Tried]] = []
         width = 2
@@ -136,12 +167,7 @@ class Expander:
                 (node, p.offered, proposal.options) for p, proposal, _ in batch
             ]
             tried += zip((attempt for _, _, attempt in batch), self._bench.try_all(jobs, timeout), strict=True)
-        judged = [(attempt.step.pass_name, self._judge(node, attempt, outcome)) for attempt, outcome in tried]
-        found = [new for _, new in judged if new is not None]
-        # A slow rival that holds is no reason not to repair a fast pass of which nothing does.
-        held = {name for name, new in judged if new is not None}
-        broken = [(attempt, outcome) for attempt, outcome in tried if attempt.step.pass_name not in held]
-        return found + self._repaired(node, {planned.ordered.name: planned for planned, _, _ in wanted}, broken)
+        return tried
 
     def _repaired(self, node: Node, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]) -> list[Node]:
         """The closest of the candidates that broke the budget, with some nodes left alone; none where time is short."""
@@ -157,19 +183,20 @@ class Expander:
         started = time.monotonic()
         attempt, outcome = min(near, key=lambda item: item[0].drift.relative_l2 if item[0].drift else 0.0)
         offered = planned[attempt.step.pass_name].offered
+        kept = offered.over_models.kept
         repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left * _FIRST_REPAIR)
         took = time.monotonic() - started
         self._repair_s -= took
         if repair is None:
-            note = f"not repaired: no set of nodes to leave in float was found in {took:.0f} s"
+            note = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
             attempt.notes = (*attempt.notes, note)
             return []
         if repair.work > _MOST_WORK_KEPT:
-            attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay in float")
+            attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay {kept}")
             return []
         options = {**attempt.step.options, "keep": list(repair.keep)}
         again = self._journal.open(step_of(offered, options), node)
-        again.notes = (_in_words(repair),)
+        again.notes = (_in_words(repair, kept),)
         self._repaired_as[attempt.step.key] = options
         result = self._judge(node, again, self._bench.try_one(node, offered, options, max(30.0, left)))
         return [result] if result is not None else []
@@ -204,9 +231,9 @@ def _may_be_repaired(outcome: Tried, limit: float) -> bool:
     return limit < worst_drift(outcome.answer.comparisons).relative_l2 < _REPAIRABLE * limit
 
 
-def _in_words(repair: Repair) -> str:
+def _in_words(repair: Repair, kept: str) -> str:
     """What a repair found and what that took, for the report."""
     nodes = "1 node" if len(repair.keep) == 1 else f"{len(repair.keep)} nodes"
     took = "1 evaluation" if repair.evaluations == 1 else f"{repair.evaluations} evaluations"
     estimates = f" and {repair.estimates} estimates" if repair.estimates else ""
-    return f"repaired: {nodes} left in float, {repair.work:.0%} of the work; found in {took}{estimates}"
+    return f"repaired: {nodes} left {kept}, {repair.work:.0%} of the work; found in {took}{estimates}"

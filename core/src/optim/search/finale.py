@@ -44,7 +44,7 @@ class Finale:
         known = {node.model.digest for node in finalists}
         shorter = [*self._only_what_was_asked_for(finalists[0]), *self._shorter(finalists[0])]
         finalists += list({n.model.digest: n for n in shorter if n.model.digest not in known}.values())
-        measured = self.measure(finalists)
+        measured = self.measure(finalists) if self._bench.target.timed else self._first_right(finalists)
         for node in finalists:
             if objection := self.clock.objections.get(node.model.digest):
                 attempt = self._journal.find(node)
@@ -65,8 +65,21 @@ class Finale:
         )  # fmt: skip
         return self.clock.measure(nodes, effort, "final", self._bench.prepared.compared)
 
+    def _first_right(self, nodes: Sequence[Node]) -> list[Measured]:
+        """The best of the chains that is right, on a target that cannot be timed: the others need no look."""
+        for node in nodes:
+            found = self.clock.check(node)
+            if found is not None and self.is_better(found):
+                return [found]
+        return []
+
     def is_better(self, item: Measured) -> bool:
-        """Whether it reaches the goal: faster beyond the noise, or smaller."""
+        """Whether it reaches the goal: faster beyond the noise, or smaller.
+
+        Where the target needs passes and cannot be timed, the original is no alternative: what runs is better.
+        """
+        if not self._bench.target.timed and self._bench.target.requires:
+            return bool(item.node.steps)
         if all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in item.node.steps):
             return True
         if self._bench.settings.goal == "size" or not self._bench.target.timed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,7 @@ class Trial:
 
         cls = type(transformation)
         request = elsewhere.Request(
-            f"{cls.__module__}:{cls.__qualname__}", self.model, replace(self.target, probe=None),
+            f"{cls.__module__}:{cls.__qualname__}", self.model, self.target.plain,
             options.model_dump(mode="json"), self.store, self.feeds.folder, SEED,
         )  # fmt: skip
         answer, _ = run_job(elsewhere.__name__, to_wire(request), _TIMEOUT_S)

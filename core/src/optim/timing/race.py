@@ -129,6 +129,15 @@ def race(base: Request, lanes: Sequence[Request], effort: Effort, seed: int) -> 
     return replace(results[0], open_s=open_s), results[1:]
 
 
+def look(request: Request, timeout_s: float) -> LaneResult:
+    """Open and compare one model without timing it; holds no clock."""
+    opened = _open_one(request, timeout_s)
+    if isinstance(opened, WorkerFailed):
+        return LaneResult(opened.reason)
+    opened.worker.close()
+    return LaneResult(ready=opened.ready)
+
+
 @dataclass(frozen=True, slots=True)
 class _Rounds:
     """Rounds to count, lanes that died on the way by their place, and the share of rounds that was disturbed."""
