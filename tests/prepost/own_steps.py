@@ -50,18 +50,15 @@ class Raises(Invert):
         raise RuntimeError("no graph today")
 
 
-class Upper(Step):
+class Foreign(Invert):
     """Brings a custom operator."""
-
-    def __init__(self, name=None):
-        super().__init__(["text"], ["large"], name)
 
     def _create_graph_for_step(self, graph, onnx_opset):
         _, shape = self._get_input_type_and_shape_strs(graph, 0)
         return onnx.parser.parse_graph(f"""
-            upper (string[{shape}] {self.input_names[0]}) => (string[{shape}] {self.output_names[0]})
+            invert (uint8[{shape}] {self.input_names[0]}) => (uint8[{shape}] {self.output_names[0]})
             {{
-                {self.output_names[0]} = ai.onnx.contrib.StringUpper ({self.input_names[0]})
+                {self.output_names[0]} = ai.onnx.contrib.Inverse ({self.input_names[0]})
             }}
             """)
 

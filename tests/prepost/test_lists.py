@@ -150,7 +150,7 @@ BAD = {
         [{"CenterCrop": {"height": {"type": "__model_input__", "input_index": 0, "dim_index": 0}, "width": 3}}],
         "bad-step-list", "is open (batch)",
     ),
-    "does not join": ([{"Identity": {}}], "step-failed", "input"),
+    "does not join": ([{"Identity": {}}], "session-failed", "uint8"),
     "one name twice": ([{"Identity": {"name": "a"}}, {"Identity": {"name": "a"}}], "step-failed", "two steps"),
 }  # fmt: skip
 
