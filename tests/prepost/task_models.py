@@ -62,15 +62,36 @@ def _digits():
     return digits, model.coef_.T.astype(np.float32), model.intercept_.astype(np.float32)
 
 
-def digits(folder: Path, *, opset=18) -> Path:
-    """A classifier of scikit-learn's digits, trained here: [batch, 1, 8, 8] in 0..1."""
+def digits(folder: Path, *, opset=18, wide=False) -> Path:
+    """A classifier of scikit-learn's digits, trained here: [batch, 1, 8, 8] in 0..1.
+
+    Wide: the same scores by way of 128 numbers, whose product is large enough to be quantized.
+    """
     _, coefficients, intercept = _digits()
+    if wide:
+        return _wide_digits(folder, coefficients, intercept)
     nodes = [
         helper.make_node("Flatten", ["pixel_values"], ["flat"]),
         helper.make_node("Gemm", ["flat", "w", "b"], ["logits"]),
     ]
     outputs = [("logits", TensorProto.FLOAT, ["batch", 10])]
     return save(folder, nodes, [image_input(8, 8, 1)], outputs, {"w": coefficients, "b": intercept}, opset)
+
+
+def _wide_digits(folder: Path, coefficients, intercept) -> Path:
+    signs = np.eye(64, dtype=np.float32)
+    nodes = [
+        helper.make_node("Flatten", ["pixel_values"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "signs"], ["both"]),
+        helper.make_node("Relu", ["both"], ["positive"]),
+        helper.make_node("MatMul", ["positive", "w"], ["product"]),
+        helper.make_node("Add", ["product", "b"], ["logits"]),
+    ]
+    weights = {
+        "signs": np.concatenate([signs, -signs], 1), "w": np.concatenate([coefficients, -coefficients]),
+        "b": intercept,
+    }  # fmt: skip
+    return save(folder, nodes, [image_input(8, 8, 1)], [("logits", TensorProto.FLOAT, ["batch", 10])], weights)
 
 
 def digit_image(number: int, *, edge=64) -> tuple[np.ndarray, int]:

@@ -62,8 +62,8 @@ class Append(Pass):
         from optim_prepost.step_classes import PACKAGE
 
         raise OptimError(
-            "no-task", "prepost.append does not know the task", "it was named without options",
-            'say it in a recipe: [options."prepost.append"] preset = "image-classification"', PACKAGE, ExitStatus.USAGE,
+            "no-task", "prepost.append does not know the task", "it was named without options such as a preset",
+            "optim run MODEL -o DIR --with \"prepost.append:preset='image-classification'\"", PACKAGE, ExitStatus.USAGE,
         )
 
     def apply(self, model: Model, options: AppendOptions, context: Context) -> PassResult:
