@@ -15,17 +15,20 @@ from optim.errors import ExitStatus, OptimError
 
 ROOT = Path(__file__).parents[1]
 PAGE = Path(__file__).with_name("errors.md")
-SOURCES = ("core/src/optim", "plugins/src/optim_plugins", "plugins-qnn/src/optim_qnn")
+SOURCES = (
+    "core/src/optim", "plugins/src/optim_plugins", "plugins-qnn/src/optim_qnn", "plugins-inc/src/optim_inc",
+    "plugins-prepost/src/optim_prepost",
+)  # fmt: skip
 
 GROUPS = {
-    "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py"),
+    "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py", "onnxruntime_libraries.py"),
     "Sources and their export": (
         "sources", "generation", "cli/source_options.py", "graphs/merge_decoders.py", "runs/merged_decoders.py",
         "runs/source_run.py",
     ),
     "The feeds": ("feeds",),
     "Task metrics": ("metrics", "jobs/task.py"),
-    "The command line, plugins and passes": ("cli", "plugins", "scaffold", "options.py", "search/plan.py"),
+    "The command line, plugins and passes": ("cli", "plugins", "isolation", "scaffold", "options.py", "search/plan.py"),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/replay.py"),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py"),
     "What a pass or a model did wrong": ("jobs", "gate", "processes", "testing"),

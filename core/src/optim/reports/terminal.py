@@ -42,10 +42,15 @@ def print_report(report: Report, console: Console) -> None:
     if rows:
         console.print()
         console.print(Padding(_table(rows), (0, 0, 0, 2)))
+    for check in report.checks:
+        console.print(f"check: {check.name}: {check.status}: {check.text}", markup=False, highlight=False)
     _print_points(report, console)
     of_steps = (f"{step.pass_name}: {note}" for step in report.steps if step.status == "kept" for note in step.notes)
     for note in (*of_steps, *report.notes):
         console.print(f"note: {note}", markup=False, highlight=False)
+    if report.feeds.origin == "synthesized":
+        made_up = "inputs were made up from the graph, those that passes calibrate on too: give your own with --data"
+        console.print(f"note: {made_up}", markup=False, highlight=False)
     if report.cached:
         console.print("served from the cache: the same run was done before (--fresh does it again)", markup=False)
 

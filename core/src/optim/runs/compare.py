@@ -12,6 +12,7 @@ from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
 from optim.gate.drift import Drift, OutputComparison, worst_drift
 from optim.gate.task import TaskFigure
+from optim.isolation.owner import ending_workers
 from optim.jobs import prepare
 from optim.jobs.place import Place
 from optim.metrics.spec import MaxLoss, MetricSpec
@@ -189,7 +190,7 @@ def workbench_for(
         asked or RunSettings(path), source=path, target=target, data=data, seed=seed, fresh=True, export=request,
         component=_component(exported, component) if exported else "",
     )  # fmt: skip
-    with store.in_use(), thread_executor() as executor:
+    with store.in_use(), ending_workers(), thread_executor() as executor:
         bench = Workbench(settings, registry, store, executor, say, exported)
         found = bench.ingest()
         bench.prepare(found.model)

@@ -12,6 +12,7 @@ from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
 from optim.graphs.files import is_whole
 from optim.graphs.operators import operator_counts
+from optim.isolation.owner import ending_workers
 from optim.jobs import ingest
 from optim.plugins.registry import Registry
 from optim.plugins.versions import plugin_version_key, source_digest
@@ -48,7 +49,7 @@ def execute(
     started = time.monotonic()
     target = require_target(registry, settings.target)
     plan = make_plan(settings, registry, target)
-    with store.in_use(), thread_executor() as executor:
+    with store.in_use(), ending_workers(), thread_executor() as executor:
         there = set(store.models.iterdir())
         bench = Workbench(settings, registry, store, executor, say, exported)
         source = bench.ingest()
