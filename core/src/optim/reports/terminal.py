@@ -48,6 +48,9 @@ def print_report(report: Report, console: Console) -> None:
     of_steps = (f"{step.pass_name}: {note}" for step in report.steps if step.status == "kept" for note in step.notes)
     for note in (*of_steps, *report.notes):
         console.print(f"note: {note}", markup=False, highlight=False)
+    if report.feeds.origin == "synthesized":
+        made_up = "inputs were made up from the graph, those that passes calibrate on too: give your own with --data"
+        console.print(f"note: {made_up}", markup=False, highlight=False)
     if report.cached:
         console.print("served from the cache: the same run was done before (--fresh does it again)", markup=False)
 

@@ -128,10 +128,12 @@ def run_settings(
 
     Raises:
         OptimError[bad-budget]: a number that cannot be one.
+        OptimError[data-required]: a metric and nothing to measure it on.
         OptimError[other-source]: the lock is of another model.
         OptimError[lock-mismatch]: the chain of the lock gives another model here.
     """
     settings.require_sound()
+    _require_data_for_a_metric(settings)
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
         outcome = execute(settings, registry, store, say, exported)
@@ -144,6 +146,14 @@ def run_settings(
         report = publish(outcome, registry, folder, say)
     store.trim()
     return report
+
+
+def _require_data_for_a_metric(settings: RunSettings) -> None:
+    if settings.metric is not None and settings.data is None and settings.chain is None:
+        raise OptimError(
+            "data-required", f"metric {settings.metric.text} needs data", "on made-up inputs it would say nothing",
+            "--data feeds.npz, with the labels that it needs", status=ExitStatus.USAGE,
+        )  # fmt: skip
 
 
 def publish(outcome: Outcome, registry: Registry, folder: RunFolder, say: Callable[[str], None]) -> Report:

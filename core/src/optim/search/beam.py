@@ -109,7 +109,7 @@ class Beam:
 
     def _stage(self, stage: Stage, passes: Sequence[Planned], beam: Sequence[Measured]) -> list[Measured]:
         self._bench.say(f"stage {stage}")
-        tune = self._plan.stages.get(Stage.TUNE, ()) if stage is not Stage.TUNE else ()
+        tune = self._plan.stages.get(Stage.TUNE, ())[:1] if stage is not Stage.TUNE else ()
         first = slots(passes)[0]
         if first[0].pass_class.role is not Role.ENABLE and len(beam) > 1:
             self._bench.ask_side_by_side([parent.node for parent in beam], [planned.offered for planned in passes])

@@ -25,7 +25,7 @@ from optim.search.workbench import Tried, Workbench
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
 _STOPPED = "search time ran out while it was tried; give more with --search-seconds"
-_GRACE_S = 15.0
+_GRACE_S = 10.0
 """For a candidate that was begun in time."""
 
 _UNSET: tuple[Any, ...] = (None, [], ())
