@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import DEFAULT_MAX_DRIFT, Budget
 from optim.gate.drift import Drift, OutputComparison, worst_drift
 from optim.jobs import prepare
@@ -87,8 +87,7 @@ def verify_models(
     with workbench_for(reference, registry, store, say, data, target, seed) as (bench, _):
         candidate = _node(bench, other)
         limit = DEFAULT_MAX_DRIFT if max_drift is None else max_drift
-        effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
-        _, (result,) = bench.race([candidate], effort, purpose="verify", samples=bench.prepared.compared)
+        result = _compared(bench, candidate)
         if result.ready is None:
             raise OptimError(
                 "other-failed",
@@ -102,6 +101,14 @@ def verify_models(
             not objection, objection, max(limit, bench.prepared.tolerance), bench.prepared.tolerance,
             worst_drift(comparisons), comparisons, bench.prepared,
         )  # fmt: skip
+
+
+def _compared(bench: Workbench, candidate: Node) -> LaneResult:
+    """The candidate's outputs on the reference's feeds; the reference is opened again only where both are timed."""
+    if not bench.target.timed:
+        return bench.check(candidate)
+    effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
+    return bench.race([candidate], effort, purpose="verify", samples=bench.prepared.compared)[1][0]
 
 
 def bench_models(
@@ -119,7 +126,16 @@ def bench_models(
         target: where all run.
         seconds: of racing, at most.
         seed: of the order.
+
+    Raises:
+        OptimError[not-timed]: time means nothing on the target.
+        OptimError: a model or the feeds cannot be used.
     """
+    if not require_target(registry, target).timed:
+        raise OptimError(
+            "not-timed", f"nothing can be timed on target {target}", registry.target(target).remark,
+            "optim targets; on a device the same target is timed", status=ExitStatus.USAGE,
+        )  # fmt: skip
     with workbench_for(models[0], registry, store, say, data, target, seed) as (bench, first):
         nodes = [_node(bench, path) for path in models[1:]]
         bench.original = first
