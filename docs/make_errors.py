@@ -19,6 +19,10 @@ SOURCES = ("core/src/optim", "plugins/src/optim_plugins", "plugins-qnn/src/optim
 
 GROUPS = {
     "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py"),
+    "Sources and their export": (
+        "sources", "generation", "cli/source_options.py", "graphs/merge_decoders.py", "runs/merged_decoders.py",
+        "runs/source_run.py",
+    ),
     "The feeds": ("feeds",),
     "The command line, plugins and passes": ("cli", "plugins", "scaffold", "options.py", "search/plan.py"),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/replay.py"),
@@ -32,6 +36,9 @@ COMPUTED = {
     ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend"),
     ("preprocess.py", "kind"): ("unknown-input", "unknown-output"),
     ("search/workbench.py", "f'{what}-failed'"): ("ingest-failed", "prepare-failed", "measure-failed"),
+    ("sources/make.py", "f'source-{what}-failed'"): (
+        "source-load-failed", "source-export-failed", "source-verify-failed",
+    ),
     ("errors.py", "f\"unknown-{kind.replace(' ', '-')}\""): (),
     ("jobs/prepare.py", "error.reference"): (),
     ("processes/process.py", "None"): (),

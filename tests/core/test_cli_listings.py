@@ -13,7 +13,8 @@ __all__ = ["site"]
 FULL = """
 from typing import Literal
 from pydantic import Field
-from optim import APPLICABLE, Backend, Metric, Pass, PassOptions, PassResult, Role, SourcePass, Stage, Target, hookimpl
+from optim import APPLICABLE, Backend, Metric, Pass, PassOptions, PassResult, Role, SourcePass, SourceResult, Stage
+from optim import Target, hookimpl
 
 OPTIM_HOOK_API = 1
 
@@ -35,6 +36,8 @@ class Zip(Cut):
 
 class Fix(SourcePass):
     name, summary = "{plugin}.fix", "Repairs the source."
+    def applicable(self, source, target): return APPLICABLE
+    def apply(self, source, options, context): return SourceResult(source, False, ("no",))
 
 @hookimpl
 def optim_quantize(target): return [Zip, Cut]
@@ -186,7 +189,7 @@ def test_passes_show_describes_every_option(site, optim):
 def test_passes_show_works_for_passes_over_the_source(site, optim):
     site.add("full", FULL)
     shown = json.loads(optim("passes", "show", "full.fix", "--json"))
-    assert (shown["stage"], shown["role"], shown["options"], shown["targets"]) == ("pre-export", None, [], ["here"])
+    assert (shown["stage"], shown["role"], shown["options"], shown["targets"]) == ("pre-export", "enable", [], ["here"])
     assert "Repairs the source." in optim("passes", "show", "full.fix")
 
 

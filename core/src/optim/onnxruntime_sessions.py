@@ -18,6 +18,7 @@ import onnxruntime as ort
 
 from optim.backend import BackendLimits
 from optim.errors import ExitStatus, OptimError
+from optim.graphs.linked import FOLDER_CONFIG, session_model
 from optim.model import SessionConfig
 from optim.onnxruntime_refusals import plain, session_failed
 
@@ -103,12 +104,15 @@ def open_session(
         options.add_session_config_entry(key, text)
     if provider != CPU and not fallback:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    from_memory = session_model(path)
+    if from_memory is not None:
+        options.add_session_config_entry(FOLDER_CONFIG, from_memory[1])
     providers = None if devices else [(provider, dict(provider_options or {}))]
     if devices:
         options.add_provider_for_devices(devices, dict(provider_options or {}))
     try:
         session = ort.InferenceSession(
-            str(path), options, providers=providers,
+            from_memory[0] if from_memory else str(path), options, providers=providers,
             disabled_optimizers=list(settings.disabled_optimizers) or None,
         )  # fmt: skip
     except Exception as error:

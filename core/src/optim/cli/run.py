@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from optim.cli.names import PASS_NAME, STAGE_NAME, TARGET_NAME, disable_option
-from optim.cli.output import json_option
+from optim.cli.output import json_option, print_json
+from optim.cli.source_options import source_options
 from optim.errors import ExitStatus, OptimError
+
+if TYPE_CHECKING:
+    from optim.reports.schema import Report
 
 
 @click.command
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("source", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The run folder; not needed with --dry-run.")
 @click.option("--target", type=TARGET_NAME, help="Where the model will run. [default: cpu]")
 @click.option(
@@ -34,16 +39,18 @@ from optim.errors import ExitStatus, OptimError
 @click.option("--dry-run", is_flag=True, help="Print the passes in order and the reason for each place.")
 @click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
 @click.option("--seed", type=int, help="Of everything random. [default: 0]")
+@source_options
 @disable_option
 @json_option
-def run(model: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: Path | None, **words: Any) -> int:
-    """Make MODEL fast on the target, prove that it still computes the same, and leave a folder to deploy.
+def run(source: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: Path | None, **words: Any) -> int:
+    """Make SOURCE fast on the target, prove that it still computes the same, and leave a folder to deploy.
 
+    SOURCE is an .onnx file; or a Hugging Face model folder or package.module:factory, which are exported first.
     Every change is verified and timed against the original; what is wrong or slower is dropped, with its reason.
     """
     from optim.cli.request import settings_of
 
-    settings, lock = settings_of(model, recipe, words)
+    settings, lock = settings_of(source, recipe, words)
     if dry_run:
         from optim.cli.dry_run import print_plan
 
@@ -52,26 +59,48 @@ def run(model: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: 
     if output is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
     from optim.cli.progress import progress
-    from optim.runs.outcome import RunStatus
-    from optim.runs.run import EXIT_STATUS, run_settings
+    from optim.runs.run import run_settings
+    from optim.runs.source_run import run_source
 
     with progress() as say:
-        report = run_settings(settings, output, say, lock=lock)
-    if as_json:
-        click.echo(report.as_json(), nl=False)
+        if settings.export is None:
+            reports = {"": run_settings(settings, output, say, lock=lock)}
+        else:
+            reports = run_source(settings, output, say, lock=lock)
+    several = len(reports) > 1
+    folders = {name: output / name if several else output for name in reports}
+    if as_json and several:
+        print_json({name: json.loads(report.as_json()) for name, report in reports.items()})
+    elif as_json:
+        click.echo(next(iter(reports.values())).as_json(), nl=False)
     else:
-        from rich.console import Console
+        for name, report in reports.items():
+            _print(report, folders[name], name if several else "")
+    return max(_status(report, folders[name]) for name, report in reports.items())
 
-        from optim.reports.terminal import print_report
 
-        print_report(report, Console(highlight=False))
-        click.echo(f"\nreport  {output / 'report.html'}")
-        if report.result is not None:
-            click.echo(f"model   {output / 'model.onnx'} (load it with {output / 'load.py'})")
+def _print(report: Report, folder: Path, component: str) -> None:
+    from rich.console import Console
+
+    from optim.reports.terminal import print_report
+
+    if component:
+        click.echo(f"\n{component}\n")
+    print_report(report, Console(highlight=False))
+    click.echo(f"\nreport  {folder / 'report.html'}")
+    if report.result is not None:
+        click.echo(f"model   {folder / 'model.onnx'} (load it with {folder / 'load.py'})")
+
+
+def _status(report: Report, folder: Path) -> ExitStatus:
+    """What the command exits with; says why where no model was delivered."""
+    from optim.runs.outcome import RunStatus
+    from optim.runs.run import EXIT_STATUS
+
     status = EXIT_STATUS[RunStatus(report.status)]
     if status is not ExitStatus.DELIVERED:
         failed = OptimError(
-            report.status, "no model was delivered", report.reason, f"see {output / 'report.html'}", status=status
+            report.status, "no model was delivered", report.reason, f"see {folder / 'report.html'}", status=status
         )
         click.echo(str(failed), err=True)
     return status

@@ -51,9 +51,26 @@ def ingest(path: Path, store: Path) -> Model:
         graph = ir.serde.deserialize_model(skeleton)
         ir.external_data.set_base_dir(graph.graph, path.parent)
     del skeleton
+    store_contexts(graph, path.parent, store)
+    return _store(graph, store)
+
+
+def store_graph(graph: ir.Model, store: Path) -> Model:
+    """Bring a graph that an exporter made into the store, its weights by streaming.
+
+    Raises:
+        OptimError: invalid-graph, unknown-operator, opset-too-new, ir-too-new.
+    """
+    model = _store(graph, store)
+    skeleton = read_skeleton(model.path)
+    check_operators(skeleton, model.path)
+    check_graph(skeleton, model.path)
+    return model
+
+
+def _store(graph: ir.Model, store: Path) -> Model:
     LiftConstantsToInitializersPass(size_limit=EXTERNAL_FROM_BYTES // 8)(graph)
     _embed_attributes(graph)
-    store_contexts(graph, path.parent, store)
     return save_in_store(graph, store)
 
 

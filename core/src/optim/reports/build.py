@@ -10,6 +10,8 @@ from optim.reports.schema import (
     Assumption,
     BudgetReport,
     DriftReport,
+    ExportReport,
+    ExportStepReport,
     FeedsReport,
     OriginalReport,
     OutputReport,
@@ -37,6 +39,7 @@ def build_report(outcome: Outcome) -> Report:
         goal=settings.goal,
         budget=BudgetReport(max_drift=None if settings.lossless else settings.max_drift, lossless=settings.lossless),
         original=_original(outcome),
+        export=_export(outcome),
         result=_result(outcome),
         steps=tuple(map(_step, outcome.attempts)),
         feeds=_feeds(outcome),
@@ -75,6 +78,27 @@ def _original(outcome: Outcome) -> OriginalReport:
         peak_memory_bytes=timed.ready.peak_memory_bytes if timed and timed.ready else None,
         operators=outcome.source.operators,
     )
+
+
+def _export(outcome: Outcome) -> ExportReport | None:
+    made = outcome.exported
+    if made is None:
+        return None
+    component = outcome.settings.component or made.graphs[0].component
+    found = next(verified for verified in made.verified if verified.component == component)
+    return ExportReport(
+        source=made.request.spec,
+        component=component,
+        drift=_drift(found.drift),
+        trials=found.trials,
+        skipped=found.skipped,
+        tokens=found.tokens,
+        steps=tuple(
+            ExportStepReport(**{**asdict(step), "stage": step.stage.value})
+            for step in made.steps if step.component in ("", component)
+        ),
+        notes=(*made.notes, *found.notes),
+    )  # fmt: skip
 
 
 def _result(outcome: Outcome) -> ResultReport | None:

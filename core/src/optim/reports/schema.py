@@ -52,6 +52,34 @@ class OriginalReport(_Part):
     operators: dict[str, int] = Field(description="nodes by operator")
 
 
+class ExportStepReport(_Part):
+    """One pass over the source, or one exporter on one component."""
+
+    name: str
+    plugin: str
+    stage: str
+    status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"]
+    reason: str
+    component: str = Field(description="empty for a pass over the whole source")
+    options: dict[str, Any]
+    counts: dict[str, int]
+    notes: tuple[str, ...]
+    seconds: float
+
+
+class ExportReport(_Part):
+    """How the original was exported, and how far it is from its source."""
+
+    source: str
+    component: str
+    drift: DriftReport = Field(description="from what the source itself computes, on every trial")
+    trials: tuple[str, ...] = Field(description="shapes, padding and past lengths it was held against")
+    skipped: tuple[str, ...] = Field(description="trials that the source itself refuses, with the reason")
+    tokens: int = Field(description="greedy tokens compared one by one")
+    steps: tuple[ExportStepReport, ...]
+    notes: tuple[str, ...]
+
+
 class OutputReport(_Part):
     """One output against the original's, the worst over all samples."""
 
@@ -156,6 +184,7 @@ class Report(_Part):
     goal: Literal["latency", "size"]
     budget: BudgetReport
     original: OriginalReport
+    export: ExportReport | None = Field(default=None, description="null where the source is an ONNX model")
     result: ResultReport | None = Field(description="null where nothing is delivered")
     steps: tuple[StepReport, ...]
     feeds: FeedsReport

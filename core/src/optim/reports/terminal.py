@@ -10,6 +10,7 @@ from optim.reports.words import (
     NOTHING,
     best_of,
     drift_text,
+    export_text,
     latency_text,
     options_text,
     ratio_text,
@@ -31,6 +32,8 @@ def print_report(report: Report, console: Console) -> None:
     from rich.padding import Padding
 
     console.print(_verdict(report))
+    if report.export is not None:
+        console.print(f"  {export_text(report.export)}", markup=False, highlight=False)
     for label, before, after in _figures(report):
         console.print(f"  {label:<12}{before:>9}  ->  {after}", markup=False, highlight=False)
     rows = list(_rows(report.steps))

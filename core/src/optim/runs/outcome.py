@@ -8,6 +8,7 @@ from enum import StrEnum
 from optim.jobs import ingest, prepare
 from optim.search.nodes import Attempt, Measured, Node
 from optim.search.settings import RunSettings
+from optim.sources.make import ExportedSource
 from optim.target import Target
 from optim.timing.race import LaneResult
 
@@ -44,6 +45,7 @@ class Outcome:
         search_s: of the search.
         computed: jobs run.
         from_cache: answers taken from the cache.
+        exported: the source that the original was exported from; None where it came as an ONNX model.
     """
 
     settings: RunSettings
@@ -64,6 +66,7 @@ class Outcome:
     search_s: float = 0.0
     computed: int = 0
     from_cache: int = 0
+    exported: ExportedSource | None = None
 
     @property
     def delivered(self) -> Node | None:

@@ -16,13 +16,17 @@ from optim.runs.folder import RunFolder
 from optim.runs.locking import lock_of, require_source
 from optim.runs.outcome import Outcome, RunStatus
 from optim.runs.session_file import write_session_files
+from optim.runs.source_run import run_source, write_component_file
 from optim.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
+from optim.source import SourceRequest
+from optim.sources.naming import needs_export
 from optim.store import Store, cache_key
 from optim.wire import to_wire
 
 if TYPE_CHECKING:
     from optim.recipes.lock import Lock
     from optim.reports.schema import Report
+    from optim.sources.make import ExportedSource
 
 EXIT_STATUS = {
     RunStatus.IMPROVED: ExitStatus.DELIVERED,
@@ -47,12 +51,13 @@ def run(
     search_seconds: float = DEFAULT_SEARCH_SECONDS,
     seed: int = 0,
     fresh: bool = False,
+    source: SourceRequest | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Report:
     """Make a model fast for a target, verify it, and leave a folder to deploy.
 
     Args:
-        model: an ``.onnx`` file.
+        model: an ``.onnx`` file, a Hugging Face folder, or ``package.module:factory``.
         output: the run folder; absent, empty, or of an earlier run.
         target: where it will run, see ``optim targets``.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; None: synthesized.
@@ -65,11 +70,13 @@ def run(
         search_seconds: bound of the search, in seconds.
         seed: of everything random.
         fresh: take nothing from the cache.
+        source: how the source is exported, where it is no ``.onnx`` file and the defaults do not do.
         say: told what is going on, a line at a time.
 
     Returns:
-        What ``report.json`` says. ``report.status`` is ``budget-missed`` or ``failed`` where a pass that was named
-        did not hold; the folder then has a report and no model.
+        What ``report.json`` says; of a source with several components, of the one that fared worst.
+        ``report.status`` is ``budget-missed`` or ``failed`` where a pass that was named did not hold; the folder
+        then has a report and no model.
 
     Raises:
         OptimError: the model, the feeds, the target, the folder or the request cannot be used.
@@ -79,29 +86,41 @@ def run(
         source=Path(model), target=target, data=data, goal=goal, max_drift=max_drift, lossless=lossless,
         named=tuple(Named(name, options) for name, options in named), without=tuple(sorted(set(without))),
         stages=tuple(parse_stage(stage) for stage in stages), search_seconds=search_seconds, seed=seed, fresh=fresh,
+        export=source or (SourceRequest(str(model), seed=seed) if needs_export(str(model)) else None),
     )  # fmt: skip
-    return run_settings(settings, Path(output), say or (lambda text: None))
+    say = say or (lambda text: None)
+    if settings.export is None:
+        return run_settings(settings, Path(output), say)
+    reports = run_source(settings, Path(output), say)
+    return max(reports.values(), key=lambda report: EXIT_STATUS[RunStatus(report.status)])
 
 
 def run_settings(
-    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None
+    settings: RunSettings,
+    output: Path,
+    say: Callable[[str], None],
+    *,
+    lock: Lock | None = None,
+    exported: ExportedSource | None = None,
 ) -> Report:
     """Run what was asked for into a folder; with a lock the model must come out the same.
+
+    Args:
+        settings: what was asked.
+        output: the run folder.
+        say: told what is going on.
+        lock: to repeat.
+        exported: the source, where it has been exported already.
 
     Raises:
         OptimError[bad-budget]: a number that cannot be one.
         OptimError[other-source]: the lock is of another model.
         OptimError[lock-mismatch]: the chain of the lock gives another model here.
     """
-    if not 0 < settings.max_drift < float("inf") or settings.search_seconds < 0:
-        raise OptimError(
-            "bad-budget", "--max-drift must be a positive number and --search-seconds must not be negative",
-            f"max drift {settings.max_drift}, search seconds {settings.search_seconds}",
-            "leave them out for 0.05 and 60", status=ExitStatus.USAGE,
-        )  # fmt: skip
+    _check_numbers(settings)
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
-        outcome = execute(settings, registry, store, say)
+        outcome = execute(settings, registry, store, say, exported)
         if lock is not None:
             _require_same(outcome, lock)
         from optim.reports.build import build_report
@@ -111,6 +130,15 @@ def run_settings(
         folder.publish(lambda path: write_run(outcome, report, path))
     store.trim()
     return report
+
+
+def _check_numbers(settings: RunSettings) -> None:
+    if not 0 < settings.max_drift < float("inf") or settings.search_seconds < 0:
+        raise OptimError(
+            "bad-budget", "--max-drift must be a positive number and --search-seconds must not be negative",
+            f"max drift {settings.max_drift}, search seconds {settings.search_seconds}",
+            "leave them out for 0.05 and 60", status=ExitStatus.USAGE,
+        )  # fmt: skip
 
 
 def _require_same(outcome: Outcome, lock: Lock) -> None:
@@ -142,6 +170,8 @@ def write_run(outcome: Outcome, report: Report, folder: Path) -> None:
         deliver(outcome.delivered.model, folder)
         write_session_files(folder, outcome.delivered.model.session, outcome.target)
         write_lock(lock_of(outcome), folder / "recipe.lock.toml")
+        if outcome.exported is not None:
+            write_component_file(outcome.exported, outcome.settings.component, folder)
     (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
     (folder / "report.html").write_text(render_html(report), encoding="utf-8")
 

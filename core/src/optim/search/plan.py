@@ -69,9 +69,15 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
     for name in sorted(settings.without):
         registry.find_pass(name, target)
     for named in settings.named:
-        pass_class = registry.find_pass(named.name, target).over_models
+        offered = registry.find_pass(named.name, target)
         if named.options is not None:
-            parse_options(pass_class, named.options)
+            parse_options(offered.pass_class, named.options)
+        if offered.stage not in MODEL_STAGES and settings.export is None:
+            raise OptimError(
+                "conflicting-request", f"{named.name} was asked for by name, but nothing is exported",
+                f"{settings.source} is an ONNX model already", "leave it out, or name the source that it was made of",
+                status=ExitStatus.USAGE,
+            )  # fmt: skip
     stages: dict[Stage, tuple[Planned, ...]] = {}
     left_out: list[LeftOut] = []
     for stage in MODEL_STAGES:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from optim.search.machine import available_memory_bytes, machine_key
 from optim.search.nodes import Node
 from optim.search.restore import restore
 from optim.search.settings import RunSettings
+from optim.sources.make import ExportedSource, make_graphs
+from optim.sources.pipeline import Choice
 from optim.store import Store, cache_key
 from optim.timing.race import Effort, LaneResult, look, race
 from optim.wire import from_wire, to_wire
@@ -67,8 +69,12 @@ class Asked:
 class Workbench:
     """The jobs of one run."""
 
-    def __init__(self, settings: RunSettings, registry: Registry, store: Store, executor: Executor, say: Say) -> None:
+    def __init__(
+        self, settings: RunSettings, registry: Registry, store: Store, executor: Executor, say: Say,
+        exported: ExportedSource | None = None,
+    ) -> None:  # fmt: skip
         self.settings = settings
+        self.exported = exported
         self.registry = registry
         self.store = store
         self.say = say
@@ -90,7 +96,7 @@ class Workbench:
 
     def ingest(self) -> Ingested:
         """Bring the source into the store; it is the original from then on."""
-        found = self.ingest_file(self.settings.source)
+        found = self._ingest_source()
         self.original = Node(found.model, found.size_bytes)
         return found
 
@@ -99,6 +105,19 @@ class Workbench:
         self.say(f"reading {path.name}")
         answer = self._must(ingest, IngestRequest(path.absolute(), self.store.models), "ingest")
         return from_wire(Ingested, answer)
+
+    def _ingest_source(self, *, fresh: bool = False) -> Ingested:
+        """The user's file, or the graph of what was exported."""
+        if self.settings.export is None:
+            return self.ingest_file(self.settings.source)
+        if self.exported is None or fresh:
+            self.exported = make_graphs(
+                self.settings.export, self.target, self.registry, self.store, source_choice(self.settings), self.say,
+                timeout_s=self.settings.timeout_s, fresh=fresh or self.settings.fresh,
+            )  # fmt: skip
+        graphs = self.exported.graphs
+        graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
+        return Ingested(graph.model, graph.size_bytes, graph.operators)
 
     def prepare(self, model: Model) -> prepare.Answer:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried."""
@@ -241,16 +260,18 @@ class Workbench:
         return from_wire(sensitivity.Answer, self._must(sensitivity, request, "measure"))
 
     def race(
-        self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None
-    ) -> tuple[LaneResult, list[LaneResult]]:
+        self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None,
+        places: Sequence[Place] = (),
+    ) -> tuple[LaneResult, list[LaneResult]]:  # fmt: skip
         """Time nodes against the original; compares their outputs first, on ``samples`` or on the explored ones.
 
-        With ``samples=()`` nothing is compared.
+        With ``samples=()`` nothing is compared. At ``places`` the original itself is timed elsewhere, after the nodes.
         """
         samples = self.prepared.explored if samples is None else samples
         key = cache_key(
             "race", purpose, [(n.model.digest, [to_wire(i) for i in n.interfaces]) for n in nodes], samples,
             self._reference_key(), machine_key(), self.prepared.timed, effort.least_rounds, effort.drop,
+            [to_wire(place) for place in places],
         )  # fmt: skip
         known = self._known(key)
         if known is not None:
@@ -260,6 +281,7 @@ class Workbench:
         lanes = [
             lane.Request(n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces) for n in nodes
         ]
+        lanes += [replace(base, place=place) for place in places]
         result = race(base, lanes, effort, self.settings.seed)
         self.computed += 1
         if not any(found.failure for found in result[1]):
@@ -344,7 +366,7 @@ class Workbench:
 
         def read_again() -> Path:
             self.say("a pass damaged the original in the cache")
-            return self.ingest_file(self.settings.source).model.path
+            return self._ingest_source(fresh=True).model.path
 
         original = restore(self.original.model.path, read_again)
         return restore(node.model.path, rebuild) or original
@@ -407,6 +429,11 @@ class Workbench:
         path = Path(data).absolute()
         files = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
         return [str(path), [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]]
+
+
+def source_choice(settings: RunSettings) -> Choice:
+    """What the user said of passes, for those before there is a model."""
+    return Choice({named.name: named.options for named in settings.named}, settings.without)
 
 
 @contextmanager
