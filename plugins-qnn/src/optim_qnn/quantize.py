@@ -35,7 +35,7 @@ class Quantize(Pass):
     alternatives = "qnn-precision"
     makes = "int8"
     kept = "at 16 bits"
-    hardware = "any HTP; activations of 16 bits times weights of 8 take about twice as long as 8 times 8"
+    hardware = "any HTP; activations of 16 bits take longer than those of 8"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where shapes are fixed, something is in float, and nothing is quantized yet."""
