@@ -15,7 +15,7 @@ from optim.errors import ExitStatus, OptimError
 
 ROOT = Path(__file__).parents[1]
 PAGE = Path(__file__).with_name("errors.md")
-SOURCES = ("core/src/optim", "plugins/src/optim_plugins", "plugins-qnn/src/optim_qnn")
+SOURCES = ("core/src/optim", "plugins/src/optim_plugins", "plugins-qnn/src/optim_qnn", "plugins-inc/src/optim_inc")
 
 GROUPS = {
     "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py"),
@@ -24,7 +24,8 @@ GROUPS = {
         "runs/source_run.py",
     ),
     "The feeds": ("feeds",),
-    "The command line, plugins and passes": ("cli", "plugins", "scaffold", "options.py", "search/plan.py"),
+    "Task metrics": ("metrics", "jobs/task.py"),
+    "The command line, plugins and passes": ("cli", "plugins", "isolation", "scaffold", "options.py", "search/plan.py"),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/replay.py"),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py"),
     "What a pass or a model did wrong": ("jobs", "gate", "processes", "testing"),

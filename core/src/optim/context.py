@@ -31,6 +31,8 @@ class Context:
         samples: gives a fresh iterator over the feeds for calibration, one sample at a time.
         log: the pass's logger; lines land in the report's log.
         report_progress: called with a share in 0..1 and a few words.
+        score: how good a model file is on the target, higher is better: 1 less its drift from the original. For passes
+            that try many models themselves; None where nothing can be compared.
     """
 
     target: Target
@@ -41,6 +43,7 @@ class Context:
     log: logging.Logger
     report_progress: Callable[[float, str], None]
     feeds_given: bool = True
+    score: Callable[[Path], float] | None = None
 
     @cached_property
     def random(self) -> np.random.Generator:

@@ -7,16 +7,20 @@ must open it on the target, and every output is compared.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from optim.backend import Backend, Session
 from optim.gate.drift import OutputComparison
+from optim.gate.task import TaskFigure
 from optim.graphs.files import size_bytes
 from optim.graphs.limits import check_limits
 from optim.jobs.distrust import Untouched, checked_model, require_fit, unchanged
 from optim.jobs.offer import context_for
 from optim.jobs.place import Place, Reference, compare_session
+from optim.jobs.score import score_file
+from optim.jobs.task import measure_task
 from optim.model import Model
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Interface, Pass, PassResult
@@ -40,6 +44,7 @@ class Request:
         lossy: whether this pass or a step before is.
         store: folder of the store.
         seed: of the run.
+        measure_task: whether the task metric is measured too.
     """
 
     model: Model
@@ -53,6 +58,7 @@ class Request:
     store: Path
     seed: int
     lossy: bool = True
+    measure_task: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,7 @@ class Answer:
     size_bytes: int
     comparisons: tuple[OutputComparison, ...]
     executed_on: dict[str, float]
+    task: TaskFigure | None = None
 
 
 def run(request: Request, channel: Channel) -> Answer:
@@ -86,7 +93,9 @@ def run(request: Request, channel: Channel) -> Answer:
     with _session(backend, model, request) as session:
         channel.event("opened")
         comparisons = compare_session(session, request.reference, request.samples, interfaces)
-        return Answer(result, size_bytes(model), tuple(comparisons), dict(session.executed_on))
+        comparable = request.measure_task and not any(comparison.problem for comparison in comparisons)
+        task = measure_task(session, request.reference, interfaces, everything=False) if comparable else None
+        return Answer(result, size_bytes(model), tuple(comparisons), dict(session.executed_on), task)
 
 
 def _session(backend: Backend, model: Model, request: Request) -> Session:
@@ -105,5 +114,6 @@ def _apply(transformation: Pass, options: PassOptions, request: Request) -> Pass
     if not applicable.yes:
         return PassResult(request.model, False, (applicable.reason or "its plugin gave no reason",))
     feeds, interfaces = request.reference.feeds, request.interfaces
-    with context_for(request.place.target, request.store, feeds, request.seed, interfaces) as context:
+    score = partial(score_file, request.place, request.reference, request.samples, interfaces, request.model.session)
+    with context_for(request.place.target, request.store, feeds, request.seed, interfaces, score) as context:
         return transformation.apply(request.model, options, context)
