@@ -5,47 +5,33 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
-from qnn_models import BACKEND, QNN, on_htp, small_net
+from qnn_models import OFFLINE, small_net
 
 from optim import Stage
-from optim.backend import Backend
 from optim.testing import PassConformance
+from optim_qnn.backend import OfflineBackend
 from optim_qnn.float16 import ConvertFloat16
 from optim_qnn.preprocess import Preprocess
 from optim_qnn.quantize import Quantize
 
 
-class InFloat(Backend):
-    """What the model says, in its own precision: passes that HTP's rounding would hide behind are compared so."""
+class Offline(PassConformance):
+    """In the model's own precision: HTP rounds more than these passes may."""
 
-    name = "in-float"
-
-    def open(self, model, target):
-        return BACKEND.open_reference(model, target)
-
-    def limits(self):
-        return BACKEND.limits()
-
-    def versions(self):
-        return BACKEND.versions()
-
-
-@on_htp
-class OnHtp(PassConformance):
     @pytest.fixture
     def target(self):
-        return QNN
+        return OFFLINE
 
     @pytest.fixture
     def backend(self):
-        return InFloat()
+        return OfflineBackend()
 
     @pytest.fixture
     def model_path(self, tmp_path):
         return small_net(tmp_path).path
 
 
-class TestPreprocess(OnHtp):
+class TestPreprocess(Offline):
     """On a model of fixed shapes: fixing them changes the inputs on purpose."""
 
     max_drift = 1e-5
@@ -56,7 +42,7 @@ class TestPreprocess(OnHtp):
         return Preprocess
 
 
-class TestQuantize(OnHtp):
+class TestQuantize(Offline):
     max_drift = 0.05
     stage = Stage.QUANTIZE
 
@@ -71,7 +57,7 @@ class TestQuantizeWeightsTo4Bits(TestQuantize):
     options: ClassVar = {"weights": "int4"}
 
 
-class TestConvertFloat16(OnHtp):
+class TestConvertFloat16(Offline):
     max_drift = 0.01
     stage = Stage.CONVERT_PRECISION
 
