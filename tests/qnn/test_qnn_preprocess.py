@@ -119,10 +119,11 @@ def test_layer_normalization_is_fused_unless_that_is_switched_off(tmp_path: Path
 
 
 def test_a_second_time_changes_nothing_and_says_why(tmp_path: Path) -> None:
-    once = apply(Preprocess, small_net(tmp_path), tmp_path).model
-    again = apply(Preprocess, once, tmp_path)
-    assert not again.changed
-    assert again.notes == ("HTP can take the graph as it is",)
+    for model, given in ((small_net(tmp_path), images(1)), (stored(models.encoder(tmp_path), tmp_path), sentences())):
+        once = apply(Preprocess, model, tmp_path, given).model
+        again = apply(Preprocess, once, tmp_path, given)
+        assert not again.changed
+        assert again.notes == ("HTP can take the graph as it is",)
 
 
 def test_a_compiled_model_is_left_alone(tmp_path: Path) -> None:

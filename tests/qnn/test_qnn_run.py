@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ import onnx
 import onnx_ir
 import pytest
 from onnx import TensorProto, helper
-from qnn_models import images, on_htp, small_net
+from qnn_models import BACKEND, QNN, images, on_htp, small_net
 
 import optim
 from optim.cli.main import main
+from optim.errors import OptimError
 from optim.testing import models
 
 NO_FLOAT16 = ("--without", "qnn.convert-float16")  # of a graph this small it is the smallest
@@ -175,3 +177,12 @@ def test_an_unknown_chip_is_an_error_before_anything_is_read(net, tmp_path, capf
     found = run(capfd, net, "--target", "qnn:soc=snapdragon", "-o", tmp_path / "out", status=2)
     assert "unknown-soc" in found.err
     assert not Path(tmp_path / "out").exists()
+
+
+@on_htp
+def test_a_library_that_does_not_load_is_an_error_and_no_run_on_the_cpu(tmp_path):
+    target = replace(QNN.plain, provider_options={"backend_path": "libQnnNobodyHas.so"})
+    with pytest.raises(OptimError) as caught:
+        BACKEND.open(small_net(tmp_path), target)
+    assert caught.value.reference in ("not-on-htp", "session-failed", "provider-missing")
+    assert "QnnNobodyHas" in str(caught.value) or "does not load" in caught.value.cause

@@ -45,6 +45,35 @@ def support(model: Path, data: str | None, target: str, left: bool, as_json: boo
     return ExitStatus.NOT_HELD if found.left else ExitStatus.DELIVERED
 
 
+@qnn.command
+@click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="A new folder.")
+@click.option("--target", type=TARGET_NAME, default="qnn", show_default=True, help="E.g. qnn:soc=sm8650.")
+@json_option
+def share(models: tuple[Path, ...], output: Path, target: str, as_json: bool) -> None:
+    """Compile MODELS into one file, in which weights that they have in common lie once.
+
+    Each is an .onnx file or a run folder that is quantized or in float16, and not compiled. On a device each is opened
+    anew afterwards, and must give bit for bit what it gave before; the simulator loads no file of several graphs.
+    """
+    from optim.cli.progress import progress
+    from optim.wire import to_wire
+    from optim_qnn.look import require_qnn
+    from optim_qnn.share import share as compile_together
+
+    with progress() as say:
+        found = compile_together(models, output, require_qnn(target), say)
+    if as_json:
+        print_json(to_wire(found))
+        return
+    files = ", ".join(found.files.values())
+    click.echo(f"{files} and {found.binary} in {output}: {found.size_bytes / 1e6:.1f} MB in all")
+    if found.samples:
+        click.echo(f"each gives the same outputs as before on {found.samples} samples, bit for bit")
+    else:
+        click.echo("nothing was run: the simulator loads no file of several graphs. Run them on a device first")
+
+
 def _print(found: Support, only_left: bool) -> None:
     shown = [node for node in found.nodes if not (only_left and node.taken)]
     rows = [

@@ -48,9 +48,19 @@ def folded(graph: ir.Model, context: Context) -> ir.Model:
     if not target.is_file():
         raise OptimError("session-failed", "onnxruntime folded nothing", "it wrote no graph", "report this, please")
     found = onnx_ir.load(target)
-    for node in found.graph.all_nodes():  # onnxruntime writes them in the order of a hash table
+    _in_order(found, graph)
+    infer_again(found)
+    return found
+
+
+def _in_order(found: ir.Model, graph: ir.Model) -> None:
+    """Nodes in the order of the graph that was folded, attributes by name: onnxruntime writes both as they come."""
+    places = {node.outputs[0].name: place for place, node in enumerate(graph.graph)}
+    nodes = sorted(found.graph, key=lambda node: places.get(node.outputs[0].name, len(places)))
+    found.graph.remove(nodes)
+    found.graph.extend(nodes)
+    found.graph.sort()
+    for node in found.graph.all_nodes():
         attributes = sorted(node.attributes.items())
         node.attributes.clear()
         node.attributes.update(attributes)
-    infer_again(found)
-    return found

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _REFUSED = "fallback to CPU EP has been explicitly disabled"
 _SHOWN = 4
+_NOTHING = "; it takes nothing at all, as where a library of onnxruntime-qnn does not load"
 
 
 def open_on_qnn(
@@ -47,16 +48,15 @@ def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimErro
         path, settings, target.provider, target.provider_options, library=target.library,
         extra_config={"session.record_ep_graph_assignment_info": "1"}, fallback=True,
     )  # fmt: skip
-    nodes_left = [
-        node for part in session.get_provider_graph_assignment_info() if part.ep_name != target.provider
-        for node in part.get_nodes()
-    ]  # fmt: skip
+    parts = session.get_provider_graph_assignment_info()
+    nodes_left = [node for part in parts if part.ep_name != target.provider for node in part.get_nodes()]
+    nothing = "" if any(part.ep_name == target.provider for part in parts) else _NOTHING
     computing = [node for node in nodes_left if node.op_type not in ("QuantizeLinear", "DequantizeLinear")]
     left = [f"{node.op_type} '{node.name}'" for node in computing or nodes_left]
     more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
     nodes = "1 node" if len(left) == 1 else f"{len(left)} nodes"
     return OptimError(
-        "not-on-htp", f"HTP does not take {nodes} of the model", ", ".join(left[:_SHOWN]) + more,
+        "not-on-htp", f"HTP does not take {nodes} of the model", ", ".join(left[:_SHOWN]) + more + nothing,
         "optim qnn support MODEL says why, and what can be done; --target qnn:fallback=cpu runs them on the CPU",
         "optim-plugin-qnn", ExitStatus.NOT_HELD,
     )  # fmt: skip

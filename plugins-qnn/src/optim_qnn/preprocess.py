@@ -65,6 +65,8 @@ class Preprocess(Pass):
         after = context.save(graph, model)
         if after.digest == model.digest:
             return PassResult(model, changed=False, notes=("HTP can take the graph as it is",))
+        if not counts and not notes:
+            notes = ("constants are folded, shapes inferred, nodes named; no operator had to be rewritten",)
         parameters = turned_names(inputs, outputs)
         interface = Interface(
             "optim_qnn.channel_last:feeds_channel_last", "optim_qnn.channel_last:outputs_channel_first", parameters

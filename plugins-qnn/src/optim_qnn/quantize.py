@@ -35,7 +35,7 @@ class Quantize(Pass):
     alternatives = "qnn-precision"
     makes = "int8"
     kept = "at 16 bits"
-    hardware = "any HTP; activations of 16 bits times weights of 8 take about twice as long as 8 times 8"
+    hardware = "any HTP; activations of 16 bits take longer than those of 8"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where shapes are fixed, something is in float, and nothing is quantized yet."""
@@ -84,5 +84,7 @@ class Quantize(Pass):
         counts = {"QuantizeLinear": kinds.count("QuantizeLinear"), "DequantizeLinear": kinds.count("DequantizeLinear")}
         if options.keep:
             counts["nodes at 16 bits"] = len(options.keep)
-        made_up = ("calibrated on samples that were made up: give --data with real ones",)
-        return PassResult(after, changed=True, counts=counts, notes=() if context.feeds_given else made_up)
+        made_up = "" if context.feeds_given else "calibrated on samples that were made up: give --data with real ones"
+        opsets = [found.opset.get("", 0) for found in (model, after)]
+        raised = f"opset {opsets[0]} became {opsets[1]}, which has 16 and 4 bits" if opsets[0] != opsets[1] else ""
+        return PassResult(after, changed=True, counts=counts, notes=tuple(filter(None, (made_up, raised))))

@@ -105,10 +105,7 @@ def verify_models(
     with workbench_for(reference, registry, store, say, data, target, seed, asked=asked) as (bench, _):
         candidate = _node(bench, other, "")
         budget = Budget.of(asked, bench.prepared.tolerance)
-        effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
-        _, (result,) = bench.race(
-            [candidate], effort, purpose="verify", samples=bench.prepared.compared, measure_task=True
-        )  # fmt: skip
+        result = _compared(bench, candidate)
         if result.ready is None:
             raise OptimError(
                 "other-failed",
@@ -122,6 +119,15 @@ def verify_models(
             not objection, objection, budget.limit(lossy=True), bench.prepared.tolerance,
             worst_drift(comparisons), comparisons, bench.prepared, result.ready.task,
         )  # fmt: skip
+
+
+def _compared(bench: Workbench, candidate: Node) -> LaneResult:
+    """The candidate's outputs on the reference's feeds; the reference is opened again only where both are timed."""
+    if not bench.target.timed:
+        return bench.check(candidate)
+    effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
+    samples = bench.prepared.compared
+    return bench.race([candidate], effort, purpose="verify", samples=samples, measure_task=True)[1][0]
 
 
 def bench_models(
@@ -143,8 +149,15 @@ def bench_models(
         component: of a source with several.
 
     Raises:
+        OptimError[not-timed]: time means nothing on the target.
         OptimError[not-a-source]: ``beside`` is given, and the first model was not exported from anything.
+        OptimError: a model or the feeds cannot be used.
     """
+    if not require_target(registry, target).timed:
+        raise OptimError(
+            "not-timed", f"nothing can be timed on target {target}", registry.target(target).remark,
+            "optim targets; on a device the same target is timed", status=ExitStatus.USAGE,
+        )  # fmt: skip
     with workbench_for(models[0], registry, store, say, data, target, seed, component) as (bench, first):
         nodes = [_node(bench, path, component) for path in models[1:]]
         bench.original = first

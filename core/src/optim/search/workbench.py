@@ -359,7 +359,10 @@ class Workbench:
         if known is not None:
             self.from_cache += 1
             return from_wire(LaneResult, known)
-        request = lane.Request(node.model, self.place, self.reference, samples, (), node.interfaces, given=node.given)
+        request = lane.Request(
+            node.model, self.place, self.reference, samples, (), node.interfaces,
+            self.reference.task is not None, given=node.given,
+        )  # fmt: skip
         result = look(request, self.settings.timeout_s)
         self.computed += 1
         if not result.failure:
