@@ -50,7 +50,7 @@ def install_failed(isolation: Isolation, said: str) -> OptimError:
 
 def reason(said: str) -> str:
     """The lines of pip's output that say why, at most three."""
-    _, conflict, causes = said.partition("The conflict is caused by:")
+    _, conflict, causes = said.partition("To fix this you could")[0].partition("The conflict is caused by:")
     lines = [line.strip() for line in (causes if conflict else said).splitlines() if line.strip()]
     if conflict:
         return "\n".join(line[:_MOST_CHARACTERS] for line in lines[:_MOST_LINES] if " " in line)
