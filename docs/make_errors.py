@@ -24,6 +24,7 @@ GROUPS = {
         "runs/source_run.py",
     ),
     "The feeds": ("feeds",),
+    "Task metrics": ("metrics", "jobs/task.py"),
     "The command line, plugins and passes": ("cli", "plugins", "isolation", "scaffold", "options.py", "search/plan.py"),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/replay.py"),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py"),

@@ -13,6 +13,7 @@ from optim.model import Model, SessionConfig, TensorInfo
 from optim.passes import Role, Stage
 from optim.runs.outcome import Outcome, RunStatus
 from optim.search.nodes import Attempt, Measured, Node, Step, StepStatus
+from optim.search.points import Point
 from optim.search.settings import RunSettings
 from optim.target import Target
 from optim.timing.race import LaneResult
@@ -76,6 +77,17 @@ def attempts() -> list[Attempt]:
     ]  # fmt: skip
 
 
+def points(delivered: Node) -> list[Point]:
+    """The result and a lossless one, both proven, and a quick look at another."""
+    lossless = Node(model("c" * 64), 90_000_000, (FUSE,), (), Drift(3e-7, 1e-6, 1.0))
+    quick = Node(model("d" * 64), 60_000_000, (QUANTIZE,), (), Drift(0.16, 0.06, 0.989))
+    return [
+        Point(Measured(delivered, 0.43, 0.42, 0.44, 4.7, 70_000_000, (compared(),)), proven=True, number=1),
+        Point(Measured(lossless, 0.81, 0.80, 0.83, 8.9, 110_000_000, (compared(3e-7),)), proven=True, number=2),
+        Point(Measured(quick, 0.51, 0.47, 0.55, 5.2, 70_000_000)),
+    ]
+
+
 def improved(**changed: Any) -> Outcome:
     """Quantized and tuned: 2.3 times faster."""
     node = Node(model("b" * 64, SESSION), 60_000_000, (QUANTIZE, TUNE), (), Drift(0.15, 0.06, 0.989))
@@ -90,7 +102,7 @@ def improved(**changed: Any) -> Outcome:
         "result": Measured(node, 0.43, 0.42, 0.44, 4.7, 70_000_000, (compared(),)),
         "timing": lane(0.43, (4.7, 1.8), 70_000_000),
         "operators": {"DynamicQuantizeLinear": 30, "MatMulInteger": 36, "Add": 100, "Gelu": 6},
-        "attempts": attempts(),
+        "attempts": attempts(), "points": points(node), "key": "e" * 64,
         "versions": {"optim-core": "0.1.0", "onnxruntime": "1.31.1"},
         "seconds": 71.5, "search_s": 58.0, "computed": 40, "from_cache": 3,
     }  # fmt: skip
@@ -113,5 +125,5 @@ def budget_missed() -> Outcome:
     tried = [Attempt(QUANTIZE, (), StepStatus.DROPPED, why, None, None, Drift(math.inf, math.inf, -1.0), 8.1)]
     return improved(
         status=RunStatus.BUDGET_MISSED, reason=f"ort.quantize-dynamic was asked for and did not hold: {why}",
-        result=None, timing=None, original=None, operators={}, attempts=tried,
+        result=None, timing=None, original=None, operators={}, attempts=tried, points=[],
     )  # fmt: skip

@@ -139,3 +139,46 @@ def test_it_follows_the_readers_light_or_dark_scheme_and_fits_a_phone():
 
 def test_the_template_lies_in_the_package():
     assert (Path(optim.reports.__file__).parent / "report.html.j2").is_file()
+
+
+def drawn(report):
+    """The drawings of a page, each parsed as XML: what is not well-formed raises."""
+    import xml.etree.ElementTree as ElementTree
+
+    return [ElementTree.fromstring(found) for found in re.findall(r"<svg.*?</svg>", render_html(report), re.DOTALL)]
+
+
+def words_of(drawing):
+    return [element.text for element in drawing.iter("text")]
+
+
+def test_the_plots_show_every_point_the_intervals_and_the_steps():
+    measured, latency, steps = drawn(build_report(sample.improved()))
+    assert len(list(measured.iter("circle"))) == 1 + 3
+    assert {"1", "2", "original", "budget 0.17"} <= set(words_of(measured))
+    assert "4.7 ms" in words_of(latency)
+    assert len([one for one in latency.iter("line") if one.get("class") == "won"]) == 3
+    assert {"original", "+ ort.quantize-dynamic", "+ ort.tune-session", "60 MB", "0.43"} <= set(words_of(steps))
+
+
+def test_the_drawings_need_no_network_and_escape_what_a_plugin_calls_itself():
+    outcome = sample.improved()
+    evil = replace(sample.FUSE, pass_name='acme.<script>"&')
+    point = outcome.points[1]
+    node = replace(point.node, steps=(evil,))
+    outcome.points[1] = replace(point, measured=replace(point.measured, node=node))
+    page = render_html(build_report(outcome))
+    assert "<script>" not in page
+    assert drawn(build_report(outcome))
+    for one in re.findall(r"(?:href|src|url)\s*[=(]\s*['\"]?([^'\")\s]+)", page):
+        assert not one.startswith(("http:", "https:", "//"))
+
+
+def test_where_nothing_was_timed_there_is_no_plot():
+    assert drawn(build_report(sample.budget_missed())) == []
+
+
+def test_other_compromises_are_listed_with_what_picks_them():
+    page = render_html(build_report(sample.improved()))
+    assert "--pick 2" in page
+    assert "ort.fuse-transformer (with=onnxscript)" in page

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import onnx
 import pytest
 from installed_plugin import installed
@@ -14,6 +15,7 @@ from timed_models import write_network
 
 from optim.feeds.feedset import FeedSet
 from optim.gate.drift import compare_sample, worst_drift
+from optim.model import SessionConfig
 from optim.onnxruntime_sessions import open_session
 from optim.passes import Stage
 from optim.plugins.registry import load_registry
@@ -162,12 +164,52 @@ def test_a_requested_pass_does_not_run_unasked(whole):
     assert (row.status, row.reason) == (StepStatus.SKIPPED, "it runs only when named (--with)")
 
 
-def test_dropped_models_are_deleted_from_the_store(whole):
+def proven(outcome):
+    return {point.node.model.path for point in outcome.points if point.proven}
+
+
+def test_dropped_models_are_deleted_from_the_store_and_proven_points_are_not(whole):
     store = Store()
     graphs = set(store.models.glob("*.onnx"))
-    assert graphs == {whole.source.model.path, whole.result.node.model.path}
-    assert len(list(store.models.glob("*.data"))) == 2
+    assert graphs == {whole.source.model.path, *proven(whole)}
+    assert whole.result.node.model.path in graphs
     assert list(store.root.glob("scratch-*")) == []
+
+
+def test_points_are_what_was_measured_and_the_front_is_numbered(whole):
+    numbers = [point.number for point in whole.points if point.number]
+    assert numbers == list(range(1, len(numbers) + 1))
+    ratios = [point.measured.ratio for point in whole.points if point.number]
+    assert ratios == sorted(ratios)
+    delivered = next(point for point in whole.points if point.node.model == whole.result.node.model)
+    assert delivered.number
+    assert delivered.proven
+    assert any(not point.proven for point in whole.points)
+    assert any(not point.node.is_lossy for point in whole.points if point.proven)
+    assert whole.nearest is None
+
+
+def test_another_point_is_delivered_without_running_anything(whole, folder, tmp_path):
+    from optim.runs.pick import pick_from
+    from optim.runs.run import run_settings
+
+    settings = whole.settings
+    first = run_settings(settings, tmp_path / "out", lambda text: None)
+    assert first.cached
+    jobs = []
+    other = pick_from(tmp_path / "out", "most-accurate", tmp_path / "other", jobs.append)
+    assert jobs == ["writing the result"]
+    assert other.result.drift.relative_l2 < 1e-4
+    assert first.result.drift.relative_l2 > 1e-3
+    kept_rows = [step.pass_name for step in other.steps if step.status == "kept"]
+    assert kept_rows
+    assert "timed.round" not in kept_rows
+    session = open_session(tmp_path / "other" / "model.onnx", SessionConfig())
+    x = np.ones([6, 96], np.float32)
+    expected = open_session(folder / "model.onnx", SessionConfig()).run(None, {"x": x})[0]
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-5)
+    again = run_settings(settings, tmp_path / "out", lambda text: None, pick="smallest")
+    assert again.result.size_bytes == min(point.size_bytes for point in again.points if point.number)
 
 
 def test_the_outcome_says_what_it_was_made_with(whole):
@@ -240,7 +282,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(folder, run, tmp_path, monke
     assert found.from_cache >= 3
     assert "drop-a" in kept(found)
     graphs = set(Store().models.glob("*.onnx"))
-    assert graphs == {found.source.model.path, found.result.node.model.path}
+    assert graphs == {found.source.model.path, *proven(found)}
     assert list(tmp_path.rglob("*.tmp")) == []
     assert list(tmp_path.glob("scratch-*")) == []
 
@@ -266,6 +308,18 @@ def test_a_named_pass_beyond_the_budget_misses_it(run, whole):
     assert found.status is RunStatus.BUDGET_MISSED
     assert "timed.round was asked for and did not hold: drift" in found.reason
     assert found.result is None
+    assert [step.pass_name for step in found.nearest.node.steps] == ["timed.round"]
+    assert found.nearest.measured.node.drift.relative_l2 > 0.05
+    assert found.nearest.measured.ratio is not None
+    assert found.nearest.node.model.path.is_file()
+
+
+def test_a_budget_that_nothing_meets_is_missed_and_the_nearest_named(run, whole, ours):
+    del whole
+    missed = run(max_drift=1e-4, stages=(Stage.QUANTIZE,), without=(*ours, "timed.drop-b"))
+    assert missed.status is RunStatus.BUDGET_MISSED
+    assert "nothing that is better keeps within the budget of a drift of 0.0001" in missed.reason
+    assert missed.nearest.node.steps[0].options == {"strength": 0.02}
 
 
 def test_a_named_pass_that_is_not_applicable_fails_with_its_reason(run, folder):
@@ -293,6 +347,14 @@ def test_the_goal_size_takes_what_is_smallest(run, whole):
     assert {"drop-a", "drop-b", "round"} <= set(kept(found))
     assert found.result.node.size_bytes < 0.2 * found.source.size_bytes
     assert found.result.node.size_bytes <= whole.result.node.size_bytes
+
+
+def test_the_goal_memory_takes_what_needs_least(run, folder):
+    write_network(folder / "wide.onnx", {"a": 250})
+    found = run("wide.onnx", goal="memory", stages=(Stage.FUSE,))
+    assert found.status is RunStatus.IMPROVED
+    assert kept(found) == ["drop-a"]
+    assert found.result.peak_memory_bytes < 0.98 * found.original.ready.peak_memory_bytes
 
 
 def test_a_model_that_does_not_repeat_itself_is_one_clear_error(run, folder):

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
-from optim.arrays import Feeds, Outputs
+from optim.arrays import Array, Feeds, Outputs
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """Accuracy, cosine of embeddings, word error rate, ...
 
+    What cannot be averaged over samples (F1, perplexity, a word error rate) counts instead: ``call`` returns counts,
+    which are summed over samples, and ``finish`` makes the value of the sums.
+
     Attributes:
         name: what the user writes.
         higher_is_better: the direction.
-        call: ``call(outputs, feeds, labels) -> float`` for one sample; averaged over samples.
+        call: ``call(outputs, feeds, labels)`` for one sample: a number, averaged over samples; with ``finish`` an
+            array of counts, as long for every sample.
+        finish: the value of the summed counts; None where ``call`` returns the value itself.
+        compares: what ``call`` is given as labels: those among the feeds, or the original model's outputs.
+        needs_labels: whether a sample without labels cannot be judged.
+        summary: one line for ``optim metrics``.
     """
 
     name: str
     higher_is_better: bool
-    call: Callable[[Outputs, Feeds, Feeds], float]
+    call: Callable[[Outputs, Feeds, Feeds], float | Array]
+    finish: Callable[[Array], float] | None = None
+    compares: Literal["labels", "original"] = "labels"
+    needs_labels: bool = False
+    summary: str = ""

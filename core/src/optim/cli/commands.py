@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, Command] = {
     "bench": Command("optim.cli.bench:bench", "Time models against each other on the real backend."),
     "sensitivity": Command("optim.cli.sensitivity:sensitivity", "Show which nodes cost how much drift."),
     "inspect": Command("optim.cli.inspect:inspect", "Describe a model: inputs, operators, weights."),
+    "metrics": Command("optim.cli.metrics:metrics", "List the task metrics, with their options."),
     "targets": Command("optim.cli.targets:targets", "List where models can run."),
     "passes": Command("optim.cli.passes:passes", "List the passes, or show one."),
     "plugins": Command("optim.cli.plugins:plugins", "List the plugins, or show one."),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from optim.cli.source_options import given_source_options, source_request
 from optim.errors import ExitStatus, OptimError
+from optim.metrics.spec import parse_max_loss, parse_metric
 from optim.search.settings import Named, RunSettings
 from optim.source import SourceRequest
 from optim.sources.naming import needs_export
@@ -49,8 +50,14 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
             "conflicting-request", "--lossless and --max-drift exclude each other", fix="leave one of the two out",
             status=ExitStatus.USAGE,
         )  # fmt: skip
+    if "lossless" in given:
+        changes["max_loss"] = None
     if "max_drift" in given:
         changes["lossless"] = False
+    if "metric" in given:
+        changes["metric"] = parse_metric(given["metric"])
+    if "max_loss" in given:
+        changes["max_loss"] = parse_max_loss(given["max_loss"])
     return replace(settings, **changes), lock
 
 

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 @click.option(
     "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
 )
-@click.option("--goal", type=click.Choice(["latency", "size"]), help="What better means. [default: latency]")
+@click.option("--goal", type=click.Choice(["latency", "size", "memory"]), help="What better means. [default: latency]")
 @click.option("--max-drift", type=float, help="Largest relative L2 that lossy passes may cause. [default: 0.05]")
 @click.option("--lossless", is_flag=True, help="Admit only passes held to rounding error.")
+@click.option("--metric", metavar="NAME[:k=v,...]", help="Task metric, see optim metrics; or package.module:function.")
+@click.option("--max-loss", metavar="X|X%", help="How much worse the metric may get; then drift need not be bounded.")
 @click.option("--recipe", type=click.Path(path_type=Path), help="A recipe, or the lock of an earlier run to repeat.")
 @click.option(
     "--with", "named", multiple=True, type=PASS_NAME, metavar="PASS[:k=v,...]",
@@ -39,15 +41,21 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print the passes in order and the reason for each place.")
 @click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
 @click.option("--seed", type=int, help="Of everything random. [default: 0]")
+@click.option("--pick", metavar="POINT", help="Deliver another point: fastest, smallest, most-accurate or a number.")
 @source_options
 @disable_option
 @json_option
-def run(source: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: Path | None, **words: Any) -> int:
+def run(
+    source: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: Path | None, pick: str | None, **words: Any
+) -> int:  # fmt: skip
     """Make SOURCE fast on the target, prove that it still computes the same, and leave a folder to deploy.
 
     SOURCE is an .onnx file; or a Hugging Face model folder or package.module:factory, which are exported first.
     Every change is verified and timed against the original; what is wrong or slower is dropped, with its reason.
+    With --pick SOURCE may be the folder of an earlier run: another point of it is delivered, and nothing runs again.
     """
+    if pick is not None and (output is None or _is_run_folder(source)):
+        return _pick(source, pick, output or source, as_json=as_json)
     from optim.cli.request import settings_of
 
     settings, lock = settings_of(source, recipe, words)
@@ -64,9 +72,29 @@ def run(source: Path, output: Path | None, as_json: bool, dry_run: bool, recipe:
 
     with progress() as say:
         if settings.export is None:
-            reports = {"": run_settings(settings, output, say, lock=lock)}
+            reports = {"": run_settings(settings, output, say, lock=lock, pick=pick or "")}
         else:
-            reports = run_source(settings, output, say, lock=lock)
+            reports = run_source(settings, output, say, lock=lock, pick=pick or "")
+    return _tell(reports, output, as_json=as_json)
+
+
+def _is_run_folder(path: Path) -> bool:
+    from optim.runs.mark import read_mark
+
+    return path.is_dir() and read_mark(path) is not None
+
+
+def _pick(folder: Path, wanted: str, output: Path, *, as_json: bool) -> int:
+    from optim.cli.progress import progress
+    from optim.runs.pick import pick_from
+
+    with progress() as say:
+        report = pick_from(folder, wanted, output, say)
+    return _tell({"": report}, output, as_json=as_json)
+
+
+def _tell(reports: dict[str, Report], output: Path, *, as_json: bool) -> int:
+    """Print what came of it, component by component; the exit status."""
     several = len(reports) > 1
     folders = {name: output / name if several else output for name in reports}
     if as_json and several:
@@ -90,6 +118,8 @@ def _print(report: Report, folder: Path, component: str) -> None:
     click.echo(f"\nreport  {folder / 'report.html'}")
     if report.result is not None:
         click.echo(f"model   {folder / 'model.onnx'} (load it with {folder / 'load.py'})")
+    if report.nearest is not None:
+        click.echo(f"nearest {folder / 'nearest' / 'model.onnx'}, beyond the budget, kept aside")
 
 
 def _status(report: Report, folder: Path) -> ExitStatus:

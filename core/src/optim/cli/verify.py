@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from optim.cli.names import TARGET_NAME
 from optim.cli.output import json_option, print_json, print_table
 from optim.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from optim.runs.compare import Verification
 
 
 @click.command
@@ -18,66 +23,83 @@ from optim.errors import ExitStatus
     "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
 )
 @click.option("--max-drift", type=float, help="Largest relative L2 of any output. [default: 0.05]")
+@click.option("--metric", metavar="NAME[:k=v,...]", help="Task metric, see optim metrics; or package.module:function.")
+@click.option("--max-loss", metavar="X|X%", help="How much worse the metric may be; then drift need not be bounded.")
 @click.option("--target", type=TARGET_NAME, default="cpu", show_default=True)
 @click.option("--seed", type=int, default=0, help="Of synthesized feeds.")
 @json_option
 def verify(
-    reference: Path, other: Path, data: str | None, max_drift: float | None, target: str, seed: int, as_json: bool
-) -> int:
+    reference: Path, other: Path, data: str | None, max_drift: float | None, metric: str | None, max_loss: str | None,
+    target: str, seed: int, as_json: bool,
+) -> int:  # fmt: skip
     """Run REFERENCE and OTHER on the same feeds and compare every output.
 
-    Each is an .onnx file or a run folder. Exit status 0: within --max-drift; 4: beyond.
+    Each is an .onnx file or a run folder. Exit status 0: within --max-drift and --max-loss; 4: beyond.
     """
     from optim.cli.progress import progress
+    from optim.metrics.spec import parse_max_loss, parse_metric
     from optim.plugins.registry import load_registry
-    from optim.reports.schema import OutputReport
     from optim.runs.compare import verify_models
     from optim.store import Store
-    from optim.wire import to_wire
 
     with progress() as say:
         found = verify_models(
             reference, other, registry=load_registry(), store=Store(), say=say, data=data, target=target,
-            max_drift=max_drift, seed=seed,
+            max_drift=max_drift, seed=seed, metric=parse_metric(metric) if metric else None,
+            max_loss=parse_max_loss(max_loss) if max_loss is not None else None,
         )  # fmt: skip
-    outputs = [OutputReport.model_validate(to_wire(item)) for item in found.comparisons]
     if as_json:
-        from optim.reports.schema import DriftReport
+        print_json(_as_fields(found))
+    else:
+        _print(found)
+    return ExitStatus.DELIVERED if found.within else ExitStatus.NOT_HELD
 
-        print_json(
-            {
-                "within": found.within, "reason": found.objection, "limit": found.limit, "tolerance": found.tolerance,
-                "lossless": found.drift.relative_l2 <= found.tolerance,
-                "drift": DriftReport.model_validate(to_wire(found.drift)).model_dump(mode="json"),
-                "outputs": [item.model_dump(mode="json") for item in outputs],
-                "feeds": {
-                    "origin": found.prepared.origin, "samples": found.prepared.available,
-                    "compared": len(found.prepared.compared),
-                },
-            }
-        )  # fmt: skip
-        return ExitStatus.DELIVERED if found.within else ExitStatus.NOT_HELD
+
+def _as_fields(found: Verification) -> dict[str, object]:
+    from optim.reports.schema import DriftReport, OutputReport
+    from optim.wire import to_wire
+
+    fields = {
+        "within": found.within, "reason": found.objection, "tolerance": found.tolerance,
+        "limit": found.limit if math.isfinite(found.limit) else None,
+        "lossless": found.drift.relative_l2 <= found.tolerance,
+        "drift": DriftReport.model_validate(to_wire(found.drift)).model_dump(mode="json"),
+        "outputs": [OutputReport.model_validate(to_wire(item)).model_dump(mode="json") for item in found.comparisons],
+        "feeds": {
+            "origin": found.prepared.origin, "samples": found.prepared.available,
+            "compared": len(found.prepared.compared),
+        },
+    }  # fmt: skip
+    if found.task is not None and found.prepared.task is not None:
+        fields["task"] = {"metric": found.prepared.task.metric.text, **to_wire(found.task)}
+    return fields
+
+
+def _print(found: Verification) -> None:
     rows = [
         [
-            item.name,
-            "x".join(map(str, item.shape)),
-            _number(item.relative_l2),
-            _number(item.max_abs),
-            _number(item.cosine),
-            item.problem,
+            item.name, "x".join(map(str, item.shape)), _number(item.relative_l2), _number(item.max_abs),
+            _number(item.cosine), item.problem,
         ]
-        for item in outputs
-    ]
+        for item in found.comparisons
+    ]  # fmt: skip
     print_table(["output", "shape", "drift", "max abs", "cosine", ""], rows)
-    limit = f"the limit of {found.limit:.3g}"
     click.echo(f"feeds: {found.prepared.origin}, {len(found.prepared.compared)} of {found.prepared.available} samples")
-    if found.within:
-        same = "equal up to rounding" if found.drift.relative_l2 <= found.tolerance else f"within {limit}"
-        click.echo(f"{same}: drift {found.drift.relative_l2:.3g} (rounding explains {found.tolerance:.2g})")
-        return ExitStatus.DELIVERED
-    click.echo(f"beyond {limit}: {found.objection}")
-    return ExitStatus.NOT_HELD
+    if found.task is not None and found.prepared.task is not None:
+        task = found.task
+        error = "" if task.error is None else f", standard error {task.error:.2g}"
+        click.echo(
+            f"{found.prepared.task.metric.text}: {task.value:.4g}, of the reference {task.original:.4g}: "
+            f"a loss of {task.loss:.3g}{error}, on {task.samples} samples"
+        )
+    drift = found.drift.relative_l2
+    if not found.within:
+        click.echo(f"beyond the limit: {found.objection}")
+        return
+    within = f"within the limit of {found.limit:.3g}" if math.isfinite(found.limit) else "within the limit"
+    same = "equal up to rounding" if drift <= found.tolerance else within
+    click.echo(f"{same}: drift {drift:.3g} (rounding explains {found.tolerance:.2g})")
 
 
-def _number(value: float | None) -> str:
-    return "inf" if value is None else f"{value:.4g}"
+def _number(value: float) -> str:
+    return f"{value:.4g}"

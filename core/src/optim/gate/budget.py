@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from optim.gate.drift import OutputComparison, worst_drift
+from optim.gate.drift import Drift, OutputComparison, worst_drift
+from optim.gate.task import TaskFigure, loss_objection
+
+if TYPE_CHECKING:
+    from optim.metrics.spec import MaxLoss
+    from optim.search.settings import RunSettings
 
 DEFAULT_MAX_DRIFT = 0.05
 
@@ -15,12 +22,29 @@ class Budget:
     """What the user accepts.
 
     Attributes:
-        max_drift: of a chain with a lossy pass, relative L2; None with ``--lossless``.
+        max_drift: of a chain with a lossy pass, relative L2; None with ``--lossless``, infinite where only the loss
+            counts.
         tolerance: of a chain without one, measured on the original itself.
+        max_loss: how much worse a task metric may get with a lossy pass.
     """
 
     max_drift: float | None
     tolerance: float
+    max_loss: MaxLoss | None = None
+
+    @classmethod
+    def of(cls, settings: RunSettings, tolerance: float) -> Budget:
+        """What the user of a run accepts."""
+        return cls(None if settings.lossless else settings.drift_limit, tolerance, settings.max_loss)
+
+    @property
+    def text(self) -> str:
+        """What a lossy pass is held to, e.g. ``a drift of 0.05 and a loss of 1%``."""
+        if self.max_drift is None:
+            return f"a drift of {self.tolerance:.2g}, which rounding explains"
+        parts = [] if math.isinf(self.max_drift) else [f"a drift of {self.limit(lossy=True):.3g}"]
+        parts += [f"a loss of {self.max_loss.text}"] if self.max_loss else []
+        return " and ".join(parts)
 
     def limit(self, lossy: bool) -> float:
         """Largest relative L2 for a chain; a lossy chain is held to the user's budget, never to less than rounding."""
@@ -28,8 +52,29 @@ class Budget:
             return max(self.max_drift, self.tolerance)
         return self.tolerance
 
-    def objection(self, comparisons: Iterable[OutputComparison], lossy: bool) -> str:
-        """Why the outputs are not right, in one sentence; empty where they are."""
+    def excess(self, drift: Drift, task: TaskFigure | None) -> float:
+        """How many times the budget a lossy chain takes; the worse of drift and loss."""
+        beyond = [drift.relative_l2 / self.limit(lossy=True)]
+        if task is not None and self.max_loss is not None:
+            beyond.append(task.loss / max(1e-12, self.max_loss.allowed(task.original)))
+        return max(beyond)
+
+    def objection(
+        self,
+        comparisons: Iterable[OutputComparison],
+        lossy: bool,
+        task: TaskFigure | None = None,
+        *,
+        provisional: bool = False,
+    ) -> str:
+        """Why the outputs are not right, in one sentence; empty where they are.
+
+        Args:
+            comparisons: of every output.
+            lossy: whether the chain has a lossy pass.
+            task: the task metric, where it was measured.
+            provisional: whether that was on some of the samples only.
+        """
         comparisons = list(comparisons)
         for comparison in comparisons:
             if comparison.problem:
@@ -37,7 +82,9 @@ class Budget:
         limit = self.limit(lossy)
         drift = worst_drift(comparisons).relative_l2
         if drift <= limit:
-            return ""
+            if task is None or self.max_loss is None or not lossy:
+                return ""
+            return loss_objection(task, self.max_loss, provisional=provisional)
         worst = max(comparisons, key=lambda comparison: comparison.relative_l2)
         bound = "the budget" if lossy and self.max_drift is not None else "what rounding explains"
         return f"drift {drift:.3g} at output '{worst.name}' is beyond {bound} ({limit:.3g})"

@@ -13,12 +13,14 @@ from typing import Any
 
 from optim.backend import Backend, Session
 from optim.gate.drift import OutputComparison
+from optim.gate.task import TaskFigure
 from optim.graphs.files import size_bytes
 from optim.graphs.limits import check_limits
 from optim.jobs.distrust import Untouched, checked_model, require_fit, unchanged
 from optim.jobs.offer import context_for
 from optim.jobs.place import Place, Reference, compare_session
 from optim.jobs.score import score_file
+from optim.jobs.task import measure_task
 from optim.model import Model
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Interface, Pass, PassResult
@@ -42,6 +44,7 @@ class Request:
         lossy: whether this pass or a step before is.
         store: folder of the store.
         seed: of the run.
+        measure_task: whether the task metric is measured too.
     """
 
     model: Model
@@ -55,6 +58,7 @@ class Request:
     store: Path
     seed: int
     lossy: bool = True
+    measure_task: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class Answer:
     size_bytes: int
     comparisons: tuple[OutputComparison, ...]
     executed_on: dict[str, float]
+    task: TaskFigure | None = None
 
 
 def run(request: Request, channel: Channel) -> Answer:
@@ -88,7 +93,9 @@ def run(request: Request, channel: Channel) -> Answer:
     with _session(backend, model, request) as session:
         channel.event("opened")
         comparisons = compare_session(session, request.reference, request.samples, interfaces)
-        return Answer(result, size_bytes(model), tuple(comparisons), dict(session.executed_on))
+        comparable = request.measure_task and not any(comparison.problem for comparison in comparisons)
+        task = measure_task(session, request.reference, interfaces, everything=False) if comparable else None
+        return Answer(result, size_bytes(model), tuple(comparisons), dict(session.executed_on), task)
 
 
 def _session(backend: Backend, model: Model, request: Request) -> Session:

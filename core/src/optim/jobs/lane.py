@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from optim.arrays import Feeds, Outputs
 from optim.gate.drift import OutputComparison
+from optim.gate.task import TaskFigure
 from optim.jobs.place import Place, Reference, compare_session, mapped_feeds
+from optim.jobs.task import measure_task
 from optim.model import Model
 from optim.passes import Interface
 from optim.processes.channel import Channel
@@ -34,6 +36,7 @@ class Request:
         compared: samples to compare on; empty for the original itself.
         timed: samples to time; none where the target cannot be timed.
         interfaces: of the steps that made it.
+        measure_task: whether the task metric is measured, on all its samples.
     """
 
     model: Model
@@ -42,6 +45,7 @@ class Request:
     compared: tuple[int, ...]
     timed: tuple[int, ...]
     interfaces: tuple[Interface, ...]
+    measure_task: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +62,14 @@ class Ready:
         peak_memory_bytes: of opening and running the model, above what the process had after its imports.
         executed_on: share of nodes by provider.
         run_s: duration of one run of each timed sample, in seconds.
+        task: the task metric, where it was asked for.
     """
 
     comparisons: tuple[OutputComparison, ...]
     peak_memory_bytes: int
     executed_on: dict[str, float]
     run_s: tuple[float, ...]
+    task: TaskFigure | None = None
 
 
 def run(request: Request, channel: Channel) -> Answer:
@@ -85,7 +91,9 @@ def run(request: Request, channel: Channel) -> Answer:
             if request.compared
             else []
         )
-        ready = Ready(tuple(comparisons), peak, dict(session.executed_on), tuple(duration))
+        comparable = request.measure_task and not any(comparison.problem for comparison in comparisons)
+        task = measure_task(session, request.reference, request.interfaces, everything=True) if comparable else None
+        ready = Ready(tuple(comparisons), peak, dict(session.executed_on), tuple(duration), task)
         channel.event("ready", ready=to_wire(ready))
         runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
         while channel.receive().get("go"):

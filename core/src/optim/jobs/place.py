@@ -12,6 +12,7 @@ from optim.backend import Backend, Session
 from optim.errors import OptimError
 from optim.feeds.feedset import FeedSet
 from optim.gate.drift import OutputComparison, compare_sample, merge_samples
+from optim.metrics.spec import MaxLoss, MetricSpec
 from optim.model import Model
 from optim.passes import Interface
 from optim.plugins.registry import load_registry
@@ -36,6 +37,31 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskUse:
+    """The task metric of a run, as it was measured on the original.
+
+    Attributes:
+        metric: which.
+        higher_is_better: its direction.
+        limit: how much worse it may get; None where it only informs.
+        samples: it is measured on at the end.
+        explored: those of them that a candidate is measured on first.
+        original: the original's value on :attr:`samples`.
+        rows: file with what was counted on each of :attr:`samples`.
+        digest: of the source of a user's function.
+    """
+
+    metric: MetricSpec
+    higher_is_better: bool
+    limit: MaxLoss | None
+    samples: tuple[int, ...]
+    explored: tuple[int, ...]
+    original: float
+    rows: Path
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """The original model's outputs on the feeds of the run.
 
@@ -44,12 +70,14 @@ class Reference:
         outputs: folder with the outputs on :attr:`compared`, in that order, kept as feeds are.
         original: for the names and symbolic dimensions of inputs and outputs.
         compared: the samples there are outputs for.
+        task: the task metric, where the user named one.
     """
 
     feeds: Path
     outputs: Path
     original: Model
     compared: tuple[int, ...]
+    task: TaskUse | None = None
 
     def feed_set(self) -> FeedSet:
         """The feeds of the run."""

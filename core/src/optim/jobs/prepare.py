@@ -19,7 +19,8 @@ from optim.feeds.load import load_feeds
 from optim.feeds.synthesize import synthesize_feeds
 from optim.gate.drift import worst_drift
 from optim.graphs.limits import check_limits
-from optim.jobs.place import Place, Reference, compare_session
+from optim.jobs.place import Place, Reference, TaskUse, compare_session
+from optim.metrics.spec import MaxLoss, MetricSpec
 from optim.model import Model, SessionConfig
 from optim.processes.channel import Channel
 
@@ -43,6 +44,8 @@ class Request:
         outputs: folder to keep the original's outputs in.
         seed: of the run.
         most_samples: the gate compares at most so many, spread evenly over the feeds.
+        metric: the task metric, where the user named one.
+        max_loss: how much worse it may get.
     """
 
     model: Model
@@ -52,6 +55,8 @@ class Request:
     outputs: Path
     seed: int
     most_samples: int
+    metric: MetricSpec | None = None
+    max_loss: MaxLoss | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class Answer:
         versions: of the backend's libraries.
         open_s: how long the original took to open, in seconds.
         run_s: how long one run of it took on average, in seconds.
+        task: the task metric and its value on the original, where the user named one.
     """
 
     digest: str
@@ -89,6 +95,7 @@ class Answer:
     versions: dict[str, str]
     open_s: float
     run_s: float
+    task: TaskUse | None = None
 
 
 def run(request: Request, channel: Channel) -> Answer:
@@ -104,16 +111,30 @@ def run(request: Request, channel: Channel) -> Answer:
         run_s = _write_outputs(session, feeds, compared, request.outputs, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
         executed_on = dict(session.executed_on)
+        task, task_notes = _measure_task(request, session, reference, run_s)
     timed, shapes = _timed_samples(compared, feeds)
     explored = tuple(dict.fromkeys([*timed, *compared]))[:_EXPLORED]
     tolerance, notes = _measure_tolerance(backend, request, reference, explored)
     if len(compared) < len(feeds):
         notes.append(f"drift is measured on {len(compared)} of {len(feeds)} samples, spread evenly")
+    notes += task_notes
     assumptions = tuple((assumption.input, assumption.text) for assumption in feeds.assumptions)
     return Answer(
         feeds.digest, feeds.origin, len(feeds), compared, explored, timed, shapes, assumptions, tolerance, tuple(notes),
-        executed_on, dict(backend.versions()), open_s, run_s,
+        executed_on, dict(backend.versions()), open_s, run_s, task,
     )  # fmt: skip
+
+
+def _measure_task(
+    request: Request, session: Session, reference: Reference, run_s: float
+) -> tuple[TaskUse | None, list[str]]:
+    """The original's own value of the task metric; nothing where the user named none."""
+    if request.metric is None:
+        return None, []
+    from optim.jobs.task import measure_original
+
+    rows = request.outputs.with_name("task.npy")
+    return measure_original(request.metric, request.max_loss, session, reference, run_s, rows)
 
 
 def _open_original(backend: Backend, request: Request) -> Session:

@@ -102,6 +102,7 @@ class LockedResult(_Table):
 
     model_digest: str = Field(description="sha256 over graph, weights and session settings")
     drift: float | None = None
+    task_value: float | None = None
     latency_ratio: float | None = None
 
 
@@ -111,7 +112,8 @@ class Lock(_Table):
     lock: Header
     source: LockedSource
     target: LockedTarget
-    goal: Literal["latency", "size"]
+    goal: Literal["latency", "size", "memory"]
+    metric: str | None = None
     budget: Budget
     feeds: LockedFeeds
     passes: tuple[LockedPass, ...] = ()

@@ -20,15 +20,20 @@ class _Table(BaseModel):
 
 
 class Budget(_Table):
-    """How much drift is accepted: a figure, or none beyond rounding."""
+    """How much drift is accepted, or how much loss of the task metric; or neither beyond rounding."""
 
     max_drift: float | None = Field(default=None, gt=0, description="largest relative L2 of any output")
+    max_loss: str | float | None = Field(
+        default=None, description="how much worse the metric may get: '1%' of the original's, or an amount"
+    )
     lossless: bool = Field(default=False, description="admit only passes held to rounding error")
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
         if self.lossless and self.max_drift is not None:
             raise ValueError("max_drift and lossless exclude each other")
+        if self.lossless and self.max_loss is not None:
+            raise ValueError("max_loss and lossless exclude each other")
         return self
 
 
@@ -43,8 +48,9 @@ class Recipe(_Table):
     """Everything a recipe can say; a key that is left out is None or empty, and the command line goes before it."""
 
     target: str | None = Field(default=None, description="as in `optim targets`")
-    goal: Literal["latency", "size"] | None = Field(default=None, description="what better means")
+    goal: Literal["latency", "size", "memory"] | None = Field(default=None, description="what better means")
     data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")
+    metric: str | None = Field(default=None, description="task metric, as after --metric")
     seed: int | None = Field(default=None, ge=0, description="of everything random")
     search_seconds: float | None = Field(default=None, gt=0, description="bound of the search, in seconds")
     stages: tuple[Stage, ...] = Field(default=(), description="only these stages")

@@ -32,6 +32,8 @@ def lock_text(lock: Lock) -> str:
         document.add(tomlkit.comment(line))
     document.add(tomlkit.nl())
     document.add("goal", tomlkit.item(lock.goal))
+    if lock.metric is not None:
+        document.add("metric", tomlkit.item(lock.metric))
     values = lock.model_dump(mode="json", exclude_none=True)
     for name in ("lock", "source", "target", "budget", "feeds"):
         document.add(name, _table(values[name]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from optim.gate.drift import Drift
+from optim.gate.task import TaskFigure
 from optim.reports.machine import this_machine
 from optim.reports.schema import (
     Assumption,
@@ -15,15 +16,19 @@ from optim.reports.schema import (
     FeedsReport,
     OriginalReport,
     OutputReport,
+    PointReport,
     Report,
     ResultReport,
     SearchReport,
     ShapeReport,
     StepReport,
+    TaskReport,
 )
 from optim.reports.verdict import verdict
+from optim.reports.words import options_text
 from optim.runs.outcome import Outcome
 from optim.search.nodes import Attempt
+from optim.search.points import Point
 
 _BUSY = 0.5
 """Share of disturbed rounds from which the report speaks of it."""
@@ -37,10 +42,17 @@ def build_report(outcome: Outcome) -> Report:
         reason=verdict(outcome),
         target=outcome.target.name,
         goal=settings.goal,
-        budget=BudgetReport(max_drift=None if settings.lossless else settings.max_drift, lossless=settings.lossless),
+        budget=BudgetReport(
+            max_drift=None if settings.lossless else settings.drift_limit, lossless=settings.lossless,
+            metric=settings.metric.text if settings.metric else None,
+            max_loss=settings.max_loss.text if settings.max_loss else None,
+        ),
         original=_original(outcome),
         export=_export(outcome),
         result=_result(outcome),
+        nearest=_point(outcome.nearest, outcome) if outcome.nearest else None,
+        points=tuple(_point(point, outcome) for point in outcome.points),
+        key=outcome.key,
         steps=tuple(map(_step, outcome.attempts)),
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
@@ -115,6 +127,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
         peak_memory_bytes=found.peak_memory_bytes or None,
         executed_on=dict(outcome.timing.ready.executed_on) if outcome.timing and outcome.timing.ready else {},
         drift=_drift(found.node.drift),
+        task=_task(outcome, found.node.task),
         operators=outcome.operators,
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
@@ -146,12 +159,49 @@ def _step(attempt: Attempt) -> StepReport:
         status=attempt.status.value,
         reason=attempt.reason,
         ratio_to_original=attempt.ratio,
+        ratio_ci=(attempt.low, attempt.high) if attempt.low is not None and attempt.high is not None else None,
+        size_bytes=attempt.size_bytes,
         ratio_to_best=against,
         drift=_drift(attempt.drift) if attempt.drift else None,
+        task_value=attempt.task.value if attempt.task else None,
+        task_loss=attempt.task.loss if attempt.task else None,
         seconds=attempt.seconds,
         counts=attempt.counts,
         notes=attempt.notes,
     )
+
+
+def _point(point: Point, outcome: Outcome) -> PointReport:
+    found, node = point.measured, point.node
+    delivered = outcome.result is not None and outcome.result.node.model.digest == node.model.digest
+    words = ((step.pass_name, options_text(step.options)) for step in node.steps)
+    return PointReport(
+        number=point.number or None,
+        chain=tuple(f"{name} ({options})" if options else name for name, options in words),
+        latency_ms=found.latency_ms,
+        latency_ratio=found.ratio,
+        latency_ratio_ci=(found.low, found.high) if found.low is not None and found.high is not None else None,
+        size_bytes=node.size_bytes,
+        peak_memory_bytes=found.peak_memory_bytes or None,
+        drift=_drift(node.drift),
+        task_value=node.task.value if node.task else None,
+        lossy=node.is_lossy,
+        proven=point.proven,
+        within=point.within,
+        delivered=delivered,
+    )
+
+
+def _task(outcome: Outcome, figure: TaskFigure | None) -> TaskReport | None:
+    """The metric of the result; that of the original where the original is the result."""
+    use = outcome.prepared.task
+    if use is None:
+        return None
+    found = figure or TaskFigure(use.original, use.original, 0.0, 0.0, len(use.samples))
+    return TaskReport(
+        metric=use.metric.text, higher_is_better=use.higher_is_better, original=found.original, value=found.value,
+        loss=found.loss, standard_error=found.error, samples=found.samples,
+    )  # fmt: skip
 
 
 def _drift(drift: Drift) -> DriftReport:

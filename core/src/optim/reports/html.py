@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from optim.reports import words
+from optim.reports import plots, svg, words
 from optim.reports.schema import Report, StepReport
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
 
 _GROUPS = (
     ("kept", "Kept", "The passes that made the result, in order."),
@@ -55,6 +56,15 @@ class OperatorRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Plot:
+    """A drawing with its heading and what it shows."""
+
+    title: str
+    about: str
+    drawing: Markup
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """One figure, before and after, and how the two relate; ``share`` is after / before."""
 
@@ -78,8 +88,30 @@ def render_html(report: Report) -> str:
     changed, same = _operators(report)
     return _template().render(
         report=report, headline=_sentence(report.reason), figures=_figures(report), groups=_groups(report),
-        changed=changed, same=same, words=words, load_text=LOAD_TEXT,
+        changed=changed, same=same, words=words, load_text=LOAD_TEXT, plots=_plots(report), plot_style=svg.STYLE,
+        front=plots.front_of(report.points),
     )  # fmt: skip
+
+
+def _plots(report: Report) -> list[Plot]:
+    """Those that there is something to show in; every text in them is escaped where it is drawn."""
+    from markupsafe import Markup
+
+    drawn = [
+        Plot(
+            "Everything that was measured",
+            "Each dot is a model: left is faster, low is more accurate. Large: timed on fresh rounds, compared on all "
+            "samples; small and grey: a quick look of the search. Green is delivered, numbers are what --pick takes.",
+            Markup(plots.points_plot(report)),
+        ),
+        Plot(
+            "Latency",
+            "Ratio to the original with its 95 % interval; what contended was timed in two processes of its own.",
+            Markup(plots.latency_plot(report)),
+        ),
+        Plot("Step by step", "After each step of the result, in order.", Markup(plots.steps_plot(report))),
+    ]  # fmt: skip
+    return [plot for plot in drawn if plot.drawing]
 
 
 @cache

@@ -35,10 +35,12 @@ class DriftReport(_Part):
 
 
 class BudgetReport(_Part):
-    """How much drift was accepted."""
+    """How much drift was accepted, and how much loss of the task metric."""
 
-    max_drift: Figure = Field(description="relative L2 for lossy passes; null with --lossless")
+    max_drift: Figure = Field(description="relative L2 for lossy passes; null with --lossless or --max-loss alone")
     lossless: bool
+    metric: str | None = Field(default=None, description="task metric with its options")
+    max_loss: str | None = Field(default=None, description="a share of the original's value as 1%, or an amount")
 
 
 class OriginalReport(_Part):
@@ -106,6 +108,18 @@ class ShapeReport(_Part):
     ci: tuple[float, float] = Field(description="95 % interval of the ratio")
 
 
+class TaskReport(_Part):
+    """The task metric of the result beside the original's, on the same samples."""
+
+    metric: str
+    higher_is_better: bool
+    original: float
+    value: float
+    loss: float = Field(description="how much worse, in the metric's own unit; negative: better")
+    standard_error: float | None = Field(description="of the loss, over samples; null for a single one")
+    samples: int
+
+
 class ResultReport(_Part):
     """The model that is delivered."""
 
@@ -117,6 +131,7 @@ class ResultReport(_Part):
     peak_memory_bytes: int | None
     executed_on: dict[str, float] = Field(description="share of the nodes by provider; empty where nobody looked")
     drift: DriftReport
+    task: TaskReport | None = Field(default=None, description="null where no metric was asked for")
     operators: dict[str, int]
     outputs: tuple[OutputReport, ...]
     shapes: tuple[ShapeReport, ...]
@@ -133,11 +148,33 @@ class StepReport(_Part):
     status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"]
     reason: str
     ratio_to_original: Figure = Field(description="the best over the session settings tried with it")
+    ratio_ci: tuple[float, float] | None = Field(default=None, description="95 % interval of it")
+    size_bytes: int | None = Field(default=None, description="of the model after it")
     ratio_to_best: Figure = Field(description="ratio to the chain without it")
     drift: DriftReport | None
+    task_value: Figure = Field(default=None, description="task metric, on the samples that candidates are explored on")
+    task_loss: Figure = Field(default=None, description="how much worse than the original's; negative: better")
     seconds: float = Field(description="spent on it, timing excluded")
     counts: dict[str, int] = Field(description="what the pass says happened")
     notes: tuple[str, ...]
+
+
+class PointReport(_Part):
+    """A model that was measured: a place in the plot of speed against drift."""
+
+    number: int | None = Field(description="on the front of what can be had; --pick takes it; null beside the front")
+    chain: tuple[str, ...] = Field(description="its passes with their options, in words")
+    latency_ms: Figure
+    latency_ratio: Figure
+    latency_ratio_ci: tuple[float, float] | None
+    size_bytes: int
+    peak_memory_bytes: int | None
+    drift: DriftReport
+    task_value: Figure
+    lossy: bool
+    proven: bool = Field(description="on fresh rounds and all samples; else a quick look")
+    within: bool = Field(description="within the budget")
+    delivered: bool
 
 
 class Assumption(_Part):
@@ -181,11 +218,16 @@ class Report(_Part):
     status: Literal["improved", "unchanged", "budget-missed", "failed"]
     reason: str = Field(description="the verdict in one sentence")
     target: str
-    goal: Literal["latency", "size"]
+    goal: Literal["latency", "size", "memory"]
     budget: BudgetReport
     original: OriginalReport
     export: ExportReport | None = Field(default=None, description="null where the source is an ONNX model")
     result: ResultReport | None = Field(description="null where nothing is delivered")
+    nearest: PointReport | None = Field(
+        default=None, description="where nothing keeps within the budget: what is nearest, kept aside in nearest/"
+    )
+    points: tuple[PointReport, ...] = Field(default=(), description="everything that was measured")
+    key: str = Field(default="", description="of this run in the cache, for --pick")
     steps: tuple[StepReport, ...]
     feeds: FeedsReport
     tolerance: float = Field(description="largest drift that counts as lossless, measured on the original")

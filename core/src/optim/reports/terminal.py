@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from optim.reports.plots import front_of
 from optim.reports.schema import Report, StepReport
 from optim.reports.words import (
     NOTHING,
     best_of,
     drift_text,
     export_text,
+    figure_text,
     latency_text,
     options_text,
     ratio_text,
@@ -40,11 +42,35 @@ def print_report(report: Report, console: Console) -> None:
     if rows:
         console.print()
         console.print(Padding(_table(rows), (0, 0, 0, 2)))
+    _print_points(report, console)
     of_steps = (f"{step.pass_name}: {note}" for step in report.steps if step.status == "kept" for note in step.notes)
     for note in (*of_steps, *report.notes):
         console.print(f"note: {note}", markup=False, highlight=False)
     if report.cached:
         console.print("served from the cache: the same run was done before (--fresh does it again)", markup=False)
+
+
+def _print_points(report: Report, console: Console) -> None:
+    """Other compromises, where there are any."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    front = front_of(report.points)
+    if len(front) < 2:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("pick", "ratio", "size", "drift", "passes"):
+        table.add_column(column, justify="left" if column == "passes" else "right", overflow="fold")
+    for point in front:
+        passes = " + ".join(step.partition(" (")[0] for step in point.chain) + (" *" if point.delivered else "")
+        table.add_row(
+            str(point.number), ratio_text(point.latency_ratio), size_text(point.size_bytes),
+            figure_text(point.drift.relative_l2), Text(passes),
+        )  # fmt: skip
+    about = "other compromises, each proven (* is delivered; optim run DIR --pick 2 takes another):"
+    console.print(f"\n{about}", markup=False)
+    console.print(Padding(table, (0, 0, 0, 2)))
 
 
 def _verdict(report: Report) -> Text:
@@ -59,6 +85,8 @@ def _figures(report: Report) -> Iterator[tuple[str, str, str]]:
         return
     if after.latency_ms is not None:
         yield "latency", latency_text(before.latency_ms), latency_text(after.latency_ms)
+    if after.task is not None:
+        yield after.task.metric.partition(":")[0], f"{after.task.original:.4g}", f"{after.task.value:.4g}"
     yield "size", size_text(before.size_bytes), size_text(after.size_bytes)
     if after.latency_ms is None and after.executed_on:
         shares = [f"{share_text(share)} of its nodes on {name}" for name, share in after.executed_on.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from optim.gate.budget import Budget
@@ -23,13 +24,26 @@ def verdict(outcome: Outcome) -> str:
     """
     result = outcome.result
     if result is None:
-        return f"{outcome.reason}; nothing is delivered"
+        return f"{outcome.reason}; nothing is delivered{_aside(outcome)}"
     if not result.node.steps:
         return f"{outcome.reason}; the original is delivered as it is" if outcome.reason else "the original, as it is"
     parts = [_latency(result), _ran_on(outcome), _size(outcome.source.size_bytes, result.node.size_bytes)]
     if outcome.settings.goal == "size":
         parts = parts[::-1]
+    if outcome.settings.goal == "memory":
+        parts.insert(0, _memory(outcome))
     return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [outcome.reason])])
+
+
+def _aside(outcome: Outcome) -> str:
+    """What was nearest to the budget, where nothing kept within it."""
+    if outcome.nearest is None:
+        return ""
+    found = outcome.nearest.measured
+    speed = "" if found.ratio is None else f"ratio {found.ratio:.2f}, "
+    task = "" if found.node.task is None else f", metric {found.node.task.value:.4g}"
+    name = " + ".join(step.pass_name for step in found.node.steps)
+    return f"; the nearest is kept aside in nearest/: {name}, {speed}drift {found.node.drift.relative_l2:.3g}{task}"
 
 
 def times(factor: float) -> str:
@@ -69,10 +83,34 @@ def _size(before: int, after: int) -> str:
     return f"{times(after / before)} times larger"
 
 
+def _memory(outcome: Outcome) -> str:
+    before = outcome.original.ready.peak_memory_bytes if outcome.original and outcome.original.ready else 0
+    after = outcome.result.peak_memory_bytes if outcome.result else 0
+    if not before or not after or abs(after / before - 1) < _SAME:
+        return "as much memory as before"
+    word, factor = ("less", before / after) if after < before else ("more", after / before)
+    return f"{times(factor)} times {word} memory"
+
+
+def _task(outcome: Outcome, result: Measured) -> str:
+    use, figure = outcome.prepared.task, result.node.task
+    if use is None or figure is None:
+        return ""
+    limit = outcome.settings.max_loss
+    allowed = f" within the budget of {limit.text}" if limit else ""
+    share = f" ({figure.loss / abs(figure.original):.2%})" if limit and limit.relative and figure.original else ""
+    if figure.loss <= 0:
+        return f", {use.metric.name} {figure.value:.4g} after {figure.original:.4g}, no loss"
+    loss = f"a loss of {figure.loss:.2g}{share}{allowed}"
+    return f", {use.metric.name} {figure.value:.4g} after {figure.original:.4g}, {loss}"
+
+
 def _drift(outcome: Outcome, result: Measured) -> str:
     lossless = outcome.settings.lossless
-    budget = Budget(None if lossless else outcome.settings.max_drift, outcome.prepared.tolerance)
+    budget = Budget.of(outcome.settings, outcome.prepared.tolerance)
     drift = f"drift {result.node.drift.relative_l2:.2g}"
+    task = _task(outcome, result)
     if (result.node.is_lossy or not outcome.target.exact) and not lossless:
-        return f"{drift} within the budget of {budget.limit(lossy=True):.2g}"
-    return f"lossless: {drift}, rounding explains up to {budget.limit(lossy=False):.2g}"
+        limit = budget.limit(lossy=True)
+        return (drift if math.isinf(limit) else f"{drift} within the budget of {limit:.2g}") + task
+    return f"lossless: {drift}, rounding explains up to {budget.limit(lossy=False):.2g}{task}"

@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optim.errors import ExitStatus, OptimError
-from optim.gate.budget import DEFAULT_MAX_DRIFT, Budget
+from optim.gate.budget import Budget
 from optim.gate.drift import Drift, OutputComparison, worst_drift
+from optim.gate.task import TaskFigure
 from optim.isolation.owner import ending_workers
 from optim.jobs import prepare
 from optim.jobs.place import Place
+from optim.metrics.spec import MaxLoss, MetricSpec
 from optim.model import SessionConfig
 from optim.plugins.registry import Registry
 from optim.runs.execute import require_target
@@ -45,6 +47,7 @@ class Verification:
         drift: of the worst output.
         comparisons: every output.
         prepared: the feeds it was compared on.
+        task: the task metric, where one was asked for.
     """
 
     within: bool
@@ -54,6 +57,7 @@ class Verification:
     drift: Drift
     comparisons: tuple[OutputComparison, ...]
     prepared: prepare.Answer
+    task: TaskFigure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,8 @@ class Benchmark:
 
 def verify_models(
     reference: Path, other: Path, *, registry: Registry, store: Store, say: Say, data: str | None = None,
-    target: str = "cpu", max_drift: float | None = None, seed: int = 0,
+    target: str = "cpu", max_drift: float | None = None, seed: int = 0, metric: MetricSpec | None = None,
+    max_loss: MaxLoss | None = None,
 ) -> Verification:  # fmt: skip
     """Compare every output of ``other`` with ``reference`` on the same feeds.
 
@@ -87,17 +92,23 @@ def verify_models(
         say: told what is going on.
         data: where feeds come from; None: synthesized from the reference.
         target: where both run.
-        max_drift: largest relative L2 accepted; 0.05 when None.
+        max_drift: largest relative L2 accepted; when None 0.05, or no bound where a loss is given.
         seed: for synthesized feeds.
+        metric: task metric to measure beside drift.
+        max_loss: how much worse it may be.
 
     Raises:
         OptimError: a model or the feeds cannot be used.
     """
-    with workbench_for(reference, registry, store, say, data, target, seed) as (bench, _):
+    asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss)
+    asked.require_sound()
+    with workbench_for(reference, registry, store, say, data, target, seed, asked=asked) as (bench, _):
         candidate = _node(bench, other, "")
-        limit = DEFAULT_MAX_DRIFT if max_drift is None else max_drift
+        budget = Budget.of(asked, bench.prepared.tolerance)
         effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
-        _, (result,) = bench.race([candidate], effort, purpose="verify", samples=bench.prepared.compared)
+        _, (result,) = bench.race(
+            [candidate], effort, purpose="verify", samples=bench.prepared.compared, measure_task=True
+        )  # fmt: skip
         if result.ready is None:
             raise OptimError(
                 "other-failed",
@@ -106,10 +117,10 @@ def verify_models(
                 "optim inspect shows its inputs",
             )
         comparisons = result.ready.comparisons
-        objection = Budget(limit, bench.prepared.tolerance).objection(comparisons, lossy=True)
+        objection = budget.objection(comparisons, lossy=True, task=result.ready.task)
         return Verification(
-            not objection, objection, max(limit, bench.prepared.tolerance), bench.prepared.tolerance,
-            worst_drift(comparisons), comparisons, bench.prepared,
+            not objection, objection, budget.limit(lossy=True), bench.prepared.tolerance,
+            worst_drift(comparisons), comparisons, bench.prepared, result.ready.task,
         )  # fmt: skip
 
 
@@ -165,15 +176,18 @@ def _source_place(bench: Workbench, registry: Registry, name: str, model: Path, 
 @contextmanager
 def workbench_for(
     model: Path, registry: Registry, store: Store, say: Say, data: str | None, target: str, seed: int,
-    component: str = "",
+    component: str = "", asked: RunSettings | None = None,
 ) -> Iterator[tuple[Workbench, Node]]:  # fmt: skip
-    """A workbench prepared on the first model's feeds, and that model with its own settings."""
+    """A workbench prepared on the first model's feeds, and that model with its own settings.
+
+    The metric and its budget are those of ``asked``.
+    """
     device = require_target(registry, target)
     exported = _exported(model, device, registry, store, say)
     path, session = (model, SessionConfig()) if exported else resolve(model)
     request = exported.request if exported else None
-    settings = RunSettings(
-        source=path, target=target, data=data, seed=seed, fresh=True, export=request,
+    settings = replace(
+        asked or RunSettings(path), source=path, target=target, data=data, seed=seed, fresh=True, export=request,
         component=_component(exported, component) if exported else "",
     )  # fmt: skip
     with store.in_use(), ending_workers(), thread_executor() as executor:

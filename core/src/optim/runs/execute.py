@@ -55,7 +55,7 @@ def execute(
         source = bench.ingest()
         bench.prepare(source.model)
         key = _run_key(bench)
-        known = None if settings.fresh else _known_outcome(store, key)
+        known = None if settings.fresh else finished_run(store, key)
         if known is not None:
             say("served from the cache: the same run has been made before (--fresh makes it anew)")
             known.cached, known.seconds, known.settings = True, time.monotonic() - started, settings
@@ -63,7 +63,9 @@ def execute(
             known.exported = bench.exported
             return known
         outcome = _judged(bench, source, plan)
-        kept = {bench.original.model.path} | ({outcome.result.node.model.path} if outcome.result else set())
+        outcome.key = key
+        proven = [point.node.model.path for point in outcome.points if point.proven]
+        kept = {bench.original.model.path, *proven} | ({outcome.result.node.model.path} if outcome.result else set())
         store.keep_only(bench.made | set(store.models.iterdir()) - there, kept)
         outcome.seconds = time.monotonic() - started
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
@@ -72,7 +74,7 @@ def execute(
 
 
 def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
-    budget = Budget(None if bench.settings.lossless else bench.settings.max_drift, bench.prepared.tolerance)
+    budget = Budget.of(bench.settings, bench.prepared.tolerance)
     started = time.monotonic()
     verdict = judge_chain(bench, budget) if bench.settings.chain is not None else judge_search(bench, budget, plan)
     result = verdict.result
@@ -81,6 +83,7 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
         timing=verdict.timing,
         operators=operator_counts(result.node.model.path) if result else {},
         attempts=verdict.attempts,
+        points=verdict.points,
         versions=_versions(bench),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=time.monotonic() - started,
@@ -97,11 +100,12 @@ def _run_key(bench: Workbench) -> str:
     return cache_key(
         "run", to_wire(settings), to_wire(bench.target), bench.original.model.digest, bench.prepared.digest,
         bench.prepared.versions, plugins, source_digest("optim"), machine_key(),
+        bench.prepared.task.digest if bench.prepared.task else "",
     )  # fmt: skip
 
 
-def _known_outcome(store: Store, key: str) -> Outcome | None:
-    """A finished run with everything it delivered, or None."""
+def finished_run(store: Store, key: str) -> Outcome | None:
+    """A finished run with everything it delivered, or None; points whose model is gone are left out."""
     data = store.read("runs", key)
     if data is None:
         return None
@@ -109,7 +113,10 @@ def _known_outcome(store: Store, key: str) -> Outcome | None:
         outcome = from_wire(Outcome, data)
     except ValueError:
         return None
-    return outcome if outcome.result is None or is_whole(outcome.result.node.model.path) else None
+    if outcome.result is not None and not is_whole(outcome.result.node.model.path):
+        return None
+    outcome.points = [point for point in outcome.points if not point.proven or is_whole(point.node.model.path)]
+    return outcome
 
 
 def require_target(registry: Registry, name: str) -> Target:

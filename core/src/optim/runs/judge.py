@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
@@ -12,6 +12,7 @@ from optim.search.finale import Finale
 from optim.search.journal import Journal, failures
 from optim.search.nodes import Attempt, Measured, StepStatus
 from optim.search.plan import Plan
+from optim.search.points import Gallery, Point
 from optim.search.replay import replay
 from optim.search.workbench import Workbench
 from optim.timing.race import LaneResult
@@ -28,6 +29,7 @@ class Verdict:
         attempts: rows of the report.
         original: the clock's figures of the original.
         timing: the clock's figures of the result.
+        points: everything that was measured.
     """
 
     status: RunStatus
@@ -36,16 +38,17 @@ class Verdict:
     attempts: list[Attempt]
     original: LaneResult | None = None
     timing: LaneResult | None = None
+    points: list[Point] = field(default_factory=list)
 
 
 def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
     """Search, decide, and say what became of every attempt."""
     beam = Beam(bench, budget, plan)
-    finale = Finale(bench, budget, beam.journal)
+    finale = Finale(bench, budget, beam.journal, beam.gallery)
     try:
         ranking = beam.run()
     except NamedPassError as failed:
-        return _not_held(bench, beam.journal, plan, failed.what, failed.cause)
+        return _not_held(bench, beam, finale, plan, failed.what, failed.cause)
     bench.say("deciding")
     winner = finale.decide(ranking)
     forced = plan.forced()
@@ -54,18 +57,22 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
         beam.journal.conclude(bench.original)
         reason = failures([a for a in beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
         reason = next(iter(finale.clock.objections.values()), reason)
-        return _not_held(bench, beam.journal, plan, f"{name} was asked for and did not hold", reason)
+        return _not_held(bench, beam, finale, plan, f"{name} was asked for and did not hold", reason)
+    if winner is None and bench.settings.says_a_budget and beam.gallery.nearest() and not beam.gallery.lossy_held:
+        beam.journal.conclude(bench.original)
+        return _missed(bench, beam, finale, f"nothing that is better keeps within the budget of {budget.text}")
     if winner is None:
         winner = _original(bench, finale)
         beam.journal.conclude(bench.original)
         status, reason = RunStatus.UNCHANGED, "nothing that was tried made it better"
     else:
         beam.journal.timed(winner, None)
-        beam.journal.conclude(winner.node, winner.ratio)
+        beam.journal.conclude(winner.node, winner)
         status, reason = RunStatus.IMPROVED, ""
     return Verdict(
-        status, reason, winner, beam.journal.attempts, finale.clock.base or beam.clock.base,
-        finale.clock.results.get(winner.node.model.digest),
+        status, reason, winner, beam.journal.attempts,
+        finale.clock.bases.get(winner.node.model.digest) or finale.clock.base or beam.clock.base,
+        finale.clock.results.get(winner.node.model.digest), beam.gallery.points(winner.node),
     )  # fmt: skip
 
 
@@ -77,7 +84,8 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
     """
     journal = Journal()
     node = replay(bench, budget, journal, bench.settings.chain or ())
-    finale = Finale(bench, budget, journal)
+    gallery = Gallery(budget)
+    finale = Finale(bench, budget, journal, gallery)
     if bench.target.timed:
         measured = finale.measure([node])
     else:
@@ -88,11 +96,11 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
             "replay-failed", "the repeated model is not right", objection, "run the search again, without the lock",
             status=ExitStatus.NOT_HELD,
         )  # fmt: skip
-    journal.conclude(node, measured[0].ratio)
+    journal.conclude(node, measured[0])
     status = RunStatus.IMPROVED if node.steps else RunStatus.UNCHANGED
     return Verdict(
         status, "repeated from a lock, verified, not searched again", measured[0], journal.attempts, finale.clock.base,
-        finale.clock.results.get(measured[0].node.model.digest),
+        finale.clock.results.get(measured[0].node.model.digest), gallery.points(node),
     )  # fmt: skip
 
 
@@ -114,9 +122,22 @@ def _original(bench: Workbench, finale: Finale) -> Measured:
     return Measured(bench.original, 1.0, 1.0, 1.0, latency, peak)
 
 
-def _not_held(bench: Workbench, journal: Journal, plan: Plan, what: str, cause: str) -> Verdict:
-    journal.conclude(bench.original)
+def _not_held(bench: Workbench, beam: Beam, finale: Finale, plan: Plan, what: str, cause: str) -> Verdict:
+    beam.journal.conclude(bench.original)
     forced = {planned.ordered.name for planned in plan.forced()}
-    missed = any(a.step.pass_name in forced and "beyond the budget" in a.reason for a in journal.attempts)
-    status = RunStatus.BUDGET_MISSED if missed else RunStatus.FAILED
-    return Verdict(status, f"{what}: {cause}", None, journal.attempts)
+    attempts = beam.journal.attempts
+    if any(a.step.pass_name in forced and "beyond the budget" in a.reason for a in attempts):
+        return _missed(bench, beam, finale, f"{what}: {cause}")
+    return Verdict(RunStatus.FAILED, f"{what}: {cause}", None, attempts, points=beam.gallery.points())
+
+
+def _missed(bench: Workbench, beam: Beam, finale: Finale, reason: str) -> Verdict:
+    """Nothing keeps within the budget: the nearest model is measured and kept aside."""
+    nearest = beam.gallery.nearest()
+    if nearest is not None:
+        bench.say("measuring what is nearest to the budget")
+        finale.aside(nearest)
+    return Verdict(
+        RunStatus.BUDGET_MISSED, reason, None, beam.journal.attempts, finale.clock.base or beam.clock.base,
+        points=beam.gallery.points(),
+    )  # fmt: skip

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from optim.errors import ExitStatus, OptimError
+from optim.metrics.spec import parse_max_loss, parse_metric
 from optim.recipes.lock import (
     Lock,
     LockedFeeds,
@@ -27,12 +29,13 @@ def lock_of(outcome: Outcome) -> Lock:
     """The lock of a run that delivered a model."""
     node, settings = outcome.delivered, outcome.settings
     assert node is not None and outcome.result is not None
-    budget = Budget(lossless=True) if settings.lossless else Budget(max_drift=settings.max_drift)
+    budget = _budget_of(settings)
     return Lock(
         lock=header(),
         source=LockedSource(file_name=settings.source.name, digest=outcome.source.model.digest),
         target=LockedTarget(name=outcome.target.name, backend=outcome.target.backend, versions=outcome.versions),
         goal=settings.goal,
+        metric=settings.metric.text if settings.metric else None,
         budget=budget,
         feeds=LockedFeeds(
             digest=outcome.prepared.digest, origin=outcome.prepared.origin, seed=settings.seed, data=settings.data
@@ -43,7 +46,8 @@ def lock_of(outcome: Outcome) -> Lock:
         ),
         session=LockedSession.of(node.model.session),
         result=LockedResult(
-            model_digest=node.model.digest, drift=node.drift.relative_l2, latency_ratio=outcome.result.ratio
+            model_digest=node.model.digest, drift=node.drift.relative_l2, latency_ratio=outcome.result.ratio,
+            task_value=node.task.value if node.task else None,
         ),
     )
 
@@ -57,10 +61,9 @@ def apply_recipe(settings: RunSettings, path: Path) -> tuple[RunSettings, Lock |
     found = load_recipe_or_lock(path)
     if isinstance(found, Recipe):
         return _with_recipe(settings, found), None
-    max_drift = settings.max_drift if found.budget.max_drift is None else found.budget.max_drift
     repeated = replace(
         settings, target=found.target.name, goal=found.goal, data=_data_beside(found, path), seed=found.feeds.seed,
-        lossless=bool(found.budget.lossless), chain=found.chain(), max_drift=max_drift,
+        chain=found.chain(), metric=parse_metric(found.metric) if found.metric else None, **_said(found.budget),
     )  # fmt: skip
     return repeated, found
 
@@ -82,13 +85,29 @@ def require_source(lock: Lock, outcome_digest: str) -> None:
 def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
     plain: dict[str, Any] = {
         "target": recipe.target, "goal": recipe.goal, "data": recipe.data, "seed": recipe.seed,
-        "search_seconds": recipe.search_seconds, "max_drift": recipe.budget.max_drift,
+        "search_seconds": recipe.search_seconds, "metric": parse_metric(recipe.metric) if recipe.metric else None,
     }  # fmt: skip
     given = {key: value for key, value in plain.items() if value is not None}
     return replace(
-        settings, **given, lossless=bool(recipe.budget.lossless), stages=recipe.stages,
+        settings, **given, **_said(recipe.budget), stages=recipe.stages,
         without=tuple(sorted(set(recipe.without))), named=recipe.named(),
     )  # fmt: skip
+
+
+def _budget_of(settings: RunSettings) -> Budget:
+    if settings.lossless:
+        return Budget(lossless=True)
+    drift = settings.drift_limit
+    return Budget(
+        max_drift=drift if math.isfinite(drift) else None,
+        max_loss=settings.max_loss.text if settings.max_loss else None,
+    )
+
+
+def _said(budget: Budget) -> dict[str, Any]:
+    """A budget as settings of a run."""
+    loss = parse_max_loss(str(budget.max_loss)) if budget.max_loss is not None else None
+    return {"lossless": budget.lossless, "max_drift": budget.max_drift, "max_loss": loss}
 
 
 def _data_beside(lock: Lock, path: Path) -> str | None:

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from optim.jobs import ingest, prepare
 from optim.search.nodes import Attempt, Measured, Node
+from optim.search.points import Point
 from optim.search.settings import RunSettings
 from optim.sources.make import ExportedSource
 from optim.target import Target
@@ -38,6 +39,8 @@ class Outcome:
         timing: the clock's figures of the result, shape by shape; None where it is the original.
         operators: of the result.
         attempts: rows of the report.
+        points: everything that was measured.
+        key: of the finished run in the cache.
         versions: of the packages involved.
         packages: distribution and version by plugin.
         cached: whether the whole run was served from the cache.
@@ -59,6 +62,8 @@ class Outcome:
     timing: LaneResult | None = None
     operators: dict[str, int] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    key: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     packages: dict[str, tuple[str, str]] = field(default_factory=dict)
     cached: bool = False
@@ -72,3 +77,10 @@ class Outcome:
     def delivered(self) -> Node | None:
         """The chain that is delivered."""
         return self.result.node if self.result else None
+
+    @property
+    def nearest(self) -> Point | None:
+        """The model beyond the budget that is kept aside, where nothing keeps within it."""
+        if self.status is not RunStatus.BUDGET_MISSED:
+            return None
+        return next((point for point in self.points if point.proven and not point.within), None)

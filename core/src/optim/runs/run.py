@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim.errors import ExitStatus, OptimError
-from optim.gate.budget import DEFAULT_MAX_DRIFT
+from optim.metrics.spec import parse_max_loss, parse_metric
 from optim.passes import Stage
 from optim.plugins.registry import load_registry
 from optim.runs.execute import execute
 from optim.runs.folder import RunFolder
 from optim.runs.locking import lock_of, require_source
 from optim.runs.outcome import Outcome, RunStatus
-from optim.runs.session_file import write_session_files
+from optim.runs.session_file import NEAREST_FOLDER, write_session_files
 from optim.runs.source_run import run_source, write_component_file
 from optim.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
 from optim.source import SourceRequest
@@ -43,7 +43,9 @@ def run(
     target: str = "cpu",
     data: str | None = None,
     goal: Goal = "latency",
-    max_drift: float = DEFAULT_MAX_DRIFT,
+    max_drift: float | None = None,
+    metric: str | None = None,
+    max_loss: str | float | None = None,
     lossless: bool = False,
     passes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] = (),
     without: Sequence[str] = (),
@@ -51,6 +53,7 @@ def run(
     search_seconds: float = DEFAULT_SEARCH_SECONDS,
     seed: int = 0,
     fresh: bool = False,
+    pick: str = "",
     source: SourceRequest | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Report:
@@ -61,8 +64,11 @@ def run(
         output: the run folder; absent, empty, or of an earlier run.
         target: where it will run, see ``optim targets``.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; None: synthesized.
-        goal: ``latency`` or ``size``.
-        max_drift: largest relative L2 of any output that lossy passes may cause.
+        goal: ``latency``, ``size`` or ``memory``.
+        max_drift: largest relative L2 of any output that lossy passes may cause; by default 0.05, or no bound where
+            ``max_loss`` is given.
+        metric: task metric: a name of ``optim metrics`` with its options, or ``package.module:function``.
+        max_loss: how much worse the metric may get: ``"1%"`` of the original's value, or an amount.
         lossless: admit only passes held to rounding error.
         passes: passes that must hold, by name; a mapping gives their options (None: what the pass proposes).
         without: passes to leave out.
@@ -70,6 +76,7 @@ def run(
         search_seconds: bound of the search, in seconds.
         seed: of everything random.
         fresh: take nothing from the cache.
+        pick: deliver another point of the front: ``fastest``, ``smallest``, ``most-accurate``, or its number.
         source: how the source is exported, where it is no ``.onnx`` file and the defaults do not do.
         say: told what is going on, a line at a time.
 
@@ -84,14 +91,16 @@ def run(
     named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
     settings = RunSettings(
         source=Path(model), target=target, data=data, goal=goal, max_drift=max_drift, lossless=lossless,
+        metric=parse_metric(metric) if metric else None,
+        max_loss=parse_max_loss(str(max_loss)) if max_loss is not None else None,
         named=tuple(Named(name, options) for name, options in named), without=tuple(sorted(set(without))),
         stages=tuple(parse_stage(stage) for stage in stages), search_seconds=search_seconds, seed=seed, fresh=fresh,
         export=source or (SourceRequest(str(model), seed=seed) if needs_export(str(model)) else None),
     )  # fmt: skip
     say = say or (lambda text: None)
     if settings.export is None:
-        return run_settings(settings, Path(output), say)
-    reports = run_source(settings, Path(output), say)
+        return run_settings(settings, Path(output), say, pick=pick)
+    reports = run_source(settings, Path(output), say, pick=pick)
     return max(reports.values(), key=lambda report: EXIT_STATUS[RunStatus(report.status)])
 
 
@@ -102,43 +111,46 @@ def run_settings(
     *,
     lock: Lock | None = None,
     exported: ExportedSource | None = None,
+    pick: str = "",
 ) -> Report:
     """Run what was asked for into a folder; with a lock the model must come out the same.
 
     Args:
-        settings: what was asked.
+        settings: what was asked for.
         output: the run folder.
         say: told what is going on.
-        lock: to repeat.
+        lock: of an earlier run that is repeated.
         exported: the source, where it has been exported already.
+        pick: the point of the front that is delivered; empty: the one that the goal says.
 
     Raises:
         OptimError[bad-budget]: a number that cannot be one.
         OptimError[other-source]: the lock is of another model.
         OptimError[lock-mismatch]: the chain of the lock gives another model here.
     """
-    _check_numbers(settings)
+    settings.require_sound()
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
         outcome = execute(settings, registry, store, say, exported)
         if lock is not None:
             _require_same(outcome, lock)
-        from optim.reports.build import build_report
+        if pick:
+            from optim.runs.pick import picked
 
-        report = build_report(outcome)
-        say("writing the result")
-        folder.publish(lambda path: write_run(outcome, report, path))
+            outcome = picked(outcome, pick)
+        report = publish(outcome, folder, say)
     store.trim()
     return report
 
 
-def _check_numbers(settings: RunSettings) -> None:
-    if not 0 < settings.max_drift < float("inf") or settings.search_seconds < 0:
-        raise OptimError(
-            "bad-budget", "--max-drift must be a positive number and --search-seconds must not be negative",
-            f"max drift {settings.max_drift}, search seconds {settings.search_seconds}",
-            "leave them out for 0.05 and 60", status=ExitStatus.USAGE,
-        )  # fmt: skip
+def publish(outcome: Outcome, folder: RunFolder, say: Callable[[str], None]) -> Report:
+    """Fill a claimed folder with what came of a run."""
+    from optim.reports.build import build_report
+
+    report = build_report(outcome)
+    say("writing the result")
+    folder.publish(lambda path: write_run(outcome, report, path))
+    return report
 
 
 def _require_same(outcome: Outcome, lock: Lock) -> None:
@@ -170,8 +182,14 @@ def write_run(outcome: Outcome, report: Report, folder: Path) -> None:
         deliver(outcome.delivered.model, folder)
         write_session_files(folder, outcome.delivered.model.session, outcome.target)
         write_lock(lock_of(outcome), folder / "recipe.lock.toml")
-        if outcome.exported is not None:
-            write_component_file(outcome.exported, outcome.settings.component, folder)
+    if outcome.delivered is not None and outcome.exported is not None:
+        write_component_file(outcome.exported, outcome.settings.component, folder)
+    if outcome.nearest is not None:
+        from optim.graphs.files import deliver
+
+        aside = folder / NEAREST_FOLDER
+        deliver(outcome.nearest.node.model, aside)
+        write_session_files(aside, outcome.nearest.node.model.session, outcome.target)
     (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
     (folder / "report.html").write_text(render_html(report), encoding="utf-8")
 

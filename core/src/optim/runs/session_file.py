@@ -14,6 +14,8 @@ from optim.target import Target
 SESSION_FILE = "session.json"
 LOAD_SCRIPT = "load.py"
 MODEL_FILE = "model.onnx"
+NEAREST_FOLDER = "nearest"
+"""Where a run whose budget nothing meets keeps the model that is nearest to it."""
 
 LOAD_TEXT = '''\
 """Opens model.onnx with the settings of session.json. Needs onnxruntime, and the provider's package if it has one."""

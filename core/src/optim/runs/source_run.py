@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def run_source(
-    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None
-) -> dict[str, Report]:
+    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None, pick: str = ""
+) -> dict[str, Report]:  # fmt: skip
     """Export a source, and run what came of it.
 
     A source with one component gives a run folder; one with several gives a run folder for each, by its name, and an
@@ -51,7 +51,7 @@ def run_source(
         )  # fmt: skip
     names = [graph.component for graph in made.graphs]
     if len(names) == 1:
-        return {names[0]: run_settings(settings, output, say, lock=lock, exported=made)}
+        return {names[0]: run_settings(settings, output, say, lock=lock, exported=made, pick=pick)}
     if lock is not None:
         raise OptimError(
             "other-source", "a lock repeats one model, and the source has several",
@@ -62,7 +62,7 @@ def run_source(
     for name in names:
         say(f"{name}, of {', '.join(names)}")
         part = replace(settings, component=name)
-        reports[name] = run_settings(part, output / name, say, exported=made)
+        reports[name] = run_settings(part, output / name, say, exported=made, pick=pick)
     files = {name: f"{name}/{MODEL_FILE}" for name in names if reports[name].result is not None}
     if len(files) == len(names):
         _write(made, files, output)

@@ -73,8 +73,12 @@ def _replace_files(stage: Path, path: Path) -> None:
     mark = read_mark(path)
     new = {entry.name for entry in stage.iterdir()}
     for name in sorted(new - {MARK_FILE}):
+        if (stage / name).is_dir():
+            shutil.rmtree(path / name, ignore_errors=True)
         os.replace(stage / name, path / name)
     for name in set(mark.holds.files if mark and mark.holds else ()) - new:
+        if (path / name).is_dir():
+            shutil.rmtree(path / name)
         with suppress(FileNotFoundError):
             (path / name).unlink()
     os.replace(stage / MARK_FILE, path / MARK_FILE)

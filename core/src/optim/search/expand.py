@@ -20,16 +20,26 @@ from optim.passes import Role
 from optim.search.journal import Journal, step_of
 from optim.search.nodes import Attempt, Node, StepStatus
 from optim.search.plan import Planned, slots
+from optim.search.points import Gallery
 from optim.search.workbench import Tried, Workbench
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
+_STOPPED = "search time ran out while it was tried; give more with --search-seconds"
+_GRACE_S = 15.0
+"""For a candidate that was begun in time."""
+
+_UNSET: tuple[Any, ...] = (None, [], ())
+
 _REPAIRABLE = 20.0
 """Drift beyond the budget by more than this factor is not repaired."""
+
+_PART_FOR_THE_METRIC = 0.5
+"""What a loss takes in drift is not known: half of the drift is tried."""
 
 _MOST_WORK_KEPT = 0.9
 """A repair that leaves more of the work in float gains nothing."""
 
-_REPAIR_SHARE = 0.35
+_REPAIR_SHARE = 0.4
 """Of the search time, for all repairs together."""
 
 _FIRST_REPAIR = 0.7
@@ -42,13 +52,17 @@ _HOPELESS = 1.5
 class Expander:
     """Tries the passes of a stage on a chain."""
 
-    def __init__(self, bench: Workbench, budget: Budget, journal: Journal, deadline: float) -> None:
+    def __init__(
+        self, bench: Workbench, budget: Budget, journal: Journal, gallery: Gallery, deadline: float
+    ) -> None:  # fmt: skip
         self._bench = bench
         self._budget = budget
         self._journal = journal
+        self._gallery = gallery
         self._deadline = deadline
         self._hopeless: dict[tuple[str, str], str] = {}
         self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
+        self._took: dict[str, float] = {}
         self._repair_s = _REPAIR_SHARE * max(0.0, deadline - time.monotonic())
 
     def expand(self, parent: Node, passes: Sequence[Planned]) -> list[Node]:
@@ -86,6 +100,21 @@ class Expander:
                     found.append(node.after(step, proposal.result.model, node.size_bytes, proposal.result.interface))
         return found
 
+    def together(self, node: Node, passes: Sequence[Planned], won: Sequence[Node]) -> Node | None:
+        """The settings of several chains that each go on from ``node`` by one step of the same pass, in one step."""
+        steps = [other.steps[-1] for other in won]
+        names = {step.pass_name for step in steps if step.session_only}
+        if len(steps) < 2 or len(names) != 1:
+            return None
+        planned = next(planned for planned in passes if planned.ordered.name in names)
+        plain = {name: value for step in steps for name, value in step.options.items() if value in _UNSET}
+        options = plain | {
+            name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET
+        }
+        attempt = self._journal.open(step_of(planned.offered, options), node)
+        tried = self._bench.try_one(node, planned.offered, options, _GRACE_S)
+        return self._judge(node, attempt, tried)
+
     def _try_slot(self, node: Node, slot: Sequence[Planned]) -> list[Node]:
         asked = self._bench.ask(node, [planned.offered for planned in slot])
         found: list[Node] = []
@@ -110,7 +139,7 @@ class Expander:
                     found.append(
                         node.after(attempt.step, proposal.result.model, node.size_bytes, proposal.result.interface)
                     )
-                    attempt.notes = proposal.result.notes
+                    attempt.notes, attempt.size_bytes = proposal.result.notes, node.size_bytes
                 else:
                     attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
         return found + self._apply(node, wanted)
@@ -158,31 +187,35 @@ class Expander:
                 for _, _, attempt in batch:
                     attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
                 continue
-            timeout = (
-                self._bench.settings.timeout_s
-                if forced
-                else min(self._bench.settings.timeout_s, max(30.0, left + 30.0))
-            )
+            longest = max(self._took.get(attempt.step.pass_name, 0.0) for _, _, attempt in batch)
+            if not forced and longest > left + _GRACE_S:
+                for _, _, attempt in batch:
+                    attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                continue
+            timeout = self._bench.settings.timeout_s if forced else self._time_for_one(left)
             jobs: list[tuple[Node, Any, dict[str, Any]]] = [
                 (node, p.offered, proposal.options) for p, proposal, _ in batch
             ]
             tried += zip((attempt for _, _, attempt in batch), self._bench.try_all(jobs, timeout), strict=True)
         return tried
 
+    def _time_for_one(self, left: float) -> float:
+        """Seconds after which a candidate that was begun in time is stopped."""
+        return min(self._bench.settings.timeout_s, left + _GRACE_S)
+
     def _repaired(self, node: Node, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]) -> list[Node]:
         """The closest of the candidates that broke the budget, with some nodes left alone; none where time is short."""
-        limit = self._budget.limit(lossy=True)
         near = [
             (attempt, outcome)
             for attempt, outcome in tried
-            if "keep" in attempt.step.options and _may_be_repaired(outcome, limit)
+            if "keep" in attempt.step.options and _may_be_repaired(outcome, self._limit(outcome))
         ]  # fmt: skip
         left = min(self._repair_s, self._deadline - time.monotonic())
         if not near or left <= 0:
             return []
         started = time.monotonic()
         attempt, outcome = min(near, key=lambda item: item[0].drift.relative_l2 if item[0].drift else 0.0)
-        offered = planned[attempt.step.pass_name].offered
+        offered, limit = planned[attempt.step.pass_name].offered, self._limit(outcome)
         kept = offered.over_models.kept
         repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left * _FIRST_REPAIR)
         took = time.monotonic() - started
@@ -198,11 +231,25 @@ class Expander:
         again = self._journal.open(step_of(offered, options), node)
         again.notes = (_in_words(repair, kept),)
         self._repaired_as[attempt.step.key] = options
-        result = self._judge(node, again, self._bench.try_one(node, offered, options, max(30.0, left)))
+        forced = planned[attempt.step.pass_name].forced
+        timeout = self._bench.settings.timeout_s if forced else self._time_for_one(left - took)
+        result = self._judge(node, again, self._bench.try_one(node, offered, options, timeout))
         return [result] if result is not None else []
+
+    def _limit(self, outcome: Tried) -> float:
+        """The drift that a repair aims at; where the task metric is what was missed, a part of what there is."""
+        limit = self._budget.limit(lossy=True)
+        drift = worst_drift(outcome.answer.comparisons).relative_l2 if outcome.answer else 0.0
+        return drift * _PART_FOR_THE_METRIC if drift <= limit else limit
 
     def _judge(self, node: Node, attempt: Attempt, tried: Tried) -> Node | None:
         attempt.seconds += tried.seconds
+        name = attempt.step.pass_name
+        self._took[name] = max(tried.seconds, self._took.get(name, 0.0))
+        cut_short = tried.ran_out and tried.seconds < self._bench.settings.timeout_s
+        if cut_short and time.monotonic() > self._deadline:
+            attempt.settle(StepStatus.SKIPPED, _STOPPED)
+            return None
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None
@@ -212,13 +259,18 @@ class Expander:
             attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
             return None
         new = node.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
-        attempt.drift = worst_drift(tried.answer.comparisons)
-        if objection := self._budget.objection(tried.answer.comparisons, new.is_lossy):
+        attempt.drift, attempt.task = worst_drift(tried.answer.comparisons), tried.answer.task
+        objection = self._budget.objection(
+            tried.answer.comparisons, new.is_lossy, tried.answer.task, provisional=True
+        )  # fmt: skip
+        attempt.size_bytes = new.size_bytes
+        self._gallery.judged(replace(new, drift=attempt.drift, task=attempt.task), objection)
+        if objection:
             attempt.settle(StepStatus.DROPPED, objection)
             if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
                 self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
-        return replace(new, drift=attempt.drift)
+        return replace(new, drift=attempt.drift, task=attempt.task)
 
 
 def _may_be_repaired(outcome: Tried, limit: float) -> bool:

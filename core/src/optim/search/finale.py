@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,67 +10,175 @@ from dataclasses import replace
 from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
 from optim.passes import Role
-from optim.search.clock import Clock
+from optim.search.clock import Clock, measured_of, with_comparison
+from optim.search.goal import FASTER, Objective
 from optim.search.journal import Journal
 from optim.search.nodes import Measured, Node, Step, StepStatus
+from optim.search.points import Gallery
 from optim.search.workbench import Workbench
 from optim.timing.race import Effort
 
 _FINALISTS = 3
-_FINAL_S = 12.0
+_OTHERS = 3
+"""So many other points of the front are proven too, for whoever wants another compromise."""
+
+_FALLBACKS = 3
+"""So often the next best of what was explored is looked at, where the best ones did not hold."""
+
+_PROMISE = 1.15
+"""By so much more must have been promised than what held, to be worth more time."""
+
+_FINAL_S = 8.0
+_AGAIN_S = 6.0
+_SHORTER_S = 12.0
+"""For applying steps again, to see which of them are needed."""
+
+_CONTENDS = 1.05
+"""What is slower than the best by more is not timed a second time."""
+
 _SAME = 1.01
 """Within one per cent the shorter chain is taken."""
 
 _NEEDED = 1.05
 """What only makes way must show more: the same graph differs by some per cent from process to process."""
 
-_FASTER = 0.995
-"""The upper end of the interval must lie below this for a result to be called faster."""
-
 
 class Finale:
     """Decides which chain is delivered."""
 
-    def __init__(self, bench: Workbench, budget: Budget, journal: Journal) -> None:
+    def __init__(self, bench: Workbench, budget: Budget, journal: Journal, gallery: Gallery) -> None:
         self._bench = bench
         self._budget = budget
         self._journal = journal
+        self._gallery = gallery
+        self._objective = Objective(bench.settings.goal, bench.target.timed, bench.original)
         self.clock = Clock(bench, budget, time.monotonic())
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
-        """The chain to deliver, measured anew; None where nothing is better than the original."""
+        """The chain to deliver, measured anew; None where nothing is better than the original.
+
+        What looked best on few samples may break the budget on all of them, or be slower on fresh rounds: then what
+        came next is measured, until something holds that nothing explored promises to beat.
+        """
         finalists = [item.node for item in ranking if not self._only_makes_way(item.node.steps)][:_FINALISTS]
         if not finalists:
             return None
         known = {node.model.digest for node in finalists}
         finalists += [node for node in self._shorter(finalists[0]) if node.model.digest not in known]
-        measured = self.measure(finalists) if self._bench.target.timed else self._first_right(finalists)
-        for node in finalists:
-            if objection := self.clock.objections.get(node.model.digest):
-                attempt = self._journal.find(node)
-                if attempt is not None:
-                    attempt.settle(StepStatus.DROPPED, f"on all samples: {objection}")
+        measured = self._measured(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         better = [item for item in measured if self.is_better(item)]
         if not better:
             return None
         best = min(better, key=self._rank)
         return min((item for item in better if self._as_good(item, best)), key=lambda item: len(item.node.steps))
 
+    def _measured(self, ranking: Sequence[Measured], finalists: Sequence[Node]) -> list[Measured]:
+        """The finalists with other points of the front, and what came next where they did not hold."""
+        finalists = [*finalists, *self._gallery.worth_proving(finalists, self._room(finalists))]
+        measured = self._prove(finalists)
+        known = {node.model.digest for node in finalists}
+        for _ in range(_FALLBACKS):
+            promised = [item for item in ranking if not self._only_makes_way(item.node.steps)]
+            promised += self._gallery.held()
+            waiting = self._promising([item for item in promised if item.node.model.digest not in known], measured)
+            if not waiting:
+                break
+            self._bench.say("the best did not hold: measuring what came next")
+            known |= {node.model.digest for node in waiting}
+            measured += self._prove(waiting)
+        return measured
+
+    def _prove(self, nodes: Sequence[Node]) -> list[Measured]:
+        """Fresh rounds, and the journal told of what does not hold on all samples."""
+        measured = self.measure(nodes)
+        self._note_objections(nodes)
+        return measured
+
+    def _note_objections(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            if objection := self.clock.objections.get(node.model.digest):
+                attempt = self._journal.find(node)
+                if attempt is not None:
+                    attempt.settle(StepStatus.DROPPED, f"on all samples: {objection}")
+                if node.model.digest in self.clock.wrong:
+                    self._gallery.judged(self.clock.wrong[node.model.digest], objection)
+
+    def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Node]:
+        """The next to prove: what looked better than anything that held; a graph that was wrong is wrong again.
+
+        Where something held and nothing failed, a quick look that promised more has been outrun, not cut short.
+        """
+        wrong = {node.model.path for node in self.clock.wrong.values()}
+        best = min((self._rank(item) for item in measured if self.is_better(item)), default=math.inf)
+        if math.isfinite(best) and not self.clock.objections:
+            return []
+        chosen: dict[str, Node] = {}
+        for item in sorted(items, key=self._rank):
+            reached = self._rank(item) * _PROMISE < best and self._could_be_better(item)
+            if reached and item.node.steps and item.node.model.path not in wrong:
+                chosen.setdefault(item.node.model.digest, item.node)
+        return list(chosen.values())[:_FINALISTS]
+
+    def _could_be_better(self, item: Measured) -> bool:
+        """Whether a quick look leaves it a chance to be better than the original."""
+        if self._objective.goal == "latency":
+            return item.low is None or item.low < FASTER
+        return True
+
     def measure(self, nodes: Sequence[Node]) -> list[Measured]:
-        """Fresh rounds against the original, outputs compared on every sample the gate uses."""
-        effort = Effort(
-            seconds=_FINAL_S, least_rounds=12, most_rounds=40, width=0.015, drop=len(nodes) > 1,
-            open_timeout_s=self._bench.settings.timeout_s,
-            patience_s=_FINAL_S,
+        """Fresh rounds against the original, outputs compared on every sample the gate uses.
+
+        What contends is timed twice, in processes of its own each time.
+        """
+        effort = self._effort(_FINAL_S, least_rounds=10, drop=len(nodes) > 1)
+        found = self.clock.measure(nodes, effort, "final", self._bench.prepared.compared, measure_task=True)
+        figures = [self._rank(item) for item in found]
+        contending = [item for item, figure in zip(found, figures, strict=True) if figure <= _CONTENDS * min(figures)]
+        if contending and self._objective.goal != "size":
+            effort = self._effort(_AGAIN_S, least_rounds=8, drop=len(contending) > 1)
+            again = {item.node.model.digest: item for item in self.clock.again(contending, effort)}
+            found = [again.get(item.node.model.digest, item) for item in found]
+            found = [item for item in found if item.node.model.digest not in self.clock.objections]
+        for item in found:
+            self._gallery.proven(item, self.clock.results.get(item.node.model.digest))
+        return found
+
+    def aside(self, node: Node) -> Measured | None:
+        """Figures of a model beyond the budget, on all samples; None where it does not run."""
+        if not self._bench.target.timed:
+            ready = self._bench.check(node).ready
+            unmeasured = Measured(with_comparison(node, ready), None, comparisons=ready.comparisons) if ready else None
+            if unmeasured is not None:
+                self._gallery.aside(unmeasured, None)
+            return unmeasured
+        effort = self._effort(_AGAIN_S, least_rounds=8, drop=False)
+        _, (result,) = self._bench.race(
+            [node], effort, purpose="aside", samples=self._bench.prepared.compared, measure_task=True
         )  # fmt: skip
-        return self.clock.measure(nodes, effort, "final", self._bench.prepared.compared)
+        if result.ready is None or result.ratio is None:
+            return None
+        measured = measured_of(node, result)
+        self._gallery.aside(measured, result)
+        return measured
+
+    def _effort(self, seconds: float, *, least_rounds: int, drop: bool) -> Effort:
+        return Effort(
+            seconds=seconds, least_rounds=least_rounds, most_rounds=40, width=0.015, drop=drop,
+            open_timeout_s=self._bench.settings.timeout_s, patience_s=seconds / 2,
+        )  # fmt: skip
+
+    def _room(self, finalists: Sequence[Node]) -> int:
+        """So many more models may be open at once."""
+        return max(0, min(_OTHERS, self._bench.lanes_at_once() - len(finalists)))
 
     def _first_right(self, nodes: Sequence[Node]) -> list[Measured]:
         """The best of the chains that is right, on a target that cannot be timed: the others need no look."""
         for node in nodes:
             found = self.clock.check(node)
             if found is not None and self.is_better(found):
+                self._gallery.proven(found, None)
                 return [found]
+            self._note_objections([node])
         return []
 
     def is_better(self, item: Measured) -> bool:
@@ -79,26 +188,22 @@ class Finale:
         """
         if not self._bench.target.timed and self._bench.target.requires:
             return bool(item.node.steps)
-        if self._bench.settings.goal == "size" or not self._bench.target.timed:
-            return item.node.size_bytes < self._bench.original.size_bytes
-        if all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in item.node.steps):
+        asked_for = all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in item.node.steps)
+        if self._objective.goal != "size" and asked_for:
             return True
-        return item.high is not None and item.high < _FASTER
+        return self._objective.is_reached(item, self.clock.base)
 
     def _was_asked_for(self, step: Step) -> bool:
         asked = self._bench.settings.named_options(step.pass_name) is not None
         return asked or step.pass_name in self._bench.target.requires
 
     def _rank(self, item: Measured) -> float:
-        if self._bench.settings.goal == "size" or not self._bench.target.timed:
-            return float(item.node.size_bytes)
-        assert item.ratio is not None
-        return item.ratio
+        return self._objective.figure(item, self.clock.base)
 
     def _as_good(self, item: Measured, best: Measured) -> bool:
         if item is best:
             return True
-        if self._bench.settings.goal != "latency":
+        if self._objective.goal == "size":
             return False
         if self._rank(item) <= self._rank(best) * _SAME:
             return True
@@ -116,13 +221,25 @@ class Finale:
         What makes way and can go stays out of the shorter chains that follow: nothing needs it.
         """
         found, steps = [], list(node.steps)
+        deadline = time.monotonic() + _SHORTER_S
         for place, step in reversed(list(enumerate(node.steps))):
+            if time.monotonic() + self._took(steps) > deadline:
+                break
             if len(steps) > 1 and self._is_doubtful(node.steps[: place + 1]) and not self._was_asked_for(step):
                 shorter = self._rebuild([other for other in steps if other is not step])
                 if shorter is not None:
                     found.append(shorter)
                     steps = list(shorter.steps) if step.role is Role.ENABLE else steps
         return found
+
+    def _took(self, steps: Sequence[Step]) -> float:
+        """Seconds that applying these steps took before, the longest of each pass."""
+        names = {step.pass_name for step in steps}
+        longest = dict.fromkeys(names, 0.0)
+        for attempt in self._journal.attempts:
+            if attempt.step.pass_name in names:
+                longest[attempt.step.pass_name] = max(longest[attempt.step.pass_name], attempt.seconds)
+        return sum(longest.values())
 
     def _is_doubtful(self, steps: tuple[Step, ...]) -> bool:
         """Whether the last of these steps only makes way, or was no faster than the chain without it."""
@@ -131,7 +248,7 @@ class Finale:
         attempt = self._journal.find_chain(steps)
         if attempt is None or attempt.ratio is None or attempt.parent_ratio is None:
             return False
-        return attempt.ratio >= attempt.parent_ratio * _FASTER
+        return attempt.ratio >= attempt.parent_ratio * FASTER
 
     def _rebuild(self, steps: Sequence[Step]) -> Node | None:
         node: Node | None = self._bench.original
@@ -146,7 +263,7 @@ class Finale:
         """Apply one known step to another chain; None where it changes nothing or fails there."""
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
         attempt = self._journal.open(step, node)
-        tried = self._bench.try_one(node, offered, step.options, self._bench.settings.timeout_s)
+        tried = self._bench.try_one(node, offered, step.options, min(self._bench.settings.timeout_s, 4 * _SHORTER_S))
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None
@@ -154,6 +271,6 @@ class Finale:
         if not result.changed:
             attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
             return None
-        attempt.drift = worst_drift(tried.answer.comparisons)
+        attempt.drift, attempt.size_bytes = worst_drift(tried.answer.comparisons), tried.answer.size_bytes
         attempt.counts, attempt.notes, attempt.seconds = dict(result.counts), result.notes, tried.seconds
         return replace(node.after(step, result.model, tried.answer.size_bytes, result.interface), drift=attempt.drift)

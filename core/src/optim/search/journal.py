@@ -38,27 +38,44 @@ class Journal:
         if attempt is None or measured.ratio is None:
             return
         if attempt.ratio is None or measured.ratio < attempt.ratio:
-            attempt.ratio = measured.ratio
+            attempt.ratio, attempt.low, attempt.high = measured.ratio, measured.low, measured.high
+            attempt.size_bytes = measured.node.size_bytes
             attempt.drift = drift or attempt.drift
         if parent_ratio is not None:
             attempt.parent_ratio = parent_ratio
 
-    def conclude(self, winner: Node, best: float | None = None) -> None:
+    def conclude(self, winner: Node, best: Measured | None = None) -> None:
         """Settle every row that is still open: kept on the winner's chain, else dropped with the reason.
 
         Args:
             winner: the chain that is delivered.
-            best: its latency ratio.
+            best: its figures on fresh rounds.
         """
         whole = chain_key(winner)
+        for attempt in missing_rows(self.attempts, winner):
+            place = len(attempt.on) + 1
+            self._by_chain[whole[:place]] = attempt
+            self.attempts.append(attempt)
         kept = {whole[: i + 1] for i in range(len(whole))}
         if whole in self._by_chain and best is not None:
-            self._by_chain[whole].ratio = best
+            self._by_chain[whole].ratio = best.ratio
+            self._by_chain[whole].low, self._by_chain[whole].high = best.low, best.high
         for chain, attempt in self._by_chain.items():
             if chain in kept:
                 attempt.settle(StepStatus.KEPT, _why_kept(attempt))
             elif attempt.status is StepStatus.SKIPPED and not attempt.reason:
-                attempt.settle(*_why_dropped(attempt, best))
+                attempt.settle(*_why_dropped(attempt, best.ratio if best else None))
+
+
+def missing_rows(attempts: Iterable[Attempt], node: Node) -> list[Attempt]:
+    """Rows for those steps of a chain that have none: settings that a graph was only looked at through."""
+    there = {(attempt.step.key, attempt.on) for attempt in attempts}
+    found = []
+    for place, step in enumerate(node.steps):
+        on = tuple(before.pass_name for before in node.steps[:place])
+        if (step.key, on) not in there:
+            found.append(Attempt(step, on, drift=node.drift, size_bytes=node.size_bytes, task=node.task))
+    return found
 
 
 def chain_key(node: Node) -> tuple[tuple[str, str], ...]:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from optim.gate.drift import NO_DRIFT, Drift, OutputComparison
+from optim.gate.task import TaskFigure
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
 
@@ -49,6 +50,7 @@ class Node:
         interfaces: of the steps that changed inputs or outputs.
         drift: to the original on the explored samples.
         size_bytes: once delivered.
+        task: the task metric, where it was measured.
     """
 
     model: Model
@@ -56,6 +58,7 @@ class Node:
     steps: tuple[Step, ...] = ()
     interfaces: tuple[Interface, ...] = ()
     drift: Drift = NO_DRIFT
+    task: TaskFigure | None = None
 
     @property
     def is_lossy(self) -> bool:
@@ -65,7 +68,7 @@ class Node:
     def after(self, step: Step, model: Model, size_bytes: int, interface: Interface | None) -> Node:
         """The chain with one more step."""
         interfaces = (*self.interfaces, interface) if interface else self.interfaces
-        return Node(model, size_bytes, (*self.steps, step), interfaces, self.drift)
+        return Node(model, size_bytes, (*self.steps, step), interfaces, self.drift, self.task)
 
 
 @dataclass
@@ -83,6 +86,10 @@ class Attempt:
         seconds: spent on it, its races excluded.
         counts: what the pass says happened.
         notes: what the pass says.
+        task: the task metric, on the samples it was measured on last.
+        low: lower end of the 95 % interval of the ratio.
+        high: upper end.
+        size_bytes: of the model after it, once delivered.
     """
 
     step: Step
@@ -95,6 +102,10 @@ class Attempt:
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    task: TaskFigure | None = None
+    low: float | None = None
+    high: float | None = None
+    size_bytes: int | None = None
 
     def settle(self, status: StepStatus, reason: str) -> None:
         """Decide what became of it."""

@@ -32,6 +32,7 @@ def replay(bench: Workbench, budget: Budget, journal: Journal, chain: tuple[Name
             result = tried.answer.result
             attempt.counts, attempt.notes = dict(result.counts), result.notes
             attempt.drift = worst_drift(tried.answer.comparisons) if tried.answer.comparisons else None
+            attempt.task, attempt.size_bytes = tried.answer.task, tried.answer.size_bytes or None
             new = node.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
             reason = (
                 budget.objection(tried.answer.comparisons, new.is_lossy) if result.changed else "; ".join(result.notes)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import DEFAULT_MAX_DRIFT
+from optim.metrics.spec import MaxLoss, MetricSpec
 from optim.passes import Stage
 from optim.source import SourceRequest
 
-Goal: TypeAlias = Literal["latency", "size"]
+Goal: TypeAlias = Literal["latency", "size", "memory"]
 
 DEFAULT_SEARCH_SECONDS = 60.0
 DEFAULT_TIMEOUT_S = 900.0
@@ -34,7 +37,9 @@ class RunSettings:
         target: name.
         data: where feeds come from; None: synthesized.
         goal: what better means.
-        max_drift: budget for lossy passes, relative L2.
+        max_drift: budget for lossy passes, relative L2; None where the user did not say, see :attr:`drift_limit`.
+        metric: task metric, measured beside drift.
+        max_loss: how much worse the metric may get.
         lossless: admit only passes held to rounding error.
         named: passes that must hold.
         without: passes left out; sorted, so that the same request has the same key.
@@ -54,7 +59,9 @@ class RunSettings:
     target: str = "cpu"
     data: str | None = None
     goal: Goal = "latency"
-    max_drift: float = DEFAULT_MAX_DRIFT
+    max_drift: float | None = None
+    metric: MetricSpec | None = None
+    max_loss: MaxLoss | None = None
     lossless: bool = False
     named: tuple[Named, ...] = ()
     without: tuple[str, ...] = ()
@@ -69,6 +76,42 @@ class RunSettings:
     export: SourceRequest | None = None
     component: str = ""
 
+    @property
+    def drift_limit(self) -> float:
+        """The budget for lossy passes: infinite where only a loss was given, the default where nothing was."""
+        if self.max_drift is not None:
+            return self.max_drift
+        return math.inf if self.max_loss is not None else DEFAULT_MAX_DRIFT
+
+    @property
+    def says_a_budget(self) -> bool:
+        """Whether the user said what is accepted, rather than leaving it to the default."""
+        return self.max_drift is not None or self.max_loss is not None
+
     def named_options(self, name: str) -> Named | None:
         """The user's word on a pass, if there is one."""
         return next((named for named in self.named if named.name == name), None)
+
+    def require_sound(self) -> None:
+        """Refuse numbers that cannot be ones, and what contradicts itself.
+
+        Raises:
+            OptimError[bad-budget]: a drift, a loss or a time that cannot be one.
+            OptimError[conflicting-request]: two things that exclude each other.
+        """
+        if self.max_loss is not None and self.metric is None:
+            raise OptimError(
+                "bad-budget", "--max-loss says how much worse a metric may get, and there is none",
+                fix="add --metric top-1", status=ExitStatus.USAGE,
+            )  # fmt: skip
+        if self.lossless and self.max_loss is not None:
+            raise OptimError(
+                "conflicting-request", "--lossless and --max-loss exclude each other", fix="leave one of the two out",
+                status=ExitStatus.USAGE,
+            )  # fmt: skip
+        if (self.max_drift is not None and not 0 < self.max_drift < math.inf) or self.search_seconds < 0:
+            raise OptimError(
+                "bad-budget", "--max-drift must be a positive number and --search-seconds must not be negative",
+                f"max drift {self.max_drift}, search seconds {self.search_seconds}",
+                "leave them out for 0.05 and 60", status=ExitStatus.USAGE,
+            )  # fmt: skip

@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from optim.errors import ExitStatus, OptimError
+from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
 from optim.gate.repair import Repair
 from optim.graphs.files import is_whole
 from optim.jobs import candidate, ingest, lane, offer, prepare, repair, sensitivity
 from optim.jobs.ingest import Answer as Ingested
 from optim.jobs.ingest import Request as IngestRequest
+from optim.jobs.lane import Ready
 from optim.jobs.place import Place, Reference
+from optim.metrics.spec import require_known
 from optim.model import Model
 from optim.plugins.offers import OfferedPass
 from optim.plugins.registry import Registry
@@ -36,13 +39,17 @@ from optim.search.settings import RunSettings
 from optim.sources.make import ExportedSource, make_graphs
 from optim.sources.pipeline import Choice
 from optim.store import Store, cache_key
-from optim.timing.race import Effort, LaneResult, look, race
+from optim.target import Target
+from optim.timing.race import Admit, Effort, LaneResult, look, race
 from optim.wire import from_wire, to_wire
 
 Say = Callable[[str], None]
 
 _REPAIR_EVALUATIONS = 40
 _REPAIR_SAMPLES = 8
+_REPAIR_GRACE_S = 10.0
+"""For the evaluation that was begun in time."""
+
 _REPLAYED_SAMPLES = 1
 _MARGIN = 0.97
 """Aim a little below the budget where some samples are not looked at."""
@@ -50,11 +57,12 @@ _MARGIN = 0.97
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A candidate job's answer, or why there is none."""
+    """A candidate job's answer, or why there is none; ``ran_out`` where it was stopped for its time."""
 
     answer: candidate.Answer | None
     failure: str
     seconds: float
+    ran_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +91,15 @@ class Workbench:
         self.peak_memory_bytes = 0
         self.made: set[Path] = set()
         self._executor = executor
+        self._asked_before: dict[str, Asked] = {}
         self._core_key = source_digest("optim")
         target = registry.target(settings.target)
         backends = registry.offered("backend")
         registry.backend(target.backend)
         self.target = target.plain
         self.place = Place(self.target, backends[target.backend].plugin.name)
+        offered = {name: offer.plugin.name for name, offer in registry.offered("metric").items()}
+        self._metric = require_known(settings.metric, offered) if settings.metric else None
         self._backend_key = plugin_version_key(backends[target.backend].plugin)
         self.prepared: prepare.Answer
         self.reference: Reference
@@ -123,14 +134,16 @@ class Workbench:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried."""
         self.say("running the original")
         key = cache_key(
-            "prepare", model.digest, self._place_key(), self._data_key(), self.settings.seed, self.settings.most_samples
-        )
+            "prepare", model.digest, self._place_key(), self._data_key(), self.settings.seed,
+            self.settings.most_samples, self._metric_key(), to_wire(self.settings.max_loss),
+            time.time_ns() if self._metric and self._metric.is_function else 0,
+        )  # fmt: skip
         holder: list[Any] = []
 
         def make(folder: Path) -> None:
             request = prepare.Request(
                 model, self.place, self.settings.data, folder / "feeds", folder / "outputs", self.settings.seed,
-                self.settings.most_samples,
+                self.settings.most_samples, self._metric, self.settings.max_loss,
             )  # fmt: skip
             holder.append(self._must(prepare, request, "prepare"))
             self.store.write("steps", key, holder[0])
@@ -143,15 +156,27 @@ class Workbench:
         self.prepared = from_wire(prepare.Answer, holder[0] if holder else known)
         if not holder:
             self.from_cache += 1
-        self.reference = Reference(folder / "feeds", folder / "outputs", model, self.prepared.compared)
+        task = self.prepared.task
+        self.reference = Reference(
+            folder / "feeds", folder / "outputs", model, self.prepared.compared,
+            replace(task, rows=folder / "task.npy") if task else None,
+        )  # fmt: skip
         return self.prepared
+
+    def ask_side_by_side(self, nodes: Sequence[Node], passes: Sequence[OfferedPass]) -> None:
+        """Ask about several models at the same time; :meth:`ask` then knows the answers."""
+        list(self._executor.map(lambda node: self.ask(node, passes), nodes))
 
     def ask(self, node: Node, passes: Sequence[OfferedPass]) -> dict[str, Asked]:
         """What each pass offers for a model; one subprocess for all, a new one after a crash."""
         found: dict[str, Asked] = {}
         left = []
         for offered in passes:
-            known = self._known(self._offer_key(node, offered))
+            key = self._offer_key(node, offered)
+            if key in self._asked_before:
+                found[offered.name] = self._asked_before[key]
+                continue
+            known = self._known(key)
             if known is None:
                 left.append(offered)
             else:
@@ -162,7 +187,7 @@ class Workbench:
             for answer in answers:
                 offered = next(p for p in left if p.name == answer.name)
                 self.store.write("steps", self._offer_key(node, offered), to_wire(answer))
-                found[answer.name] = _asked(answer)
+                found[answer.name] = self._asked_before[self._offer_key(node, offered)] = _asked(answer)
                 self.computed += 1
             if broken is not None:
                 self._restored(node)
@@ -212,7 +237,8 @@ class Workbench:
         try:
             data = self._job(candidate, request, timeout_s, lambda event: phases.append(event["event"]))
         except WorkerFailed as failed:
-            return Tried(None, _candidate_failure(failed, phases[-1]), time.monotonic() - started)
+            why, took = _candidate_failure(failed, phases[-1]), time.monotonic() - started
+            return Tried(None, why, took, ran_out=failed.kind == "timeout")
         seconds = time.monotonic() - started
         answer = from_wire(candidate.Answer, data)
         self.made |= {answer.result.model.path} if answer.result.changed else set()
@@ -237,7 +263,7 @@ class Workbench:
         goal = limit if len(samples) == len(self.prepared.compared) else limit * _MARGIN
         request = repair.Request(asked, replayed, whole, goal, _REPAIR_EVALUATIONS, seconds)
         try:
-            data = self._job(repair, request, seconds + 60.0)
+            data = self._job(repair, request, seconds + max(_REPAIR_GRACE_S, 2 * tried.seconds))
         except WorkerFailed:
             self._restored(node)
             return None
@@ -261,17 +287,19 @@ class Workbench:
 
     def race(
         self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None,
-        places: Sequence[Place] = (),
+        measure_task: bool = False, budget: Budget | None = None, places: Sequence[Place] = (),
     ) -> tuple[LaneResult, list[LaneResult]]:  # fmt: skip
         """Time nodes against the original; compares their outputs first, on ``samples`` or on the explored ones.
 
-        With ``samples=()`` nothing is compared. At ``places`` the original itself is timed elsewhere, after the nodes.
+        With ``samples=()`` nothing is compared; with ``measure_task`` the task metric is measured on all its samples.
+        What does not keep within ``budget`` is not timed. At ``places`` the original itself is timed elsewhere, after
+        the nodes.
         """
         samples = self.prepared.explored if samples is None else samples
         key = cache_key(
             "race", purpose, [(n.model.digest, [to_wire(i) for i in n.interfaces]) for n in nodes], samples,
             self._reference_key(), machine_key(), self.prepared.timed, effort.least_rounds, effort.drop,
-            [to_wire(place) for place in places],
+            measure_task, to_wire(budget) if budget else None, [to_wire(place) for place in places],
         )  # fmt: skip
         known = self._known(key)
         if known is not None:
@@ -279,10 +307,15 @@ class Workbench:
             return from_wire(LaneResult, known[0]), from_wire(list[LaneResult], known[1])
         base = lane.Request(self.original.model, self.place, self.reference, (), self.prepared.timed, ())
         lanes = [
-            lane.Request(n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces) for n in nodes
-        ]
+            lane.Request(
+                n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces,
+                measure_task and self.reference.task is not None,
+            )
+            for n in nodes
+        ]  # fmt: skip
         lanes += [replace(base, place=place) for place in places]
-        result = race(base, lanes, effort, self.settings.seed)
+        admit = _admission(nodes, budget, self.target) if budget else None
+        result = race(base, lanes, effort, self.settings.seed, admit)
         self.computed += 1
         if not any(found.failure for found in result[1]):
             self.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
@@ -320,9 +353,10 @@ class Workbench:
     def _candidate_request(
         self, node: Node, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
     ) -> candidate.Request:
+        lossy = node.is_lossy or offered.over_models.lossy
         return candidate.Request(
             node.model, offered.name, offered.plugin.name, options, self.place, self.reference, samples,
-            node.interfaces, self.store.models, self.settings.seed, node.is_lossy or offered.over_models.lossy,
+            node.interfaces, self.store.models, self.settings.seed, lossy, lossy and self.reference.task is not None,
         )  # fmt: skip
 
     def _ask_once(self, node: Node, passes: Sequence[OfferedPass]) -> tuple[list[offer.Offer], tuple[str, str] | None]:
@@ -417,7 +451,16 @@ class Workbench:
         return [self._core_key, to_wire(self.target), self._backend_key]
 
     def _reference_key(self) -> object:
-        return [self._place_key(), self.prepared.versions, self.prepared.digest, self.original.model.digest]
+        task = self.prepared.task
+        measured = task and [self._metric_key(), task.digest, task.samples, task.explored]
+        return [self._place_key(), self.prepared.versions, self.prepared.digest, self.original.model.digest, measured]
+
+    def _metric_key(self) -> object:
+        """What tells one task metric from another; the source of a user's function is known when it was found."""
+        if self._metric is None:
+            return None
+        offered = self.registry.offered("metric").get(self._metric.name) if self._metric.plugin else None
+        return [to_wire(self._metric), plugin_version_key(offered.plugin) if offered else ""]
 
     def _data_key(self) -> object:
         """What tells one set of feeds from another before it is read."""
@@ -444,6 +487,16 @@ def thread_executor() -> Iterator[Executor]:
         yield executor
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _admission(nodes: Sequence[Node], budget: Budget, target: Target) -> Admit:
+    """Who may race: what is wrong would only make what is right look slow."""
+
+    def admit(place: int, ready: Ready) -> bool:
+        lossy = nodes[place].is_lossy or not target.exact
+        return not budget.objection(ready.comparisons, lossy, ready.task)
+
+    return admit
 
 
 def _asked(answer: offer.Offer) -> Asked:

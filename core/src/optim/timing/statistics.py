@@ -41,6 +41,18 @@ def paired_ratio(candidate: Sequence[float], base: Sequence[float], seed: int = 
     return Ratio(float(np.median(ratios)), low, high, len(ratios))
 
 
+def joined_ratio(first: Ratio, second: Ratio) -> Ratio:
+    """The ratio over two races in processes of their own: their geometric mean, and an interval that covers both.
+
+    A bootstrap over rounds knows nothing of what differs between processes (memory layout, clock frequency); two
+    intervals together do.
+    """
+    return Ratio(
+        float(np.sqrt(first.value * second.value)), min(first.low, second.low), max(first.high, second.high),
+        first.rounds + second.rounds,
+    )  # fmt: skip
+
+
 def median_interval(values: NDArray[np.float64], seed: int = 0) -> tuple[float, float]:
     """95 % percentile bootstrap interval of the median."""
     picks = np.random.default_rng(seed).integers(0, len(values), (_RESAMPLES, len(values)))

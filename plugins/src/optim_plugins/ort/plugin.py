@@ -18,6 +18,7 @@ from optim_plugins.ort.mixed_precision import MixedPrecision
 from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
 from optim_plugins.ort.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize_weights import QuantizeWeights
+from optim_plugins.ort.tune_execution import TuneExecution
 from optim_plugins.ort.tune_session import TuneSession
 
 OPTIM_HOOK_API = 1
@@ -25,7 +26,7 @@ OPTIM_HOOK_API = 1
 _FUSE: tuple[type[Pass], ...] = (FixShapes, ConvertOpset, Clean, FuseTransformer)
 _QUANTIZE: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeDynamic, QuantizeStatic, QuantizeWeights)
 _PRECISION: tuple[type[Pass], ...] = (ConvertFloat16, ConvertBfloat16, MixedPrecision)
-_TUNE: tuple[type[Pass], ...] = (TuneSession,)
+_TUNE: tuple[type[Pass], ...] = (TuneSession, TuneExecution)
 
 
 def _runtime_missing() -> str | None:

