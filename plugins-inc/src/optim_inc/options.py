@@ -61,7 +61,7 @@ class QuantizeAwareOfAccuracyOptions(PassOptions):
     )
     approach: Literal["static", "dynamic", "auto"] = Field("auto", description="auto: both are tried")
     tolerable_loss: float = Field(
-        0.05, gt=0, description="how far the model may drift from the original, by relative L2"
+        0.05, gt=0, description="how much worse the model may be by the run's metric, else its drift; absolute"
     )
     max_trials: int = Field(20, ge=1, description="models to try, at most")
     seconds: float = Field(600, gt=0, description="time for all trials, in seconds")

@@ -1,7 +1,7 @@
 """``inc.quantize-aware-of-accuracy``: neural-compressor tries ways to quantize until one is accurate enough.
 
 Its strategies choose for each node between static and dynamic, calibrations, granularities and float; every model
-they try is measured here, on the run's own target, by its drift from the original (``Context.score``).
+they try is measured here, on the run's own target, by the run's task metric, else by its drift from the original.
 The patterns are those of ``inc.quantize-dynamic`` and ``inc.quantize-static``.
 """
 
