@@ -25,7 +25,7 @@ test: $(TOOLS)
 
 lint: $(TOOLS)
 	$(BIN)/ruff check
-	$(BIN)/mypy --strict core/src plugins/src plugins-qnn/src plugins-inc/src
+	$(BIN)/mypy --strict core/src plugins/src plugins-qnn/src plugins-inc/src plugins-prepost/src
 
 bench: .cache/bench-env/installed .cache/bench-olive/installed
 	.cache/bench-env/bin/python benchmarks/bench.py $(BENCH)
@@ -55,8 +55,8 @@ $(INSTALLED): core/pyproject.toml plugins/pyproject.toml constraints-dev.txt
 	touch $@
 
 # What tests and linters need beside it; torch is the large part.
-$(TOOLS): $(INSTALLED) plugins-qnn/pyproject.toml plugins-inc/pyproject.toml
+$(TOOLS): $(INSTALLED) plugins-qnn/pyproject.toml plugins-inc/pyproject.toml plugins-prepost/pyproject.toml
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt \
 		--editable 'core[cpu]' --editable 'plugins[torch]' --editable plugins-qnn --editable plugins-inc \
-		peft pytest pytest-timeout ruff mypy
+		--editable plugins-prepost peft pytest pytest-timeout ruff mypy
 	touch $@

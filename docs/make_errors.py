@@ -15,10 +15,13 @@ from optim.errors import ExitStatus, OptimError
 
 ROOT = Path(__file__).parents[1]
 PAGE = Path(__file__).with_name("errors.md")
-SOURCES = ("core/src/optim", "plugins/src/optim_plugins", "plugins-qnn/src/optim_qnn", "plugins-inc/src/optim_inc")
+SOURCES = (
+    "core/src/optim", "plugins/src/optim_plugins", "plugins-qnn/src/optim_qnn", "plugins-inc/src/optim_inc",
+    "plugins-prepost/src/optim_prepost",
+)  # fmt: skip
 
 GROUPS = {
-    "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py"),
+    "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py", "onnxruntime_libraries.py"),
     "Sources and their export": (
         "sources", "generation", "cli/source_options.py", "graphs/merge_decoders.py", "runs/merged_decoders.py",
         "runs/source_run.py",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from optim.backend import BackendLimits
 from optim.errors import ExitStatus, OptimError
 from optim.graphs.linked import FOLDER_CONFIG, session_model
 from optim.model import SessionConfig
+from optim.onnxruntime_libraries import installed_domains, library_path
 from optim.onnxruntime_refusals import plain, session_failed
 
 CPU = "CPUExecutionProvider"
@@ -73,6 +74,7 @@ def open_session(
     *,
     library: str = "",
     extra_config: Mapping[str, str] | None = None,
+    libraries: Iterable[str] = (),
     fallback: bool = False,
 ) -> ort.InferenceSession:
     """Open a model so that it really runs on ``provider``.
@@ -84,12 +86,14 @@ def open_session(
         provider_options: of the provider.
         library: Python package of a provider that is installed apart from onnxruntime.
         extra_config: further config entries of this session alone, never part of the model.
+        libraries: packages with operators that the graph needs, see :mod:`optim.onnxruntime_libraries`.
         fallback: let nodes that the provider does not take run on the CPU; the session says which.
 
     Raises:
         OptimError[provider-missing]: this onnxruntime has no such provider, or the package is not installed.
         OptimError[cpu-fallback]: the session would run on the CPU instead.
         OptimError[session-failed]: the runtime refused the model.
+        OptimError[operators-missing]: a library of operators is not installed.
     """
     devices = register_provider(library, provider) if library else []
     available = ort.get_available_providers()
@@ -102,6 +106,8 @@ def open_session(
     options = session_options(settings)
     for key, text in (extra_config or {}).items():
         options.add_session_config_entry(key, text)
+    for package in libraries:
+        options.register_custom_ops_library(library_path(package))
     if provider != CPU and not fallback:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     from_memory = session_model(path)
@@ -162,13 +168,29 @@ def limits() -> BackendLimits:
     A domain that it knows it refuses in a version far too new; one that it does not know it lets through in any,
     until a node asks for an operator of it.
     """
+    found = measure_limits(_opens)
+    return BackendLimits(found.ir_version, {**found.opset, **installed_domains()})
+
+
+def measure_limits(opens: Callable[[bytes], bool]) -> BackendLimits:
+    """The newest IR version and opsets that a build of ONNX Runtime accepts, whatever opens models with it.
+
+    Args:
+        opens: whether a model, serialized, can be opened.
+    """
     import onnx
 
-    newest_ir = _newest(lambda version: _accepts(version, {}), int(onnx.IR_VERSION) + 1)
-    opset = {"": _newest(partial(_accepts_domain, ""), onnx.defs.onnx_opset_version() + 1)}
+    def accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
+        return opens(_probe(ir_version, opsets))
+
+    def accepts_domain(domain: str, version: int) -> bool:
+        return accepts(_OLD_IR, {domain: version})
+
+    newest_ir = _newest(lambda version: accepts(version, {}), int(onnx.IR_VERSION) + 1)
+    opset = {"": _newest(partial(accepts_domain, ""), onnx.defs.onnx_opset_version() + 1)}
     for domain in _ASKED_DOMAINS:
-        if not _accepts(_OLD_IR, {domain: _FAR_TOO_NEW}):
-            opset[domain] = _newest(partial(_accepts_domain, domain), _NEWEST_DOMAIN)
+        if not accepts(_OLD_IR, {domain: _FAR_TOO_NEW}):
+            opset[domain] = _newest(partial(accepts_domain, domain), _NEWEST_DOMAIN)
     return BackendLimits(newest_ir, opset)
 
 
@@ -179,11 +201,8 @@ def _newest(accepted: Callable[[int], bool], start: int) -> int:
     return next((version for version in range(start, 0, -1) if accepted(version)), 0)
 
 
-def _accepts_domain(domain: str, version: int) -> bool:
-    return _accepts(_OLD_IR, {domain: version})
-
-
-def _accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
+def _probe(ir_version: int, opsets: Mapping[str, int]) -> bytes:
+    """A model of one node."""
     import onnx
 
     shape = onnx.helper.make_tensor_value_info
@@ -192,12 +211,18 @@ def _accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
         [shape("x", onnx.TensorProto.FLOAT, [1])], [shape("y", onnx.TensorProto.FLOAT, [1])],
     )  # fmt: skip
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in {"": _OLD_OPSET, **opsets}.items()]
-    model = onnx.helper.make_model(graph, ir_version=ir_version, opset_imports=imports)
+    encoded: bytes = onnx.helper.make_model(
+        graph, ir_version=ir_version, opset_imports=imports
+    ).SerializeToString()
+    return encoded
+
+
+def _opens(model: bytes) -> bool:
     options = ort.SessionOptions()
     options.log_severity_level = _SILENT
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        ort.InferenceSession(model.SerializeToString(), options, providers=[CPU])
+        ort.InferenceSession(model, options, providers=[CPU])
     except Exception:  # whatever it says, it does not accept the model
         return False
     return True

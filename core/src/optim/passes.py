@@ -75,17 +75,41 @@ APPLICABLE = Applicable(True)
 class Interface:
     """How to compare a model whose inputs or outputs a pass changed with the original.
 
-    Both functions are named, not passed: the gate calls them in another process, and a lock file holds them.
+    Functions are named (``package.module:function``), not passed: the gate calls them in another process. Two kinds:
+
+    - The new feeds can be computed from the original's, and the original's outputs from the new ones: ``feeds`` and
+      ``outputs``. The new model is compared with the original.
+    - They cannot: no pixels of a JPEG file come from normalized pixels, no scores from a label. The pass *recasts* the
+      model (:attr:`Pass.recasts`) and brings samples of the new kind, and an implementation of its own steps that
+      shares nothing with the graph: ``raw``, ``given`` and ``expected``. The model that the pass was given is compared
+      with the original as always, and the new model with what ``expected`` makes of that model's outputs.
 
     Attributes:
-        feeds: ``package.module:function``, called as ``function(feeds, **parameters)``: original feeds to new feeds.
-        outputs: the same way, called as ``function(outputs, **parameters)``: new outputs to original outputs.
+        feeds: called as ``function(feeds, **parameters)``: original feeds to new feeds.
+        outputs: called as ``function(outputs, **parameters)``: new outputs to original outputs; of a recast, new
+            outputs to what is compared, e.g. pixels in place of the bytes of a file.
         parameters: JSON values.
+        raw: called as ``function(**parameters)``: a sequence of new feeds, always the same.
+        given: called as ``function(feeds, **parameters)``: new feeds to feeds of the model that the pass was given.
+        expected: called as ``function(outputs, feeds, **parameters)``: outputs of that model, for these new feeds, to
+            what the new model must give.
+        tolerance: how far the two implementations may be apart, relative L2; rounding is allowed in any case.
     """
 
     feeds: str = ""
     outputs: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    raw: str = ""
+    given: str = ""
+    expected: str = ""
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        """A recast is whole or none."""
+        if len({bool(self.raw), bool(self.given), bool(self.expected)}) != 1:
+            raise ValueError("an Interface with one of raw, given and expected needs all three")
+        if self.raw and self.feeds:
+            raise ValueError("an Interface maps feeds, or brings raw samples: not both")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +151,8 @@ class Pass(ABC):
         session_only: it changes session settings and never the graph, so the search may look ahead through it cheaply.
         kept: where its option ``keep`` leaves a node, in the words of the report.
         makes: the type that it converts to, as ``optim sensitivity --as`` calls it; empty for a pass without one.
+        recasts: its interface brings samples of its own, see :class:`Interface`. It is tried on the original before
+            anything is searched, and chains with it are timed against the original with it.
         hardware: what it wants of the hardware, one line for ``optim passes show``.
     """
 
@@ -140,12 +166,20 @@ class Pass(ABC):
     alternatives: ClassVar[str | None] = None
     session_only: ClassVar[bool] = False
     kept: ClassVar[str] = "in float"
+    recasts: ClassVar[bool] = False
     makes: ClassVar[str] = ""
     hardware: ClassVar[str] = ""
 
     @abstractmethod
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Yes, or no with the reason. Cheap: reads the graph, runs nothing."""
+
+    def refuse(self, options: Any, target: Target) -> None:  # noqa: B027 - most options work for every target
+        """Raise an :class:`OptimError` where options that a user gave can never work for ``target``.
+
+        Asked before a run does anything, in the process of the command line: it reads no model and imports nothing
+        heavy.
+        """
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Yes, or no with the reason why it is known not to help here: no fast kernel on this machine, say.

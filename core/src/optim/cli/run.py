@@ -117,7 +117,8 @@ def _print(report: Report, folder: Path, component: str) -> None:
     print_report(report, Console(highlight=False))
     click.echo(f"\nreport  {folder / 'report.html'}")
     if report.result is not None:
-        click.echo(f"model   {folder / 'model.onnx'} (load it with {folder / 'load.py'})")
+        loader = folder / "load.py"
+        click.echo(f"model   {folder / 'model.onnx'}" + (f" (load it with {loader})" if loader.is_file() else ""))
     if report.nearest is not None:
         click.echo(f"nearest {folder / 'nearest' / 'model.onnx'}, beyond the budget, kept aside")
 

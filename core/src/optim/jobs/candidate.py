@@ -6,6 +6,7 @@ must open it on the target, and every output is compared.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,9 @@ from optim.graphs.files import size_bytes
 from optim.graphs.limits import check_limits
 from optim.jobs.distrust import Untouched, checked_model, require_fit, unchanged
 from optim.jobs.offer import context_for
-from optim.jobs.place import Place, Reference, compare_session
+from optim.jobs.place import Place, Reference
+from optim.jobs.recast import compare_chain, measure_chain_task
 from optim.jobs.score import score_file
-from optim.jobs.task import measure_task
 from optim.model import Model
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Interface, Pass, PassResult
@@ -45,6 +46,7 @@ class Request:
         store: folder of the store.
         seed: of the run.
         measure_task: whether the task metric is measured too.
+        given: the model that a recasting pass before was given; None where there was none.
     """
 
     model: Model
@@ -59,6 +61,7 @@ class Request:
     seed: int
     lossy: bool = True
     measure_task: bool = False
+    given: Model | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +95,17 @@ def run(request: Request, channel: Channel) -> Answer:
     check_limits(model, backend.limits(), backend.name)
     with _session(backend, model, request) as session:
         channel.event("opened")
-        comparisons = compare_session(session, request.reference, request.samples, interfaces)
+        def open_given(inner: Model) -> AbstractContextManager[Session]:
+            return backend.open_reference(inner, request.place.target)
+
+        given = request.given or request.model
+        comparisons = compare_chain(session, open_given, given, request.reference, request.samples, interfaces)
         comparable = request.measure_task and not any(comparison.problem for comparison in comparisons)
-        task = measure_task(session, request.reference, interfaces, everything=False) if comparable else None
+        task = (
+            measure_chain_task(session, open_given, given, request.reference, interfaces, everything=False)
+            if comparable
+            else None
+        )
         return Answer(result, size_bytes(model), tuple(comparisons), dict(session.executed_on), task)
 
 

@@ -10,6 +10,7 @@ from optim.reports.machine import this_machine
 from optim.reports.schema import (
     Assumption,
     BudgetReport,
+    CheckReport,
     DriftReport,
     ExportReport,
     ExportStepReport,
@@ -57,6 +58,7 @@ def build_report(outcome: Outcome) -> Report:
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
         notes=(*filter(None, [outcome.target.remark]), *outcome.prepared.notes, *_noise(outcome)),
+        checks=tuple(CheckReport(name=c.name, status=c.status, text=c.text) for c in outcome.checks),
         machine=this_machine(),
         versions=dict(sorted(outcome.versions.items())),
         seed=settings.seed,
@@ -131,14 +133,18 @@ def _result(outcome: Outcome) -> ResultReport | None:
         operators=outcome.operators,
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
+        loader=outcome.loader,
     )
 
 
 def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
     if outcome.timing is None or outcome.original is None:
         return ()
+    names = outcome.prepared.shapes
+    if outcome.result is not None and outcome.result.node.recast is not None:
+        names = tuple(f"raw sample {place + 1}" for place in range(len(names)))
     rows = zip(
-        outcome.prepared.shapes, outcome.original.sample_ms, outcome.timing.sample_ms, outcome.timing.sample_ratio,
+        names, outcome.original.sample_ms, outcome.timing.sample_ms, outcome.timing.sample_ratio,
         strict=True,
     )  # fmt: skip
     return tuple(

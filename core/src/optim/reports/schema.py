@@ -96,6 +96,7 @@ class OutputReport(_Part):
     max_ulp: Figure = Field(description="largest distance in units in the last place; null for other than floats")
     top1_agreement: Figure = Field(description="share of rows whose largest element is at the same place")
     problem: str = ""
+    limit: Figure = Field(default=None, description="what this output alone is held to; null where it is the budget")
 
 
 class ShapeReport(_Part):
@@ -120,6 +121,16 @@ class TaskReport(_Part):
     samples: int
 
 
+class CheckReport(_Part):
+    """What was looked at when the result had been written."""
+
+    name: str
+    status: Literal["passed", "skipped", "not-run"] = Field(
+        description="skipped: this machine cannot; not-run: something else stands for a run, as the text says"
+    )
+    text: str
+
+
 class ResultReport(_Part):
     """The model that is delivered."""
 
@@ -135,6 +146,7 @@ class ResultReport(_Part):
     operators: dict[str, int]
     outputs: tuple[OutputReport, ...]
     shapes: tuple[ShapeReport, ...]
+    loader: bool = Field(default=True, description="whether load.py is there, and optim.load opens it")
 
 
 class StepReport(_Part):
@@ -232,6 +244,7 @@ class Report(_Part):
     feeds: FeedsReport
     tolerance: float = Field(description="largest drift that counts as lossless, measured on the original")
     notes: tuple[str, ...]
+    checks: tuple[CheckReport, ...] = Field(default=(), description="of what was delivered")
     machine: MachineReport
     versions: dict[str, str]
     seed: int

@@ -42,6 +42,8 @@ def print_report(report: Report, console: Console) -> None:
     if rows:
         console.print()
         console.print(Padding(_table(rows), (0, 0, 0, 2)))
+    for check in report.checks:
+        console.print(f"check: {check.name}: {check.status}: {check.text}", markup=False, highlight=False)
     _print_points(report, console)
     of_steps = (f"{step.pass_name}: {note}" for step in report.steps if step.status == "kept" for note in step.notes)
     for note in (*of_steps, *report.notes):

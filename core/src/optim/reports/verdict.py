@@ -27,6 +27,8 @@ def verdict(outcome: Outcome) -> str:
         return f"{outcome.reason}; nothing is delivered{_aside(outcome)}"
     if not result.node.steps:
         return f"{outcome.reason}; the original is delivered as it is" if outcome.reason else "the original, as it is"
+    if result.node.recast is not None and result.ratio is not None:
+        return f"{_with_recast(outcome, result)}, {_drift(outcome, result)}"
     parts = [_latency(result), _ran_on(outcome), _size(outcome.source.size_bytes, result.node.size_bytes)]
     if outcome.settings.goal == "size":
         parts = parts[::-1]
@@ -44,6 +46,13 @@ def _aside(outcome: Outcome) -> str:
     task = "" if found.node.task is None else f", metric {found.node.task.value:.4g}"
     name = " + ".join(step.pass_name for step in found.node.steps)
     return f"; the nearest is kept aside in nearest/: {name}, {speed}drift {found.node.drift.relative_l2:.3g}{task}"
+
+
+def _with_recast(outcome: Outcome, result: Measured) -> str:
+    """Its figures are against the original with the same steps: the original alone takes and gives something else."""
+    size = _size(outcome.source.size_bytes, result.node.size_bytes)
+    assert result.node.recast is not None
+    return f"{_latency(result)}, against the original with {result.node.recast.pass_name}, {size}"
 
 
 def times(factor: float) -> str:

@@ -63,7 +63,7 @@ def open_folder(path: Path) -> onnxruntime.InferenceSession:
     saved = read_session_file(path)
     return open_session(
         path / MODEL_FILE, saved.config, saved.provider, saved.provider_options, library=saved.library,
-        fallback=saved.fallback,
+        libraries=saved.operator_libraries, fallback=saved.fallback,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from optim.backend import Check
 from optim.jobs import ingest, prepare
 from optim.search.nodes import Attempt, Measured, Node
 from optim.search.points import Point
@@ -49,6 +50,8 @@ class Outcome:
         computed: jobs run.
         from_cache: answers taken from the cache.
         exported: the source that the original was exported from; None where it came as an ONNX model.
+        checks: what was looked at after delivery.
+        loader: whether onnxruntime can open what is delivered.
     """
 
     settings: RunSettings
@@ -72,6 +75,8 @@ class Outcome:
     computed: int = 0
     from_cache: int = 0
     exported: ExportedSource | None = None
+    checks: tuple[Check, ...] = ()
+    loader: bool = True
 
     @property
     def delivered(self) -> Node | None:

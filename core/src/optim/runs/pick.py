@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from optim.errors import ExitStatus, OptimError
 from optim.graphs.operators import operator_counts
+from optim.plugins.registry import load_registry
 from optim.runs.execute import finished_run
 from optim.runs.folder import RunFolder
 from optim.runs.mark import read_mark
@@ -48,7 +49,7 @@ def pick_from(folder: Path, wanted: str, output: Path, say: Callable[[str], None
                 "run it again with --pick: the same command searches anew", status=ExitStatus.USAGE,
             )  # fmt: skip
         outcome.cached = True
-        return publish(picked(outcome, wanted), claimed, say)
+        return publish(picked(outcome, wanted), load_registry(), claimed, say)
 
 
 def picked(outcome: Outcome, wanted: str) -> Outcome:

@@ -7,16 +7,19 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optim.backend import Check, Delivery
 from optim.errors import ExitStatus, OptimError
 from optim.metrics.spec import parse_max_loss, parse_metric
+from optim.onnxruntime_libraries import libraries_of
 from optim.passes import Stage
-from optim.plugins.registry import load_registry
+from optim.plugins.registry import Registry, load_registry
 from optim.runs.execute import execute
 from optim.runs.folder import RunFolder
 from optim.runs.locking import lock_of, require_source
 from optim.runs.outcome import Outcome, RunStatus
 from optim.runs.session_file import NEAREST_FOLDER, write_session_files
 from optim.runs.source_run import run_source, write_component_file
+from optim.search.nodes import Node
 from optim.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
 from optim.source import SourceRequest
 from optim.sources.naming import needs_export
@@ -138,19 +141,17 @@ def run_settings(
             from optim.runs.pick import picked
 
             outcome = picked(outcome, pick)
-        report = publish(outcome, folder, say)
+        report = publish(outcome, registry, folder, say)
     store.trim()
     return report
 
 
-def publish(outcome: Outcome, folder: RunFolder, say: Callable[[str], None]) -> Report:
+def publish(outcome: Outcome, registry: Registry, folder: RunFolder, say: Callable[[str], None]) -> Report:
     """Fill a claimed folder with what came of a run."""
-    from optim.reports.build import build_report
-
-    report = build_report(outcome)
     say("writing the result")
-    folder.publish(lambda path: write_run(outcome, report, path))
-    return report
+    reports: list[Report] = []
+    folder.publish(lambda path: reports.append(write_run(outcome, registry, path)))
+    return reports[0]
 
 
 def _require_same(outcome: Outcome, lock: Lock) -> None:
@@ -170,28 +171,49 @@ def _require_same(outcome: Outcome, lock: Lock) -> None:
         )  # fmt: skip
 
 
-def write_run(outcome: Outcome, report: Report, folder: Path) -> None:
-    """Every file of a run folder but its mark."""
-    from optim.recipes.write import write_lock
+def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
+    """Every file of a run folder but its mark.
+
+    Raises:
+        OptimError: what the target's backend adds could not be made, or does not work.
+    """
+    from optim.reports.build import build_report
     from optim.reports.html import render_html
     from optim.reports.schema import REPORT_FILE
 
     if outcome.delivered is not None:
-        from optim.graphs.files import deliver
-
-        deliver(outcome.delivered.model, folder)
-        write_session_files(folder, outcome.delivered.model.session, outcome.target)
-        write_lock(lock_of(outcome), folder / "recipe.lock.toml")
-    if outcome.delivered is not None and outcome.exported is not None:
-        write_component_file(outcome.exported, outcome.settings.component, folder)
+        outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
+        if outcome.exported is not None:
+            write_component_file(outcome.exported, outcome.settings.component, folder)
     if outcome.nearest is not None:
-        from optim.graphs.files import deliver
-
-        aside = folder / NEAREST_FOLDER
-        deliver(outcome.nearest.node.model, aside)
-        write_session_files(aside, outcome.nearest.node.model.session, outcome.target)
+        _set_aside(outcome, outcome.nearest.node, folder / NEAREST_FOLDER)
+    report = build_report(outcome)
     (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
     (folder / "report.html").write_text(render_html(report), encoding="utf-8")
+    return report
+
+
+def _deliver(outcome: Outcome, node: Node, registry: Registry, folder: Path) -> tuple[Check, ...]:
+    """The model with all that is needed to run it, and what the backend adds."""
+    from optim.graphs.files import deliver
+    from optim.recipes.write import write_lock
+
+    backend, model = registry.backend(outcome.target.backend)(), node.model
+    outcome.loader = backend.opened_by_onnxruntime
+    deliver(model, folder)
+    libraries = libraries_of(model.opset)
+    write_session_files(folder, model.session, outcome.target, libraries, loader=outcome.loader)
+    write_lock(lock_of(outcome), folder / "recipe.lock.toml")
+    return tuple(backend.deliver(Delivery(folder, model, outcome.target, node.interfaces)))
+
+
+def _set_aside(outcome: Outcome, node: Node, folder: Path) -> None:
+    """A model that missed the budget, with its settings."""
+    from optim.graphs.files import deliver
+
+    deliver(node.model, folder)
+    libraries = libraries_of(node.model.opset)
+    write_session_files(folder, node.model.session, outcome.target, libraries, loader=outcome.loader)
 
 
 def parse_stage(name: str) -> Stage:

@@ -37,6 +37,8 @@ def load():
         setattr(options, name, members[value] if members else value)
     for key, value in saved["session_config"].items():
         options.add_session_config_entry(key, value)
+    for package in saved["operator_libraries"]:  # operators that onnxruntime itself does not have
+        options.register_custom_ops_library(import_module(package).get_library_path())
     if saved["provider"] != "CPUExecutionProvider" and not saved.get("fallback"):  # never on the CPU in silence
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     providers = [(saved["provider"], saved["provider_options"])]
@@ -74,6 +76,7 @@ class SessionFile:
         session_options: attributes of ``onnxruntime.SessionOptions``, enums by name.
         session_config: config entries as strings.
         disabled_optimizers: graph optimizers of the runtime that are switched off.
+        operator_libraries: packages whose ``get_library_path()`` is registered before the model is opened.
     """
 
     provider: str
@@ -81,15 +84,16 @@ class SessionFile:
     session_options: Mapping[str, bool | int | str] = field(default_factory=dict)
     session_config: Mapping[str, str] = field(default_factory=dict)
     disabled_optimizers: tuple[str, ...] = ()
+    operator_libraries: tuple[str, ...] = ()
     library: str = ""
     fallback: bool = False
 
     @classmethod
-    def of(cls, session: SessionConfig, target: Target) -> SessionFile:
+    def of(cls, session: SessionConfig, target: Target, libraries: tuple[str, ...] = ()) -> SessionFile:
         """The settings of a model, and where it runs."""
         return cls(
             target.provider or "CPUExecutionProvider", dict(target.provider_options), dict(session.session_options),
-            dict(session.session_config), session.disabled_optimizers, target.library, target.fallback,
+            dict(session.session_config), session.disabled_optimizers, libraries, target.library, target.fallback,
         )  # fmt: skip
 
     @property
@@ -98,15 +102,18 @@ class SessionFile:
         return SessionConfig(self.session_options, self.session_config, self.disabled_optimizers)
 
 
-def write_session_files(folder: Path, session: SessionConfig, target: Target) -> None:
-    """Write ``session.json`` and ``load.py`` beside ``model.onnx``."""
+def write_session_files(
+    folder: Path, session: SessionConfig, target: Target, libraries: tuple[str, ...] = (), *, loader: bool = True
+) -> None:
+    """Write ``session.json`` beside ``model.onnx``, and ``load.py`` where onnxruntime can open it."""
     from optim.wire import to_wire
 
-    written = to_wire(SessionFile.of(session, target))
+    written = to_wire(SessionFile.of(session, target, libraries))
     written = {key: value for key, value in written.items() if value or key not in ("library", "fallback")}
     text = json.dumps(written, indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
-    (folder / LOAD_SCRIPT).write_text(LOAD_TEXT, encoding="utf-8")
+    if loader:
+        (folder / LOAD_SCRIPT).write_text(LOAD_TEXT, encoding="utf-8")
 
 
 def read_session(folder: Path) -> SessionConfig:

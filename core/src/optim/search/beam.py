@@ -46,7 +46,7 @@ class Beam:
         self.gallery = Gallery(budget, [planned.ordered.name for planned in plan.forced()])
         seconds = bench.settings.search_seconds
         self._deadline = time.monotonic() + seconds
-        self._objective = Objective(bench.settings.goal, bench.target.timed, bench.original)
+        self._objective = Objective(bench.settings.goal, bench.target.timed)
         self._expander = Expander(
             bench, budget, self.journal, self.gallery, self._deadline - _FOR_RACES * seconds
         )  # fmt: skip
@@ -61,6 +61,7 @@ class Beam:
         Raises:
             NamedPassError: no chain with a pass that was named is left.
         """
+        self._try_recasts()
         beam = [Measured(self._bench.original, 1.0, 1.0, 1.0)]
         ranking = beam
         for place, (stage, passes) in enumerate(self._legs):
@@ -99,6 +100,12 @@ class Beam:
         limit = self._figure(best) * FASTER
         longer = [item for item in found if len(item.node.steps) == len(best.node.steps) + 1]
         return [item.node for item in longer if self._figure(item) < limit]
+
+    def _try_recasts(self) -> None:
+        """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""
+        for planned in self._plan.forced():
+            if planned.pass_class.recasts and not self._expander.expand(self._bench.original, [planned]):
+                self._fail([planned])
 
     def _stage(self, stage: Stage, passes: Sequence[Planned], beam: Sequence[Measured]) -> list[Measured]:
         self._bench.say(f"stage {stage}")

@@ -51,7 +51,7 @@ class Finale:
         self._budget = budget
         self._journal = journal
         self._gallery = gallery
-        self._objective = Objective(bench.settings.goal, bench.target.timed, bench.original)
+        self._objective = Objective(bench.settings.goal, bench.target.timed)
         self.clock = Clock(bench, budget, time.monotonic())
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
@@ -64,7 +64,8 @@ class Finale:
         if not finalists:
             return None
         known = {node.model.digest for node in finalists}
-        finalists += [node for node in self._shorter(finalists[0]) if node.model.digest not in known]
+        shorter = [*self._only_what_was_asked_for(finalists[0]), *self._shorter(finalists[0])]
+        finalists += list({n.model.digest: n for n in shorter if n.model.digest not in known}.values())
         measured = self._measured(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         better = [item for item in measured if self.is_better(item)]
         if not better:
@@ -74,12 +75,13 @@ class Finale:
 
     def _measured(self, ranking: Sequence[Measured], finalists: Sequence[Node]) -> list[Measured]:
         """The finalists with other points of the front, and what came next where they did not hold."""
-        finalists = [*finalists, *self._gallery.worth_proving(finalists, self._room(finalists))]
+        others = self._gallery.worth_proving(finalists, self._room(finalists))
+        finalists = [*finalists, *(node for node in others if self._alike(node, finalists[0]))]
         measured = self._prove(finalists)
         known = {node.model.digest for node in finalists}
         for _ in range(_FALLBACKS):
             promised = [item for item in ranking if not self._only_makes_way(item.node.steps)]
-            promised += self._gallery.held()
+            promised += [item for item in self._gallery.held() if self._alike(item.node, finalists[0])]
             waiting = self._promising([item for item in promised if item.node.model.digest not in known], measured)
             if not waiting:
                 break
@@ -87,6 +89,10 @@ class Finale:
             known |= {node.model.digest for node in waiting}
             measured += self._prove(waiting)
         return measured
+
+    def _alike(self, node: Node, other: Node) -> bool:
+        """Whether both take and give the same, so that they can be timed against one original."""
+        return (node.recast is None) == (other.recast is None)
 
     def _prove(self, nodes: Sequence[Node]) -> list[Measured]:
         """Fresh rounds, and the journal told of what does not hold on all samples."""
@@ -189,9 +195,10 @@ class Finale:
         if not self._bench.target.timed and self._bench.target.requires:
             return bool(item.node.steps)
         asked_for = all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in item.node.steps)
-        if self._objective.goal != "size" and asked_for:
-            return True
-        return self._objective.is_reached(item, self.clock.base)
+        return asked_for or self._objective.is_reached(item, self.clock.base, self._original_of(item.node))
+
+    def _original_of(self, node: Node) -> Node:
+        return self._bench.original if node.recast is None else self._bench.comparable_original(node)
 
     def _was_asked_for(self, step: Step) -> bool:
         asked = self._bench.settings.named_options(step.pass_name) is not None
@@ -210,6 +217,12 @@ class Finale:
         more = [step for step in best.node.steps if step not in item.node.steps]
         fits = all(step in best.node.steps for step in item.node.steps)
         return fits and self._only_makes_way(more) and self._rank(item) <= self._rank(best) * _NEEDED
+
+    def _only_what_was_asked_for(self, node: Node) -> list[Node]:
+        """The chain that is delivered where nothing else helps: what the user asked for, and no more."""
+        asked = [step for step in node.steps if step.role is not Role.IMPROVE and self._was_asked_for(step)]
+        found = self._rebuild(asked) if asked and len(asked) < len(node.steps) else None
+        return [found] if found is not None else []
 
     def _only_makes_way(self, steps: Sequence[Step]) -> bool:
         """Whether nothing of this is more than making way for something that is not there; True for no step at all."""

@@ -71,7 +71,9 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
     for named in settings.named:
         offered = registry.find_pass(named.name, target)
         if named.options is not None:
-            parse_options(offered.pass_class, named.options)
+            options = parse_options(offered.pass_class, named.options)
+            if issubclass(offered.pass_class, Pass):
+                offered.pass_class().refuse(options, target)
         if offered.stage not in MODEL_STAGES and settings.export is None:
             raise OptimError(
                 "conflicting-request", f"{named.name} was asked for by name, but nothing is exported",

@@ -40,7 +40,7 @@ from optim.sources.make import ExportedSource, make_graphs
 from optim.sources.pipeline import Choice
 from optim.store import Store, cache_key
 from optim.target import Target
-from optim.timing.race import Admit, Effort, LaneResult, look, race
+from optim.timing.race import Admit, Effort, LaneResult, as_base, look, race
 from optim.wire import from_wire, to_wire
 
 Say = Callable[[str], None]
@@ -305,21 +305,49 @@ class Workbench:
         if known is not None:
             self.from_cache += 1
             return from_wire(LaneResult, known[0]), from_wire(list[LaneResult], known[1])
-        base = lane.Request(self.original.model, self.place, self.reference, (), self.prepared.timed, ())
+        original = self.comparable_original(nodes[0])
+        base = lane.Request(
+            original.model, self.place, self.reference, (), self.prepared.timed, original.interfaces,
+            given=original.given,
+        )  # fmt: skip
         lanes = [
             lane.Request(
                 n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces,
-                measure_task and self.reference.task is not None,
+                measure_task and self.reference.task is not None, n.given,
             )
             for n in nodes
         ]  # fmt: skip
         lanes += [replace(base, place=place) for place in places]
         admit = _admission(nodes, budget, self.target) if budget else None
         result = race(base, lanes, effort, self.settings.seed, admit)
+        if original.recast is not None:  # the very model that it is timed against: apart by noise only
+            count = len(nodes)
+            paired = zip(result[1][:count], nodes, strict=True)
+            own = [as_base(r) if n.model.digest == original.model.digest else r for r, n in paired]
+            result = result[0], [*own, *result[1][count:]]
         self.computed += 1
         if not any(found.failure for found in result[1]):
             self.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
         return result
+
+    def comparable_original(self, node: Node) -> Node:
+        """The original as it is timed against a chain: with the step that changed what goes in and comes out.
+
+        Raises:
+            OptimError[recast-failed]: that step does not do for the original what it did for the chain.
+        """
+        if node.recast is None:
+            return self.original
+        offered = self.registry.find_pass(node.recast.pass_name, self.target)
+        tried = self.try_one(self.original, offered, node.recast.options, self.settings.timeout_s)
+        if tried.answer is None or not tried.answer.result.changed:
+            raise OptimError(
+                "recast-failed", f"{offered.name} does not work on the original model",
+                tried.failure or "; ".join(tried.answer.result.notes if tried.answer else ()),
+                "it worked on a model made from it: this is an issue of its plugin", offered.plugin.release,
+            )  # fmt: skip
+        result = tried.answer.result
+        return self.original.after(node.recast, result.model, tried.answer.size_bytes, result.interface)
 
     def check(self, node: Node) -> LaneResult:
         """Open a model on a target that cannot be timed, and compare it on every sample the gate uses."""
@@ -331,7 +359,7 @@ class Workbench:
         if known is not None:
             self.from_cache += 1
             return from_wire(LaneResult, known)
-        request = lane.Request(node.model, self.place, self.reference, samples, (), node.interfaces)
+        request = lane.Request(node.model, self.place, self.reference, samples, (), node.interfaces, given=node.given)
         result = look(request, self.settings.timeout_s)
         self.computed += 1
         if not result.failure:
@@ -357,6 +385,7 @@ class Workbench:
         return candidate.Request(
             node.model, offered.name, offered.plugin.name, options, self.place, self.reference, samples,
             node.interfaces, self.store.models, self.settings.seed, lossy, lossy and self.reference.task is not None,
+            node.given,
         )  # fmt: skip
 
     def _ask_once(self, node: Node, passes: Sequence[OfferedPass]) -> tuple[list[offer.Offer], tuple[str, str] | None]:

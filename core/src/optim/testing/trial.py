@@ -18,6 +18,7 @@ from optim.graphs.ingest import ingest
 from optim.jobs.distrust import Untouched, checked_model, require_fit
 from optim.jobs.offer import context_for
 from optim.jobs.place import mapped_feeds, mapped_outputs
+from optim.jobs.recast import compare_raw
 from optim.model import Model
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Interface, Pass, PassResult
@@ -138,6 +139,10 @@ class Trial:
             self.backend.open(self.model, self.target) as original,
             self.backend.open(model, self.target) as changed,
         ):
+            if any(interface.raw for interface in interfaces):
+                for comparison in compare_raw(changed, original, interfaces):
+                    drift = drift.worst(comparison.drift)
+                return drift
             for feeds in self.feeds.iterate():
                 expected = original.run(feeds)
                 got = mapped_outputs(changed.run(mapped_feeds(feeds, interfaces)), interfaces)

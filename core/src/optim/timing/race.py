@@ -96,6 +96,14 @@ def joined(first: LaneResult, second: LaneResult) -> LaneResult:
     )
 
 
+def as_base(result: LaneResult) -> LaneResult:
+    """The result of a lane that ran the base's own model: its ratio is 1 by definition."""
+    if result.ratio is None:
+        return result
+    whole, *samples = (replace(ratio, value=1.0, low=1.0, high=1.0) for ratio in (result.ratio, *result.sample_ratio))
+    return replace(result, ratio=whole, sample_ratio=tuple(samples))
+
+
 @dataclass
 class _Lane:
     worker: WorkerProcess
