@@ -31,8 +31,8 @@ class Context:
         samples: gives a fresh iterator over the feeds for calibration, one sample at a time.
         log: the pass's logger; lines land in the report's log.
         report_progress: called with a share in 0..1 and a few words.
-        score: how good a model file is on the target, higher is better: 1 less its drift from the original. For passes
-            that try many models themselves; None where nothing can be compared.
+        score: how good a model file is on the target, higher is better: the run's task metric, without one 1 less its
+            drift from the original. For passes that try many models themselves; None where nothing can be compared.
     """
 
     target: Target

@@ -28,13 +28,15 @@ def install(what: str, isolated: bool, python: str, as_json: bool) -> None:
     from optim.errors import ExitStatus, OptimError
     from optim.isolation.install import install_environment
     from optim.isolation.packages import uninstall_package
+    from optim.plugins.registry import load_registry
 
+    before = {one.info.package for one in load_registry().plugins}
     installed, plugins = _plugins(what, alone=isolated)
     answers = []
     for plugin in plugins:
         isolation = getattr(plugin.implementation, "OPTIM_ISOLATED", None)
         if isolation is None and (isolated or not installed):
-            if installed:
+            if installed and plugin.info.package not in before:  # what was there before stays
                 uninstall_package(installed)
             raise OptimError(
                 "not-isolated", f"plugin {plugin.name} runs in optim's own environment", "it needs no other",

@@ -45,7 +45,7 @@ def install_package(what: str, *, alone: bool) -> str:
         held, report = Path(folder) / "held.txt", Path(folder) / "report.json"
         held.write_text("".join(f"{line}\n" for line in _installed(besides=name)))
         command = [
-            *_pip(), "install", "--quiet", "--disable-pip-version-check", "--no-input", "--retries", "2",
+            *_pip(), "install", "--disable-pip-version-check", "--no-input", "--retries", "2",
             "--constraint", str(held), "--report", str(report), *(["--no-deps"] if alone else []), what,
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)

@@ -50,7 +50,10 @@ def install_failed(isolation: Isolation, said: str) -> OptimError:
 
 def reason(said: str) -> str:
     """The lines of pip's output that say why, at most three."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    _, conflict, causes = said.partition("To fix this you could")[0].partition("The conflict is caused by:")
+    lines = [line.strip() for line in (causes if conflict else said).splitlines() if line.strip()]
+    if conflict:
+        return "\n".join(line[:_MOST_CHARACTERS] for line in lines[:_MOST_LINES] if " " in line)
     chosen = [line for line in lines if line.startswith(("ERROR:", "error:"))] or lines[-_MOST_LINES:]
     return "\n".join(line[:_MOST_CHARACTERS] for line in dict.fromkeys(chosen[:_MOST_LINES]))
 
