@@ -109,7 +109,7 @@ def test_what_the_model_refuses_is_said_with_the_words_of_the_runtime(tmp_path):
 
 REFUSED = [
     ({"preset": "image-classification", "input": "bytes"}, "ConvertImageToBGR", "DecodeImage", "raw pixels"),
-    ({"preset": "text-embedding", "input": "text"}, "BertTokenizer", "BertTokenizer", "tokenizer stays in JavaScript"),
+    ({"preset": "text-embedding", "input": "text"}, "BertTokenizer", "BertTokenizer", "stays in JavaScript"),
     ({"preset": "speech", "input": "bytes"}, "AudioDecoder", "AudioDecoder", "samples"),
     ({"post": [{"DrawBoundingBoxes": {}}]}, "DrawBoundingBoxes", "DrawBoundingBoxes", "the page draws them"),
     ({"post": [{"ConvertBGRToImage": {}}]}, "ConvertBGRToImage", "EncodeImage", "canvas"),
@@ -227,7 +227,8 @@ def test_the_tokenizer_of_the_page_is_that_of_hugging_face(tmp_path):
 
     texts = [
         "The small cat sleeps, unbelievably!", "R\u00c9SUM\u00c9 na\u00efve caf\u00e9", "\u4e2dcat\u4e2d", "a\tb\nc  d",
-        "", "don't stop-me: 3.14 $5 <b>~`^|", "zz\u0000\u200dq \U0001f600 end", "x" * 120, "CAT\u00a0cat",
+        "",
+        "don't stop-me: 3.14 $5 <b>~`^|", "zz\u0000\u200dq \U0001f600 end", "x" * 120, "CAT\u00a0cat",
     ]  # fmt: skip
     vocabulary = task_models.vocabulary(tmp_path)
     script = f"""
