@@ -18,6 +18,48 @@ _MODES = {
 }
 
 
+class ConvertImageToBGR(Step):
+    """Bytes of a PNG or JPEG file to pixels [height, width, 3], blue first.
+
+    ``DecodeImage`` takes all that is no PNG for a JPEG, and libjpeg ends the process where that is wrong. So bytes
+    that begin as neither are cut to none, which ``DecodeImage`` refuses with an error.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(["image"], ["bgr_data"], name)
+
+    def _create_graph_for_step(self, graph: onnx.GraphProto, onnx_opset: int) -> onnx.GraphProto:
+        kind, shape = self._get_input_type_and_shape_strs(graph, 0)
+        if kind != "uint8" or len(shape.split(",")) != 1:
+            raise ValueError(f"it takes the bytes of a file, uint8 [count], not {kind} [{shape}]")
+        return onnx.parser.parse_graph(f"""
+            image_to_bgr (uint8[{shape}] {self.input_names[0]})
+                => (uint8[to_bgr_{self.step_num}_h, to_bgr_{self.step_num}_w, 3] {self.output_names[0]})
+            {{
+                zero = Constant <value = int64[1] {{0}}> ()
+                three = Constant <value = int64[1] {{3}}> ()
+                spare = Constant <value = uint8[3] {{0, 0, 0}}> ()
+                png = Constant <value = int32[3] {{137, 80, 78}}> ()
+                jpeg = Constant <value = int32[3] {{255, 216, 255}}> ()
+                longer = Concat <axis = 0> ({self.input_names[0]}, spare)
+                head = Slice (longer, zero, three)
+                numbers = Cast <to = 6> (head)
+                from_png = Sub (numbers, png)
+                from_jpeg = Sub (numbers, jpeg)
+                png_size = Abs (from_png)
+                jpeg_size = Abs (from_jpeg)
+                png_off = ReduceSum <keepdims = 0> (png_size)
+                jpeg_off = ReduceSum <keepdims = 0> (jpeg_size)
+                off = Mul (png_off, jpeg_off)
+                other = Cast <to = 9> (off)
+                count = Shape ({self.input_names[0]})
+                end = Where (other, zero, count)
+                kept = Slice ({self.input_names[0]}, zero, end)
+                {self.output_names[0]} = com.microsoft.extensions.DecodeImage (kept)
+            }}
+            """)
+
+
 class ResizeImage(Step):
     """Resize pixels [h, w, c]: ``Squeeze(Resize(Unsqueeze(image, 0), sizes), 0)``.
 
