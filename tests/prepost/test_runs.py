@@ -95,6 +95,20 @@ def test_a_corrupt_image_fails_at_run_time_and_the_session_goes_on(run_for_cpu):
     assert len(session.run(None, {"image": good})) == 3
 
 
+def test_a_jpeg_that_is_cut_off_anywhere_is_an_error_and_not_the_end_of_the_process(run_for_cpu):
+    _, out, _ = run_for_cpu
+    session = optim.load(out)
+    written = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 255, (48, 40, 3), np.uint8)
+    Image.fromarray(pixels).save(written, "JPEG", quality=90)
+    whole = np.frombuffer(written.getvalue(), np.uint8)
+    for length in (1, 2, 3, 4, 50, 300, 700, len(whole) // 2, len(whole) - 2, len(whole) - 1):
+        with pytest.raises(Exception, match=r"(?i)decod|image|imdecode|empty|invalid"):
+            session.run(None, {"image": whole[:length]})
+    with_trailer = np.concatenate([whole, np.zeros(100, np.uint8)])
+    assert len(session.run(None, {"image": whole})) == len(session.run(None, {"image": with_trailer})) == 3
+
+
 def test_the_lock_makes_the_same_model_again(run_for_cpu, tmp_path):
     model, out, _ = run_for_cpu
     status, said = run("run", model, "-o", tmp_path / "again", "--recipe", out / "recipe.lock.toml")

@@ -44,8 +44,10 @@ _OUTSIDE = (
 )
 
 _KINDS = (
-    Kind("ConvertImageToBGR", _VISION, _PIXELS, ("Constant", "Concat", "Slice", "Cast", "Sub", "Abs", "ReduceSum",
-         "Mul", "Shape", "Where"), (f"{_DOMAIN}:DecodeImage",),
+    Kind("ConvertImageToBGR", _VISION, _PIXELS, (
+            "Abs", "And", "Cast", "Concat", "Constant", "Equal", "Greater", "Mul", "NonZero", "Not", "Or", "ReduceMax",
+            "ReduceSum", "Reshape", "Shape", "Slice", "Sub", "Where",
+         ), (f"{_DOMAIN}:DecodeImage",),
          "raw pixels, uint8 [height, width, 3] (input = 'pixels'): the browser decodes images itself"),
     Kind("ConvertBGRToImage", _EXTENSIONS, _PIXELS, (), (f"{_DOMAIN}:EncodeImage",),
          "raw pixels as the output (input = 'pixels'): a canvas shows and encodes them"),

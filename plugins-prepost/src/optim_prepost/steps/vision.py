@@ -21,8 +21,9 @@ _MODES = {
 class ConvertImageToBGR(Step):
     """Bytes of a PNG or JPEG file to pixels [height, width, 3], blue first.
 
-    ``DecodeImage`` takes all that is no PNG for a JPEG, and libjpeg ends the process where that is wrong. So bytes
-    that begin as neither are cut to none, which ``DecodeImage`` refuses with an error.
+    ``DecodeImage`` takes all that is no PNG for a JPEG, and libjpeg ends the process where that is wrong, or never
+    returns where the file is cut off. So bytes that begin as neither, and a JPEG with no end (FF D9) after its last
+    scan (FF DA), are cut to none, which ``DecodeImage`` refuses with an error.
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -52,8 +53,35 @@ class ConvertImageToBGR(Step):
                 jpeg_off = ReduceSum <keepdims = 0> (jpeg_size)
                 off = Mul (png_off, jpeg_off)
                 other = Cast <to = 9> (off)
+                none = Constant <value = int64[1] {{-1}}> ()
+                one = Constant <value = int64[1] {{1}}> ()
+                marker = Constant <value = int32[1] {{255}}> ()
+                scan = Constant <value = int32[1] {{218}}> ()
+                ending = Constant <value = int32[1] {{217}}> ()
                 count = Shape ({self.input_names[0]})
-                end = Where (other, zero, count)
+                wide = Cast <to = 6> ({self.input_names[0]})
+                first = Slice (wide, zero, none)
+                second = Slice (wide, one, count)
+                marked = Equal (first, marker)
+                is_scan = Equal (second, scan)
+                is_ending = Equal (second, ending)
+                scan_at = And (marked, is_scan)
+                ending_at = And (marked, is_ending)
+                scan_places = NonZero (scan_at)
+                ending_places = NonZero (ending_at)
+                scan_flat = Reshape (scan_places, none)
+                ending_flat = Reshape (ending_places, none)
+                scans = Concat <axis = 0> (none, scan_flat)
+                endings = Concat <axis = 0> (none, ending_flat)
+                last_scan = ReduceMax (scans)
+                last_ending = ReduceMax (endings)
+                whole = Greater (last_ending, last_scan)
+                cut = Not (whole)
+                no_jpeg = Cast <to = 9> (jpeg_off)
+                jpeg_file = Not (no_jpeg)
+                cut_jpeg = And (jpeg_file, cut)
+                refused = Or (other, cut_jpeg)
+                end = Where (refused, zero, count)
                 kept = Slice ({self.input_names[0]}, zero, end)
                 {self.output_names[0]} = com.microsoft.extensions.DecodeImage (kept)
             }}
