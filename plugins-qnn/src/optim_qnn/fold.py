@@ -54,7 +54,10 @@ def folded(graph: ir.Model, context: Context) -> ir.Model:
 
 
 def _in_order(found: ir.Model, graph: ir.Model) -> None:
-    """Nodes in the order of the graph that was folded, attributes by name: onnxruntime writes both as they come."""
+    """Nodes in the order of the graph that was folded, attributes by name: onnxruntime writes both as they come.
+
+    Of the domains only those that are used: onnxruntime writes all that any library registered in this process.
+    """
     places = {node.outputs[0].name: place for place, node in enumerate(graph.graph)}
     nodes = sorted(found.graph, key=lambda node: places.get(node.outputs[0].name, len(places)))
     found.graph.remove(nodes)
@@ -64,3 +67,7 @@ def _in_order(found: ir.Model, graph: ir.Model) -> None:
         attributes = sorted(node.attributes.items())
         node.attributes.clear()
         node.attributes.update(attributes)
+    used = {"", *(node.domain for node in found.graph.all_nodes())}
+    domains = sorted((domain, version) for domain, version in found.opset_imports.items() if domain in used)
+    found.opset_imports.clear()
+    found.opset_imports.update(domains)
