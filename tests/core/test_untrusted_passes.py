@@ -78,9 +78,10 @@ def capfd_module():
 
 
 def attempt(outcome, name):
-    found = [one for one in outcome[0].attempts if one.step.pass_name == f"untrusted.{name}" and one.on == ()]
-    assert len(found) == 1, name
-    return found[0]
+    """What became of a pass on the original; settings are tried on the best chains, which may be others."""
+    found = [one for one in outcome[0].attempts if one.step.pass_name == f"untrusted.{name}"]
+    assert found, name
+    return min(found, key=lambda one: (len(one.on), "came out as it went in" in one.reason))
 
 
 def test_the_run_succeeds_with_what_was_good(outcome):

@@ -18,6 +18,6 @@ OPTIM_ISOLATED = ISOLATION
 @hookimpl
 def optim_quantize(target: Target) -> Sequence[type[Pass]]:
     """Quantization for ONNX Runtime on the CPU."""
-    if target.provider != "CPUExecutionProvider":
+    if target.backend != "ort" or target.provider != "CPUExecutionProvider":
         return ()
     return QuantizeDynamic, QuantizeStatic, QuantizeWeights, QuantizeAwareOfAccuracy

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from optim_qnn.quantize_options import QuantizeOptions
 
 
+_QUANTIZED = ("Quantize", "QLinear", "Integer")
+"""In the names of operators of every way to quantize."""
+
+
 class Quantize(Pass):
     """Activations and weights as integers, for HTP."""
 
@@ -44,7 +48,7 @@ class Quantize(Pass):
         if dynamic:
             return Applicable.no(f"input {dynamic[0]} is dynamic; qnn.preprocess fixes it")
         operators = {node.op_type for node in model.ir().graph}
-        if operators & {"QuantizeLinear", "EPContext"}:
+        if "EPContext" in operators or any(part in name for name in operators for part in _QUANTIZED):
             return Applicable.no("the model is quantized, or compiled, already")
         return APPLICABLE if self.keepable(model, None) else Applicable.no("no node computes in float32")
 
