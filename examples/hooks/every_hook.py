@@ -10,6 +10,7 @@ from optim import (
     APPLICABLE,
     Applicable,
     Backend,
+    Exported,
     Exporter,
     Metric,
     NoOptions,
@@ -18,6 +19,7 @@ from optim import (
     Role,
     SessionConfig,
     SourcePass,
+    SourceResult,
     Target,
     hookimpl,
 )
@@ -71,21 +73,43 @@ class OneThread(Pass):
 
 
 # --- optim_pre_export
-class Eager(SourcePass):
-    name = "every.eager"
-    summary = "Says that attention is computed eagerly."
+class Evaluate(SourcePass):
+    name = "every.evaluate"
+    summary = "Switches dropout off, whatever the factory left on."
+    after = ("torch.load-factory",)
+
+    def applicable(self, source, target) -> Applicable:
+        return APPLICABLE
+
+    def apply(self, source, options: NoOptions, context) -> SourceResult:
+        for component in source.components:
+            component.module.eval()
+        return SourceResult(source, True, counts={"components": len(source.components)})
 
 
 @hookimpl
 def optim_pre_export(target: Target) -> Sequence[type[SourcePass]]:
-    return (Eager,)
+    return (Evaluate,)
 # --- end
 
 
 # --- optim_export
 class Export(Exporter):
     name = "every.export"
-    summary = "Turns the source into a model."
+    summary = "torch.onnx.export, every size as in the example."
+    after = ("torch.dynamo", "torch.torchscript")
+
+    def applicable(self, component, target) -> Applicable:
+        named = [name for one in component.inputs for name in one.shape or () if isinstance(name, str)]
+        return Applicable.no(f"{named[0]} is dynamic") if named else APPLICABLE
+
+    def export(self, component, options: NoOptions, context) -> Exported:
+        import torch
+
+        tensors = [torch.from_numpy(component.example[one.name]) for one in component.inputs]
+        names = {"input_names": [one.name for one in component.inputs],
+                 "output_names": [one.name for one in component.outputs]}
+        return Exported(torch.onnx.export(component.module, (tensors,), dynamo=True, **names).model)
 
 
 @hookimpl

@@ -33,20 +33,26 @@ def node(*names: str, size: int = 100) -> Node:
 
 @pytest.fixture
 def decide(monkeypatch):
-    """Steps of the chain that wins, given ratios with their interval's ends by chain; None for the original."""
+    """Steps of the chain that wins, given ratios with their interval's ends by chain; None for the original.
 
-    def decided(ratios, *, sizes=None, rebuilds=(), **changes):
+    A chain whose ratios are None breaks the budget on all samples; ``aside`` are chains that only the gallery knows.
+    """
+
+    def decided(ratios, *, sizes=None, rebuilds=(), aside=(), looked=None, **changes):
         bench = SimpleNamespace(
             settings=RunSettings(Path("m.onnx"), **changes), target=SimpleNamespace(timed=True, requires=()),
             original=node(), prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
-            lanes_at_once=lambda: 9,
+            lanes_at_once=lambda: 3, say=lambda text: None,
         )  # fmt: skip
-        finale = Finale(bench, Budget(0.05, 1e-4), Journal(), Gallery(Budget(0.05, 1e-4)))
+        gallery = Gallery(Budget(0.05, 1e-4))
+        finale = Finale(bench, Budget(0.05, 1e-4), Journal(), gallery)
         raced = []
 
         def measure(self, nodes):
             raced.extend(nodes)
-            return [Measured(one, *ratios[one.model.digest]) for one in nodes]
+            wrong = [one.model.digest for one in nodes if ratios[one.model.digest] is None]
+            self.clock.objections |= dict.fromkeys(wrong, "drift 0.06 is beyond the budget")
+            return [Measured(one, *ratios[one.model.digest]) for one in nodes if one.model.digest not in wrong]
 
         def rebuild(self, steps):
             digest = "-".join(one.pass_name for one in steps)
@@ -55,7 +61,9 @@ def decide(monkeypatch):
         monkeypatch.setattr(Finale, "measure", measure)
         monkeypatch.setattr(Finale, "_rebuild", rebuild)
         chains = [node(*key.split("-"), size=(sizes or {}).get(key, 100)) for key in ratios if key not in rebuilds]
-        winner = finale.decide([Measured(one, 0.5) for one in chains])
+        explored = [Measured(one, (looked or {}).get(one.model.digest, 0.5)) for one in chains]
+        gallery.explored(item for item in explored if item.node.model.digest in aside)
+        winner = finale.decide([item for item in explored if item.node.model.digest not in aside])
         assert len({one.model.digest for one in raced}) == len(raced)
         return None if winner is None else winner.node.model.digest
 
@@ -106,3 +114,23 @@ def test_with_size_as_the_goal_the_smallest_is_delivered(decide):
     figures = {"a": (0.5, 0.49, 0.51), "b": (1.5, 1.4, 1.6)}
     assert decide(figures, sizes={"a": 90, "b": 40}, goal="size") == "b"
     assert decide(figures, sizes={"a": 100, "b": 120}, goal="size") is None
+
+
+def test_where_the_best_break_the_budget_on_all_samples_the_next_best_is_delivered(decide):
+    wrong = {"a": None, "b": None, "c": None}
+    assert decide({**wrong, "d": (0.6, 0.59, 0.61)}) == "d"
+    assert decide({**wrong, "d": (0.6, 0.59, 0.61)}, aside=("d",)) == "d"
+    assert decide({**wrong, "d": None, "e": None, "f": None, "g": (0.6, 0.59, 0.61)}) == "g"
+    assert decide(wrong) is None
+
+
+def test_what_promised_more_than_what_held_is_looked_at_too(decide):
+    held, looked = (0.9, 0.89, 0.91), {"d": 0.6}
+    figures = {"a": None, "b": None, "c": held, "d": (0.6, 0.59, 0.61)}
+    assert decide(figures, looked=looked) == "d"
+    assert decide({**figures, "d": None}, looked=looked) == "c"
+
+
+def test_where_the_best_are_no_faster_on_fresh_rounds_the_next_is_looked_at(decide):
+    slow = (1.0, 0.98, 1.02)
+    assert decide({"a": slow, "b": slow, "c": slow, "d": (0.6, 0.59, 0.61)}) == "d"

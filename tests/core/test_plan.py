@@ -44,10 +44,10 @@ def test_stages_come_in_their_order_and_every_pass_is_considered_or_left_out(pla
 
 
 def test_a_requested_pass_is_left_out_until_it_is_named(plan_of):
-    assert reasons(plan_of()) == {"timed.rename": "it runs only when named (--with)"}
+    assert reasons(plan_of())["timed.rename"] == "it runs only when named (--with)"
     plan = plan_of(named=(Named("timed.rename"),))
     assert [planned.ordered.name for planned in plan.forced()] == ["timed.rename"]
-    assert reasons(plan) == {}
+    assert "timed.rename" not in reasons(plan)
 
 
 def test_without_leaves_a_pass_out(plan_of):

@@ -163,7 +163,7 @@ def test_a_base_that_does_not_run_is_an_error(bench):
 
 
 def test_a_lane_whose_outputs_are_wrong_is_an_objection_and_no_result(bench, node_of):
-    """However fast it is; the right one beside it is judged all the same."""
+    """However fast it is: it is not timed, so that nothing right looks slow beside it."""
     wrong, right = node_of("wrong", network(seed=1)), node_of("right", network())
     lost = replace(bench.original, interfaces=(Interface(outputs="lane_interfaces:forget_everything"),))
     clock = Clock(bench, Budget(None, bench.prepared.tolerance), deadline=0.0)
@@ -171,6 +171,8 @@ def test_a_lane_whose_outputs_are_wrong_is_an_objection_and_no_result(bench, nod
     assert [item.node.model.digest for item in found] == [right.model.digest]
     assert "beyond what rounding explains" in clock.objections[wrong.model.digest]
     assert "other outputs than the original" in clock.objections[lost.model.digest]
+    assert clock.results[wrong.model.digest].ratio is None
+    assert clock.wrong[wrong.model.digest].drift.relative_l2 > 0.1
 
 
 def test_a_renamed_output_is_right_only_through_its_interface(bench, node_of):

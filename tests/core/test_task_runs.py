@@ -133,3 +133,10 @@ def test_a_loss_within_the_budget_is_delivered_whatever_the_drift_and_report_loc
     )  # fmt: skip
     assert found.task.value == pytest.approx(report.result.task.value)
     assert found.within == (report.result.task.loss <= 0.0001)
+
+
+def test_a_metric_without_data_is_refused_at_once(folder):
+    with pytest.raises(OptimError, match="needs data") as caught:
+        run_api(folder / "model.onnx", folder / "nothing", metric=METRIC, max_loss="1%")
+    assert caught.value.reference == "data-required"
+    assert not (folder / "nothing").exists()

@@ -163,13 +163,15 @@ def test_a_slower_graph_was_timed_and_is_slower(outcome):
 
 
 def test_the_store_is_intact_afterwards(outcome):
-    """Every file is what its name says, the original and the result run, and nothing is left half done."""
+    """Every file is what its name says, the original and what was proven run, and nothing is left half done."""
     found, store = outcome[0], Store()
     files = list(store.models.iterdir())
     assert {path.suffix for path in files} == {".onnx", ".data"}
     assert all(path.stem == hashlib.sha256(path.read_bytes()).hexdigest() for path in files)
     graphs = {path for path in files if path.suffix == ".onnx"}
-    assert graphs == {found.source.model.path, found.result.node.model.path}
+    proven = {point.node.model.path for point in found.points if point.proven}
+    assert found.result.node.model.path in proven
+    assert graphs == {found.source.model.path, *proven}
     for path in graphs:
         onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     assert list(store.root.glob("scratch-*")) == []

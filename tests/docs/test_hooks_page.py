@@ -85,7 +85,7 @@ def asked(every: Registry, hook: str) -> list[str]:
 
 
 OFFERED = {
-    "optim_pre_export": ["every.eager"],
+    "optim_pre_export": ["every.evaluate"],
     "optim_export": ["every.export"],
     "optim_fuse": ["every.rename"],
     "optim_quantize": ["every.quantize"],

@@ -17,6 +17,7 @@ from optim_plugins.ort.gemm_to_matmul import GemmToMatMul
 from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
 from optim_plugins.ort.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize_weights import QuantizeWeights
+from optim_plugins.ort.tune_execution import TuneExecution
 from optim_plugins.ort.tune_session import TuneSession
 
 
@@ -135,3 +136,14 @@ class TestTuneSession(OnMlp):
     @pytest.fixture
     def pass_class(self):
         return TuneSession
+
+
+class TestTuneExecution(OnMlp):
+    max_drift = 1e-5
+    options: ClassVar = {"memory_pattern": False}
+    fires_on_everything = True
+    stage = Stage.TUNE
+
+    @pytest.fixture
+    def pass_class(self):
+        return TuneExecution

@@ -240,6 +240,27 @@ def test_without_samples_it_says_what_to_give(tmp_path: Path) -> None:
     assert result.notes == ("there is no sample to measure ranges on: give --data",)
 
 
+@_FORMATS
+def test_nodes_that_share_a_weight_store_it_once_and_keep_their_own_biases(written: str, tmp_path: Path) -> None:
+    nodes = [_conv("x", "a", "a1"), helper.make_node("Tanh", ["a1"], ["t"]),
+             helper.make_node("Conv", ["t", "b", "b_bias"], ["b1"], name="b1", pads=[1] * 4),
+             helper.make_node("Tanh", ["b1"], ["u"]),
+             helper.make_node("Conv", ["u", "b", "a_bias"], ["b2"], name="b2", pads=[1] * 4),
+             helper.make_node("GlobalMaxPool", ["b2"], ["g"]), helper.make_node("Flatten", ["g"], ["f"]),
+             helper.make_node("MatMul", ["f", "w"], ["p"], name="p"), helper.make_node("Add", ["p", "v1"], ["p1"]),
+             helper.make_node("MatMul", ["f", "w"], ["q"], name="q"), helper.make_node("Add", ["q", "v2"], ["q1"]),
+             helper.make_node("Sub", ["p1", "q1"], ["y"])]  # fmt: skip
+    weights = _weights(a=(64, 3, 3, 3), b=(64, 64, 3, 3))
+    weights |= {"w": random_weight(64, 64), "v1": random_weight(64, seed=1), "v2": random_weight(64, seed=2)}
+    model = build(tmp_path, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 64]})
+    result = apply(QuantizeStatic, model, tmp_path, _IMAGES, format=written, correct_bias=True)
+    assert result.counts["products quantized"] == 2
+    stored = [tuple(value.dims) for value in proto(result.model).graph.initializer]
+    assert stored.count((64, 64, 3, 3)) == 1
+    assert stored.count((64, 64)) == 1
+    assert drift(model, result.model, _FEEDS) < _CLOSE
+
+
 def test_one_sample_is_enough(tmp_path: Path) -> None:
     model = _residual(tmp_path)
     assert drift(model, apply(QuantizeStatic, model, tmp_path, _IMAGES[:1]).model, _IMAGES[0]) < _CLOSE

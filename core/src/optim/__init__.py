@@ -13,37 +13,54 @@ if TYPE_CHECKING:
     from optim.backend import Backend, BackendLimits, Session
     from optim.context import Context
     from optim.errors import ExitStatus, OptimError
+    from optim.generation.decoder import Decoder
     from optim.hooks import HOOK_API, hookimpl
     from optim.metric import Metric
     from optim.model import Model, SessionConfig, TensorInfo
     from optim.options import NoOptions, PassOptions
-    from optim.passes import APPLICABLE, Applicable, Exporter, Interface, Pass, PassResult, Role, SourcePass, Stage
+    from optim.passes import (
+        APPLICABLE,
+        Applicable,
+        Exported,
+        Exporter,
+        Interface,
+        Pass,
+        PassResult,
+        Role,
+        SourcePass,
+        SourceResult,
+        Stage,
+    )
     from optim.runs.load import load
     from optim.runs.run import run
+    from optim.source import Component, Source, SourceContext, SourceRequest, Trial, TrialStep
     from optim.target import Target
 
 _HOMES = {
     "optim.backend": ("Backend", "BackendLimits", "Session"),
     "optim.context": ("Context",),
     "optim.errors": ("ExitStatus", "OptimError"),
+    "optim.generation.decoder": ("Decoder",),
     "optim.hooks": ("HOOK_API", "hookimpl"),
     "optim.metric": ("Metric",),
     "optim.model": ("Model", "SessionConfig", "TensorInfo"),
     "optim.options": ("NoOptions", "PassOptions"),
     "optim.passes": (
-        "APPLICABLE", "Applicable", "Exporter", "Interface", "Pass", "PassResult", "Role", "SourcePass", "Stage",
+        "APPLICABLE", "Applicable", "Exported", "Exporter", "Interface", "Pass", "PassResult", "Role", "SourcePass",
+        "SourceResult", "Stage",
     ),
     "optim.runs.load": ("load",),
     "optim.runs.run": ("run",),
+    "optim.source": ("Component", "Source", "SourceContext", "SourceRequest", "Trial", "TrialStep"),
     "optim.target": ("Target",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "APPLICABLE", "HOOK_API", "Applicable", "Backend", "BackendLimits", "Context", "ExitStatus", "Exporter",
-    "Interface", "Metric", "Model", "NoOptions", "OptimError", "Pass", "PassOptions", "PassResult", "Role", "Session",
-    "SessionConfig", "SourcePass", "Stage", "Target", "TensorInfo", "hookimpl",
-    "load",
+    "APPLICABLE", "HOOK_API", "Applicable", "Backend", "BackendLimits", "Component", "Context", "Decoder",
+    "ExitStatus", "Exported", "Exporter", "Interface", "Metric", "Model", "NoOptions", "OptimError", "Pass",
+    "PassOptions", "PassResult", "Role", "Session", "SessionConfig", "Source", "SourceContext", "SourcePass",
+    "SourceRequest", "SourceResult", "Stage", "Target", "TensorInfo", "Trial", "TrialStep", "hookimpl", "load",
     "run",
 ]  # fmt: skip
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from optim.arrays import Feeds, Outputs
 from optim.model import Model, SessionConfig
 from optim.target import Target
+
+if TYPE_CHECKING:
+    from optim.passes import Interface
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,39 @@ class BackendLimits:
     opset: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A run folder that is being filled.
+
+    Attributes:
+        folder: has ``model.onnx``, ``session.json`` and whatever else a run leaves.
+        model: as it lies in the store; ``folder`` has the same.
+        target: where it will run.
+        interfaces: of the steps that made it, in order.
+    """
+
+    folder: Path
+    model: Model
+    target: Target
+    interfaces: tuple[Interface, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something looked at after delivery.
+
+    Attributes:
+        name: a few words, e.g. ``opens in Chromium``.
+        status: ``passed``; ``skipped`` where this machine cannot; ``not-run`` where something else than a run stands
+            for it. What fails raises.
+        text: one sentence: what was found, why it was skipped, or what stands for it.
+    """
+
+    name: str
+    status: Literal["passed", "skipped", "not-run"]
+    text: str
+
+
 class Session(ABC):
     """A model opened for running; a context manager that closes itself."""
 
@@ -37,6 +75,23 @@ class Session(ABC):
     @abstractmethod
     def executed_on(self) -> Mapping[str, float]:
         """Share of the graph's nodes by provider, 0..1, summing to 1."""
+
+    def time_runs(self, feeds: Feeds, count: int) -> list[float]:
+        """Seconds of each of ``count`` runs; a session that hands its feeds to another process measures there."""
+        times = []
+        for _ in range(count):
+            started = time.perf_counter()
+            self.run(feeds)
+            times.append(time.perf_counter() - started)
+        return times
+
+    def processor_s(self) -> float:
+        """Processor seconds used so far by the processes that run the model."""
+        return time.process_time()
+
+    def peak_memory_bytes(self) -> int | None:
+        """Peak memory of a process of the session's own, less what it had before the model; None without one."""
+        return None
 
     def close(self) -> None:  # noqa: B027 - most sessions have nothing to release
         """Release what the session holds."""
@@ -54,6 +109,8 @@ class Backend(ABC):
     """A way to run models, contributed by ``optim_backends``. Instantiated without arguments in a worker process."""
 
     name: ClassVar[str]
+    opened_by_onnxruntime: ClassVar[bool] = True
+    """Whether ``load.py`` and :func:`optim.load` can open what is delivered."""
 
     @abstractmethod
     def open(self, model: Model, target: Target) -> Session:
@@ -64,6 +121,22 @@ class Backend(ABC):
             OptimError[cpu-fallback]: the runtime would have run it somewhere else.
         """
 
+    def open_reference(self, model: Model, target: Target) -> Session:
+        """A session that computes what the model says, in the model's own precision.
+
+        The original is run in it, and what no lossy pass has changed is compared in it where the target is not exact.
+        A backend overrides it whose target takes less than every model (fixed shapes only, or no floats), or whose own
+        arithmetic is to be doubted, as that of a port of a runtime: it opens the runtime that it is held against.
+        """
+        return self.open(model, target)
+
+    def open_estimate(self, model: Model, target: Target) -> Session:
+        """A session that computes about what the target does, and sooner, where opening for the target takes long.
+
+        The repair and ``optim sensitivity`` measure in it; what the repair finds is judged on the target.
+        """
+        return self.open(model, target)
+
     @abstractmethod
     def limits(self) -> BackendLimits:
         """The newest IR version and opsets that it accepts, asked of the runtime itself."""
@@ -71,6 +144,17 @@ class Backend(ABC):
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """Settings that must not change what a model computes; their spread measures the tolerance of ``lossless``."""
         del target
+        return ()
+
+    def deliver(self, delivery: Delivery) -> Sequence[Check]:
+        """Add files of its own to a run folder, and look whether what lies there works.
+
+        Called in the process of the command line, when all else is written and before the report is.
+
+        Raises:
+            OptimError: what was delivered does not work; nothing is published then.
+        """
+        del delivery
         return ()
 
     def versions(self) -> Mapping[str, str]:

@@ -27,9 +27,12 @@ class Context:
         scratch: an empty folder of the pass's own, removed afterwards.
         store: the folder that all graphs of a run share; write there through :meth:`save` and :meth:`adopt`.
         seed: of the run.
+        feeds_given: whether the samples are the user's; False where they were made up from the graph.
         samples: gives a fresh iterator over the feeds for calibration, one sample at a time.
         log: the pass's logger; lines land in the report's log.
         report_progress: called with a share in 0..1 and a few words.
+        score: how good a model file is on the target, higher is better: the run's task metric, without one 1 less its
+            drift from the original. For passes that try many models themselves; None where nothing can be compared.
     """
 
     target: Target
@@ -39,6 +42,8 @@ class Context:
     samples: Callable[[], Iterator[Feeds]]
     log: logging.Logger
     report_progress: Callable[[float, str], None]
+    feeds_given: bool = True
+    score: Callable[[Path], float] | None = None
 
     @cached_property
     def random(self) -> np.random.Generator:
@@ -87,9 +92,12 @@ class MeasuringContext(Context):
 
     def adopt(self, path: Path, model: Model) -> Model:
         """As :meth:`Context.adopt`, under names of its own."""
+        from optim.graphs.context_files import store_contexts
         from optim.graphs.files import read_like
 
-        return self.save(read_like(path, model), model)
+        graph = read_like(path, model)
+        store_contexts(graph, path.parent, self.store)
+        return self.save(graph, model)
 
     def discard(self) -> None:
         """Delete what was saved."""

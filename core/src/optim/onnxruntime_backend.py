@@ -52,11 +52,13 @@ class OnnxRuntimeBackend(Backend):
 
     def open(self, model: Model, target: Target) -> Session:
         """Open with the model's own settings."""
+        from optim.onnxruntime_libraries import libraries_of
         from optim.onnxruntime_sessions import open_session
 
         session = open_session(
-            model.path, model.session, target.provider, target.provider_options, extra_config=_HARNESS
-        )
+            model.path, model.session, target.provider, target.provider_options, library=target.library,
+            extra_config=_HARNESS, libraries=libraries_of(model.opset), fallback=target.fallback,
+        )  # fmt: skip
         return OnnxRuntimeSession(session, target.provider)
 
     def limits(self) -> BackendLimits:

@@ -7,8 +7,9 @@ says what to do.
 
 from __future__ import annotations
 
+import importlib
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ import onnxruntime as ort
 
 from optim.backend import BackendLimits
 from optim.errors import ExitStatus, OptimError
+from optim.graphs.linked import FOLDER_CONFIG, session_model
 from optim.model import SessionConfig
-from optim.onnxruntime_refusals import session_failed
+from optim.onnxruntime_libraries import installed_domains, library_path
+from optim.onnxruntime_refusals import plain, session_failed
 
 CPU = "CPUExecutionProvider"
 _ENUMS = {
@@ -69,7 +72,10 @@ def open_session(
     provider: str = CPU,
     provider_options: Mapping[str, str] | None = None,
     *,
+    library: str = "",
     extra_config: Mapping[str, str] | None = None,
+    libraries: Iterable[str] = (),
+    fallback: bool = False,
 ) -> ort.InferenceSession:
     """Open a model so that it really runs on ``provider``.
 
@@ -78,15 +84,20 @@ def open_session(
         settings: of the model.
         provider: execution provider.
         provider_options: of the provider.
+        library: Python package of a provider that is installed apart from onnxruntime.
         extra_config: further config entries of this session alone, never part of the model.
+        libraries: packages with operators that the graph needs, see :mod:`optim.onnxruntime_libraries`.
+        fallback: let nodes that the provider does not take run on the CPU; the session says which.
 
     Raises:
-        OptimError[provider-missing]: this onnxruntime has no such provider.
+        OptimError[provider-missing]: this onnxruntime has no such provider, or the package is not installed.
         OptimError[cpu-fallback]: the session would run on the CPU instead.
         OptimError[session-failed]: the runtime refused the model.
+        OptimError[operators-missing]: a library of operators is not installed.
     """
+    devices = register_provider(library, provider) if library else []
     available = ort.get_available_providers()
-    if provider not in available:
+    if not devices and provider not in available:
         raise OptimError(
             "provider-missing", f"this onnxruntime has no {provider}", f"it has {', '.join(available)}",
             "install the onnxruntime build that has it, e.g. onnxruntime-gpu instead of onnxruntime",
@@ -95,11 +106,19 @@ def open_session(
     options = session_options(settings)
     for key, text in (extra_config or {}).items():
         options.add_session_config_entry(key, text)
-    if provider != CPU:
+    for package in libraries:
+        options.register_custom_ops_library(library_path(package))
+    if provider != CPU and not fallback:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    from_memory = session_model(path)
+    if from_memory is not None:
+        options.add_session_config_entry(FOLDER_CONFIG, from_memory[1])
+    providers = None if devices else [(provider, dict(provider_options or {}))]
+    if devices:
+        options.add_provider_for_devices(devices, dict(provider_options or {}))
     try:
         session = ort.InferenceSession(
-            str(path), options, providers=[(provider, dict(provider_options or {}))],
+            from_memory[0] if from_memory else str(path), options, providers=providers,
             disabled_optimizers=list(settings.disabled_optimizers) or None,
         )  # fmt: skip
     except Exception as error:
@@ -114,19 +133,64 @@ def open_session(
 
 
 @cache
+def register_provider(library: str, provider: str) -> list[Any]:
+    """Make a provider of a package of its own known to onnxruntime.
+
+    Returns:
+        The devices it can run on: those that are no processor where there are any, else its simulator.
+
+    Raises:
+        OptimError[provider-missing]: the package or a file of it is not there, or cannot be loaded.
+    """
+    try:
+        if not any(device.ep_name == provider for device in ort.get_ep_devices()):
+            ort.register_execution_provider_library(provider, importlib.import_module(library).get_library_path())
+    except Exception as error:
+        distribution = library.replace("_", "-")
+        raise OptimError(
+            "provider-missing", f"{provider} cannot be used", f"{library}: {plain(' '.join(str(error).split()))}",
+            f"pip install --force-reinstall {distribution}", status=ExitStatus.TARGET_UNAVAILABLE,
+        ) from error  # fmt: skip
+    devices = [device for device in ort.get_ep_devices() if device.ep_name == provider]
+    special = [device for device in devices if device.device.type != ort.OrtHardwareDeviceType.CPU]
+    if not devices:
+        raise OptimError(
+            "provider-missing", f"{provider} finds no device here", f"{library} is installed and names none",
+            "optim targets", status=ExitStatus.TARGET_UNAVAILABLE,
+        )  # fmt: skip
+    return (special or devices)[:1]
+
+
+@cache
 def limits() -> BackendLimits:
     """The newest IR version and opsets that the installed onnxruntime accepts, found by offering it tiny models.
 
     A domain that it knows it refuses in a version far too new; one that it does not know it lets through in any,
     until a node asks for an operator of it.
     """
+    found = measure_limits(_opens)
+    return BackendLimits(found.ir_version, {**found.opset, **installed_domains()})
+
+
+def measure_limits(opens: Callable[[bytes], bool]) -> BackendLimits:
+    """The newest IR version and opsets that a build of ONNX Runtime accepts, whatever opens models with it.
+
+    Args:
+        opens: whether a model, serialized, can be opened.
+    """
     import onnx
 
-    newest_ir = _newest(lambda version: _accepts(version, {}), int(onnx.IR_VERSION) + 1)
-    opset = {"": _newest(partial(_accepts_domain, ""), onnx.defs.onnx_opset_version() + 1)}
+    def accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
+        return opens(_probe(ir_version, opsets))
+
+    def accepts_domain(domain: str, version: int) -> bool:
+        return accepts(_OLD_IR, {domain: version})
+
+    newest_ir = _newest(lambda version: accepts(version, {}), int(onnx.IR_VERSION) + 1)
+    opset = {"": _newest(partial(accepts_domain, ""), onnx.defs.onnx_opset_version() + 1)}
     for domain in _ASKED_DOMAINS:
-        if not _accepts(_OLD_IR, {domain: _FAR_TOO_NEW}):
-            opset[domain] = _newest(partial(_accepts_domain, domain), _NEWEST_DOMAIN)
+        if not accepts(_OLD_IR, {domain: _FAR_TOO_NEW}):
+            opset[domain] = _newest(partial(accepts_domain, domain), _NEWEST_DOMAIN)
     return BackendLimits(newest_ir, opset)
 
 
@@ -137,11 +201,8 @@ def _newest(accepted: Callable[[int], bool], start: int) -> int:
     return next((version for version in range(start, 0, -1) if accepted(version)), 0)
 
 
-def _accepts_domain(domain: str, version: int) -> bool:
-    return _accepts(_OLD_IR, {domain: version})
-
-
-def _accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
+def _probe(ir_version: int, opsets: Mapping[str, int]) -> bytes:
+    """A model of one node."""
     import onnx
 
     shape = onnx.helper.make_tensor_value_info
@@ -150,12 +211,18 @@ def _accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
         [shape("x", onnx.TensorProto.FLOAT, [1])], [shape("y", onnx.TensorProto.FLOAT, [1])],
     )  # fmt: skip
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in {"": _OLD_OPSET, **opsets}.items()]
-    model = onnx.helper.make_model(graph, ir_version=ir_version, opset_imports=imports)
+    encoded: bytes = onnx.helper.make_model(
+        graph, ir_version=ir_version, opset_imports=imports
+    ).SerializeToString()
+    return encoded
+
+
+def _opens(model: bytes) -> bool:
     options = ort.SessionOptions()
     options.log_severity_level = _SILENT
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        ort.InferenceSession(model.SerializeToString(), options, providers=[CPU])
+        ort.InferenceSession(model, options, providers=[CPU])
     except Exception:  # whatever it says, it does not accept the model
         return False
     return True

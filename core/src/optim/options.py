@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from optim.errors import ExitStatus, OptimError, unknown_name
-from optim.passes import Pass
+from optim.passes import AnyPass
 
 
 class PassOptions(BaseModel):
@@ -22,7 +22,7 @@ class NoOptions(PassOptions):
     """For a pass that has nothing to choose."""
 
 
-def options_class(pass_class: type[Pass]) -> type[PassOptions]:
+def options_class(pass_class: AnyPass) -> type[PassOptions]:
     """The options class of a pass, imported if the pass names it as ``module:Class``."""
     if not isinstance(pass_class.options, str):
         return pass_class.options
@@ -31,7 +31,7 @@ def options_class(pass_class: type[Pass]) -> type[PassOptions]:
     return found
 
 
-def parse_options(pass_class: type[Pass], values: Mapping[str, Any]) -> PassOptions:
+def parse_options(pass_class: AnyPass, values: Mapping[str, Any]) -> PassOptions:
     """Options of a pass from what a user wrote.
 
     Raises:

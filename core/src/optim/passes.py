@@ -12,8 +12,11 @@ from optim.model import Model
 from optim.target import Target
 
 if TYPE_CHECKING:
+    import onnx_ir
+
     from optim.context import Context
     from optim.options import PassOptions
+    from optim.source import Component, Source, SourceContext
 
 
 class Stage(StrEnum):
@@ -72,17 +75,41 @@ APPLICABLE = Applicable(True)
 class Interface:
     """How to compare a model whose inputs or outputs a pass changed with the original.
 
-    Both functions are named, not passed: the gate calls them in another process, and a lock file holds them.
+    Functions are named (``package.module:function``), not passed: the gate calls them in another process. Two kinds:
+
+    - The new feeds can be computed from the original's, and the original's outputs from the new ones: ``feeds`` and
+      ``outputs``. The new model is compared with the original.
+    - They cannot: no pixels of a JPEG file come from normalized pixels, no scores from a label. The pass *recasts* the
+      model (:attr:`Pass.recasts`) and brings samples of the new kind, and an implementation of its own steps that
+      shares nothing with the graph: ``raw``, ``given`` and ``expected``. The model that the pass was given is compared
+      with the original as always, and the new model with what ``expected`` makes of that model's outputs.
 
     Attributes:
-        feeds: ``package.module:function``, called as ``function(feeds, **parameters)``: original feeds to new feeds.
-        outputs: the same way, called as ``function(outputs, **parameters)``: new outputs to original outputs.
+        feeds: called as ``function(feeds, **parameters)``: original feeds to new feeds.
+        outputs: called as ``function(outputs, **parameters)``: new outputs to original outputs; of a recast, new
+            outputs to what is compared, e.g. pixels in place of the bytes of a file.
         parameters: JSON values.
+        raw: called as ``function(**parameters)``: a sequence of new feeds, always the same.
+        given: called as ``function(feeds, **parameters)``: new feeds to feeds of the model that the pass was given.
+        expected: called as ``function(outputs, feeds, **parameters)``: outputs of that model, for these new feeds, to
+            what the new model must give.
+        tolerance: how far the two implementations may be apart, relative L2; rounding is allowed in any case.
     """
 
     feeds: str = ""
     outputs: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    raw: str = ""
+    given: str = ""
+    expected: str = ""
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        """A recast is whole or none."""
+        if len({bool(self.raw), bool(self.given), bool(self.expected)}) != 1:
+            raise ValueError("an Interface with one of raw, given and expected needs all three")
+        if self.raw and self.feeds:
+            raise ValueError("an Interface maps feeds, or brings raw samples: not both")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +149,10 @@ class Pass(ABC):
         after: passes (or ``plugin:*``) of the same stage that must come before this one.
         alternatives: passes of one group exclude each other.
         session_only: it changes session settings and never the graph, so the search may look ahead through it cheaply.
+        kept: where its option ``keep`` leaves a node, in the words of the report.
         makes: the type that it converts to, as ``optim sensitivity --as`` calls it; empty for a pass without one.
+        recasts: its interface brings samples of its own, see :class:`Interface`. It is tried on the original before
+            anything is searched, and chains with it are timed against the original with it.
         hardware: what it wants of the hardware, one line for ``optim passes show``.
     """
 
@@ -135,12 +165,21 @@ class Pass(ABC):
     after: ClassVar[tuple[str, ...]] = ()
     alternatives: ClassVar[str | None] = None
     session_only: ClassVar[bool] = False
+    kept: ClassVar[str] = "in float"
+    recasts: ClassVar[bool] = False
     makes: ClassVar[str] = ""
     hardware: ClassVar[str] = ""
 
     @abstractmethod
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Yes, or no with the reason. Cheap: reads the graph, runs nothing."""
+
+    def refuse(self, options: Any, target: Target) -> None:  # noqa: B027 - most options work for every target
+        """Raise an :class:`OptimError` where options that a user gave can never work for ``target``.
+
+        Asked before a run does anything, in the process of the command line: it reads no model and imports nothing
+        heavy.
+        """
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Yes, or no with the reason why it is known not to help here: no fast kernel on this machine, say.
@@ -177,22 +216,109 @@ class Pass(ABC):
         """Make the new model; ``options`` is an instance of the pass's own options class. Never mutates ``model``."""
 
 
+@dataclass(frozen=True, slots=True)
+class SourceResult:
+    """What a pass over a source did.
+
+    Attributes:
+        source: afterwards; modules may have been changed in place.
+        changed: False needs a reason in ``notes``.
+        notes: sentences for the report.
+        counts: what happened: ``{"BatchNorm folded": 53}``.
+    """
+
+    source: Source
+    changed: bool
+    notes: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """A silent no-op is a defect of the pass."""
+        if not self.changed and not self.notes:
+            raise ValueError("SourceResult(changed=False) needs a reason in notes")
+
+
 class SourcePass(ABC):
-    """As :class:`Pass`, over a torch source before its export. Its contract arrives with the exporter."""
+    """One step over a source before its export: it loads it, or changes its modules. Stateless.
+
+    Every applicable one runs, in order; nothing is timed. What a loader gave is what the exported graphs are verified
+    against, in a process that runs no other pass: a pass that changes what a module computes is found out.
+
+    Attributes:
+        name: ``plugin.kebab-case``, e.g. ``torch.fold-batch-norm``.
+        summary: one line for ``optim passes list``.
+        options: as of :class:`Pass`.
+        role: ENABLE runs wherever it applies, REQUESTED only when named.
+        loads: it turns the request into components.
+        lossy: it changes more than rounding explains, and the user named it knowing that.
+        before: passes (or ``plugin:*``) of the same stage that must come after this one.
+        after: passes (or ``plugin:*``) of the same stage that must come before this one.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    options: ClassVar[str | type[PassOptions]] = "optim.options:NoOptions"
+    role: ClassVar[Role] = Role.ENABLE
+    loads: ClassVar[bool] = False
+    lossy: ClassVar[bool] = False
     before: ClassVar[tuple[str, ...]] = ()
     after: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def applicable(self, source: Source, target: Target) -> Applicable:
+        """Yes, or no with the reason. Cheap."""
+
+    @abstractmethod
+    def apply(self, source: Source, options: Any, context: SourceContext) -> SourceResult:
+        """Load or change the source; ``options`` is an instance of the pass's own options class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A graph as an exporter made it.
+
+    Attributes:
+        graph: inputs and outputs called as the component's; large weights may stay mapped into memory.
+        notes: sentences for the report.
+        counts: nodes by operator, or whatever tells what happened.
+    """
+
+    graph: onnx_ir.Model
+    notes: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 class Exporter(ABC):
-    """Turns a torch source into a :class:`Model`. Its contract arrives with the exporter."""
+    """Turns a component into a graph. Stateless.
+
+    Exporters are tried in order; the first that gives a graph which holds what the component declares is taken, and
+    the report says why those before it were not.
+
+    Attributes:
+        name: ``plugin.kebab-case``, e.g. ``torch.dynamo``.
+        summary: one line for ``optim passes list``.
+        options: as of :class:`Pass`.
+        before: exporters that are tried after this one.
+        after: exporters that are tried before this one.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    options: ClassVar[str | type[PassOptions]] = "optim.options:NoOptions"
     before: ClassVar[tuple[str, ...]] = ()
     after: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def applicable(self, component: Component, target: Target) -> Applicable:
+        """Yes, or no with the reason. Cheap."""
+
+    @abstractmethod
+    def export(self, component: Component, options: Any, context: SourceContext) -> Exported:
+        """Make the graph.
+
+        Raises:
+            OptimError: the module cannot be exported; where it is the user's own, the cause names the line.
+        """
 
 
 AnyPass = type[Pass] | type[SourcePass] | type[Exporter]
@@ -202,6 +328,7 @@ __all__ = [
     "MODEL_STAGES",
     "AnyPass",
     "Applicable",
+    "Exported",
     "Exporter",
     "Interface",
     "Pass",
@@ -209,5 +336,6 @@ __all__ = [
     "Role",
     "Sequence",
     "SourcePass",
+    "SourceResult",
     "Stage",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,21 +15,39 @@ class Target:
         backend: name of the :class:`optim.Backend` that runs models for it.
         provider: execution provider, e.g. ``CPUExecutionProvider``.
         provider_options: options of the provider.
+        library: Python package of a provider that is installed apart from onnxruntime and registered with it, e.g.
+            ``onnxruntime_qnn``; it has ``get_library_path()``.
+        fallback: whether the user admits that nodes which the provider does not take run on the CPU.
         device: what a person calls it, e.g. ``CPU``.
-        timed: False where time means nothing, as on a simulator.
-        requires: passes of role ``requested`` that every model for this target needs.
+        timed: False where time means nothing, as on a simulator: the gate then judges validity, drift, where nodes run,
+            and size.
+        exact: False where it computes in less precision than a model says: every result is then held to the budget.
+        remark: what whoever reads a report must know of it, in one sentence.
+        requires: passes of role ``requested`` that run for this target unless the user leaves them out by name.
         probe: cheap check that returns None where the target is available, else the reason it is not.
             It looks for a library file or a device node and never imports the runtime.
+        configure: makes the target of what stands behind its name in ``--target name:key=value,...``; None where
+            there is nothing to choose. Raises OptimError for a key or a value that it does not know.
     """
 
     name: str
     backend: str
     provider: str = ""
     provider_options: Mapping[str, str] = field(default_factory=dict)
+    library: str = ""
+    fallback: bool = False
     device: str = ""
     timed: bool = True
+    exact: bool = True
+    remark: str = ""
     requires: tuple[str, ...] = ()
     probe: Callable[[], str | None] | None = field(default=None, compare=False)
+    configure: Callable[[Mapping[str, str]], Target] | None = field(default=None, compare=False)
+
+    @property
+    def plain(self) -> Target:
+        """The same without its functions, as other processes are told it."""
+        return replace(self, probe=None, configure=None)
 
     def unavailable(self) -> str | None:
         """The reason why it cannot be used here, or None."""

@@ -20,11 +20,17 @@ from optim.errors import ExitStatus
 @click.option("--target", type=TARGET_NAME, default="cpu", show_default=True)
 @click.option("--seconds", type=float, default=20.0, show_default=True, help="Of timing, at most.")
 @click.option("--seed", type=int, default=0, help="Of synthesized feeds and of the order.")
+@click.option("--beside", multiple=True, type=TARGET_NAME, help="Also run the first's source itself: torch-eager, ...")
+@click.option("--component", default="", help="Of a source with several, e.g. decoder.")
 @json_option
-def bench(models: tuple[Path, ...], data: str | None, target: str, seconds: float, seed: int, as_json: bool) -> int:
+def bench(
+    models: tuple[Path, ...], data: str | None, target: str, seconds: float, seed: int, beside: tuple[str, ...],
+    component: str, as_json: bool,
+) -> int:  # fmt: skip
     """Time models in lock-step, each in a process of its own; ratios are to the first.
 
-    Each is an .onnx file, opened with the backend's defaults, or a run folder, opened with its tuned settings.
+    Each is an .onnx file, opened with the backend's defaults, a run folder, opened with its tuned settings, or a
+    Hugging Face folder or package.module:factory, which is exported first.
     """
     from optim.cli.progress import progress
     from optim.plugins.registry import load_registry
@@ -41,6 +47,8 @@ def bench(models: tuple[Path, ...], data: str | None, target: str, seconds: floa
             target=target,
             seconds=seconds,
             seed=seed,
+            beside=beside,
+            component=component,
         )
     rows: list[dict[str, Any]] = []
     for name, size, result in zip(found.names, found.sizes, found.results, strict=True):
@@ -48,7 +56,7 @@ def bench(models: tuple[Path, ...], data: str | None, target: str, seconds: floa
         rows.append(
             {
                 "model": name, "error": result.failure or None,
-                "latency_ms": result.latency_ms or None, "size_bytes": size,
+                "latency_ms": result.latency_ms or None, "size_bytes": size or None,
                 "peak_memory_bytes": ready.peak_memory_bytes if ready else None,
                 "latency_ratio": ratio.value if ratio else None,
                 "latency_ratio_ci": [ratio.low, ratio.high] if ratio else None,

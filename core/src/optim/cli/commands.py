@@ -26,6 +26,10 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "run": Command("optim.cli.run:run", "Optimize a model and leave a folder to deploy."),
+    "export": Command("optim.cli.export:export", "Turn a torch module or a model folder into verified ONNX."),
+    "merge-decoders": Command(
+        "optim.cli.merge_decoders:merge_decoders", "Make one file of a decoder without and one with a past."
+    ),
     "verify": Command("optim.cli.verify:verify", "Compare two models on the same feeds."),
     "bench": Command("optim.cli.bench:bench", "Time models against each other on the real backend."),
     "sensitivity": Command("optim.cli.sensitivity:sensitivity", "Show which nodes cost how much drift."),

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from optim.errors import ExitStatus, OptimError
-from optim.passes import Pass
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -39,8 +38,6 @@ def describe_options(offered: OfferedPass) -> list[OptionRow]:
     Raises:
         OptimError[plugin-failed]: the options class cannot be loaded; its plugin is at fault.
     """
-    if not issubclass(offered.pass_class, Pass):
-        return []
     cls = _options_class(offered)
     return [_row(name, field) for name, field in cls.model_fields.items()]
 
@@ -49,7 +46,6 @@ def _options_class(offered: OfferedPass) -> type[PassOptions]:
     from optim.options import options_class
     from optim.plugins.plugin import describe_exception
 
-    assert issubclass(offered.pass_class, Pass)
     try:
         return options_class(offered.pass_class)
     except Exception as error:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.cli.doctor import doctor
+from optim.cli.isolated import environment_fields, install, remove
 from optim.cli.names import PLUGIN_NAME
 from optim.cli.new_plugin import new
 from optim.cli.output import json_option, print_fields, print_json, print_table
 from optim.passes import Stage
 
 if TYPE_CHECKING:
+    from optim.isolation.environments import Environment
     from optim.plugins.survey import SurveyedPass, SurveyedPlugin
 
 _STYLES = {"failed": "red", "incompatible": "red", "unavailable": "yellow", "disabled": "dim"}
@@ -53,6 +55,8 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
 
 plugins.add_command(doctor)
 plugins.add_command(new)
+plugins.add_command(install)
+plugins.add_command(remove)
 
 
 def print_plugins(*, as_json: bool, verbose: bool) -> None:
@@ -75,6 +79,24 @@ def print_plugins(*, as_json: bool, verbose: bool) -> None:
             styles=[_STYLES.get(one.state, "") for one in found],
         )  # fmt: skip
         _print_problems(found)
+        _print_environments(found)
+
+
+def _print_environments(found: list[SurveyedPlugin]) -> None:
+    """What is to be done about environments of isolated plugins: made, or removed."""
+    from optim.isolation.environments import installed_environments
+
+    isolated = {one.plugin.name: one.environment for one in found if one.runs == "isolated"}
+    for name, environment in isolated.items():
+        if environment is None:
+            click.echo(f"\n{name} has no environment that fits its version: optim plugins install {name}")
+    for left in installed_environments():
+        if left.plugin not in {one.plugin.name for one in found}:
+            click.echo(f"\nan environment without its plugin ({_size(left)}): optim plugins remove {left.plugin}")
+
+
+def _size(environment: Environment) -> str:
+    return f"{environment.size_bytes / 1e6:.0f} MB"
 
 
 def _row(one: SurveyedPlugin) -> tuple[str, ...]:
@@ -82,9 +104,15 @@ def _row(one: SurveyedPlugin) -> tuple[str, ...]:
     passes = (item.offered.name.partition(".")[2] for item in one.passes)
     state = f"{one.state}: {one.reason}" if one.reason else str(one.state)
     return (
-        one.plugin.name, one.plugin.info.release, one.runs, ", ".join(hooks), ", ".join(passes),
+        one.plugin.name, one.plugin.info.release, _runs(one), ", ".join(hooks), ", ".join(passes),
         ", ".join(one.targets), state,
     )  # fmt: skip
+
+
+def _runs(one: SurveyedPlugin) -> str:
+    if one.runs != "isolated":
+        return one.runs
+    return f"isolated, {_size(one.environment)}" if one.environment else "isolated, not made"
 
 
 def _print_problems(found: list[SurveyedPlugin]) -> None:
@@ -104,7 +132,8 @@ def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
         ("package", info.release + (", editable" if info.editable else "")),
         ("entry point", info.entry_point),
         ("location", info.location),
-        ("runs", one.runs),
+        ("runs", _runs(one)),
+        ("environment", _environment(one.environment)),
         ("state", str(one.state)),
         ("reason", one.reason),
         ("hooks", ", ".join(one.plugin.hooks)),
@@ -115,6 +144,13 @@ def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
         ("traceback", one.plugin.traceback.rstrip() if debug else ""),
     ])  # fmt: skip
     click.echo()
+
+
+def _environment(made: Environment | None) -> str:
+    if made is None:
+        return ""
+    versions = (requirement.replace("==", " ") for requirement in made.requirements)
+    return f"{made.folder}\nPython {made.python}, {_size(made)}\n{', '.join(versions)}"
 
 
 def _pass_lines(one: SurveyedPlugin) -> list[str]:
@@ -151,6 +187,7 @@ def _as_fields(one: SurveyedPlugin) -> dict[str, object]:
         "location": info.location,
         "editable": info.editable,
         "runs": one.runs,
+        "environment": environment_fields(one.environment),
         "state": str(one.state),
         "reason": one.reason,
         "warnings": list(one.plugin.warnings),

@@ -8,9 +8,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optim.cli.source_options import given_source_options, source_request
 from optim.errors import ExitStatus, OptimError
 from optim.metrics.spec import parse_max_loss, parse_metric
 from optim.search.settings import Named, RunSettings
+from optim.source import SourceRequest
+from optim.sources.naming import needs_export
 
 if TYPE_CHECKING:
     from optim.recipes.lock import Lock
@@ -27,7 +30,7 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
     from optim.runs.run import parse_stage
 
     lock = None
-    settings = RunSettings(source=model)
+    settings = replace(RunSettings(source=model), export=_request(model, words))
     if recipe is not None:
         from optim.runs.locking import apply_recipe
 
@@ -56,6 +59,22 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
     if "max_loss" in given:
         changes["max_loss"] = parse_max_loss(given["max_loss"])
     return replace(settings, **changes), lock
+
+
+def _request(source: Path, words: Mapping[str, Any]) -> SourceRequest | None:
+    """How the source is exported first, where it is no ONNX model.
+
+    Raises:
+        OptimError[conflicting-request]: it is one, and options say how to export it.
+    """
+    if needs_export(str(source)):
+        return source_request(str(source), words, int(words.get("seed") or 0))
+    if given := given_source_options(words):
+        raise OptimError(
+            "conflicting-request", f"{given[0]} says how to export a source, and {source} is an ONNX model",
+            fix=f"leave {given[0]} out", status=ExitStatus.USAGE,
+        )  # fmt: skip
+    return None
 
 
 def parse_named(text: str) -> Named:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from optim.cli.names import PASS_NAME, STAGE_NAME, TARGET_NAME, disable_option
-from optim.cli.output import json_option
+from optim.cli.output import json_option, print_json
+from optim.cli.source_options import source_options
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("source", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The run folder; not needed with --dry-run.")
 @click.option("--target", type=TARGET_NAME, help="Where the model will run. [default: cpu]")
 @click.option(
@@ -40,21 +42,23 @@ if TYPE_CHECKING:
 @click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
 @click.option("--seed", type=int, help="Of everything random. [default: 0]")
 @click.option("--pick", metavar="POINT", help="Deliver another point: fastest, smallest, most-accurate or a number.")
+@source_options
 @disable_option
 @json_option
 def run(
-    model: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: Path | None, pick: str | None, **words: Any
+    source: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: Path | None, pick: str | None, **words: Any
 ) -> int:  # fmt: skip
-    """Make MODEL fast on the target, prove that it still computes the same, and leave a folder to deploy.
+    """Make SOURCE fast on the target, prove that it still computes the same, and leave a folder to deploy.
 
+    SOURCE is an .onnx file; or a Hugging Face model folder or package.module:factory, which are exported first.
     Every change is verified and timed against the original; what is wrong or slower is dropped, with its reason.
-    With --pick MODEL may be the folder of an earlier run: another point of it is delivered, and nothing runs again.
+    With --pick SOURCE may be the folder of an earlier run: another point of it is delivered, and nothing runs again.
     """
-    if pick is not None and (model.is_dir() or output is None):
-        return _pick(model, pick, output or model, as_json=as_json)
+    if pick is not None and (output is None or _is_run_folder(source)):
+        return _pick(source, pick, output or source, as_json=as_json)
     from optim.cli.request import settings_of
 
-    settings, lock = settings_of(model, recipe, words)
+    settings, lock = settings_of(source, recipe, words)
     if dry_run:
         from optim.cli.dry_run import print_plan
 
@@ -64,10 +68,20 @@ def run(
         raise click.UsageError("Missing option '-o' / '--output'.")
     from optim.cli.progress import progress
     from optim.runs.run import run_settings
+    from optim.runs.source_run import run_source
 
     with progress() as say:
-        report = run_settings(settings, output, say, lock=lock, pick=pick or "")
-    return _tell(report, output, as_json=as_json)
+        if settings.export is None:
+            reports = {"": run_settings(settings, output, say, lock=lock, pick=pick or "")}
+        else:
+            reports = run_source(settings, output, say, lock=lock, pick=pick or "")
+    return _tell(reports, output, as_json=as_json)
+
+
+def _is_run_folder(path: Path) -> bool:
+    from optim.runs.mark import read_mark
+
+    return path.is_dir() and read_mark(path) is not None
 
 
 def _pick(folder: Path, wanted: str, output: Path, *, as_json: bool) -> int:
@@ -76,31 +90,48 @@ def _pick(folder: Path, wanted: str, output: Path, *, as_json: bool) -> int:
 
     with progress() as say:
         report = pick_from(folder, wanted, output, say)
-    return _tell(report, output, as_json=as_json)
+    return _tell({"": report}, output, as_json=as_json)
 
 
-def _tell(report: Report, output: Path, *, as_json: bool) -> int:
-    """Print what came of it; the exit status."""
+def _tell(reports: dict[str, Report], output: Path, *, as_json: bool) -> int:
+    """Print what came of it, component by component; the exit status."""
+    several = len(reports) > 1
+    folders = {name: output / name if several else output for name in reports}
+    if as_json and several:
+        print_json({name: json.loads(report.as_json()) for name, report in reports.items()})
+    elif as_json:
+        click.echo(next(iter(reports.values())).as_json(), nl=False)
+    else:
+        for name, report in reports.items():
+            _print(report, folders[name], name if several else "")
+    return max(_status(report, folders[name]) for name, report in reports.items())
+
+
+def _print(report: Report, folder: Path, component: str) -> None:
+    from rich.console import Console
+
+    from optim.reports.terminal import print_report
+
+    if component:
+        click.echo(f"\n{component}\n")
+    print_report(report, Console(highlight=False))
+    click.echo(f"\nreport  {folder / 'report.html'}")
+    if report.result is not None:
+        loader = folder / "load.py"
+        click.echo(f"model   {folder / 'model.onnx'}" + (f" (load it with {loader})" if loader.is_file() else ""))
+    if report.nearest is not None:
+        click.echo(f"nearest {folder / 'nearest' / 'model.onnx'}, beyond the budget, kept aside")
+
+
+def _status(report: Report, folder: Path) -> ExitStatus:
+    """What the command exits with; says why where no model was delivered."""
     from optim.runs.outcome import RunStatus
     from optim.runs.run import EXIT_STATUS
 
-    if as_json:
-        click.echo(report.as_json(), nl=False)
-    else:
-        from rich.console import Console
-
-        from optim.reports.terminal import print_report
-
-        print_report(report, Console(highlight=False))
-        click.echo(f"\nreport  {output / 'report.html'}")
-        if report.result is not None:
-            click.echo(f"model   {output / 'model.onnx'} (load it with {output / 'load.py'})")
-        if report.nearest is not None:
-            click.echo(f"nearest {output / 'nearest' / 'model.onnx'}, beyond the budget, kept aside")
     status = EXIT_STATUS[RunStatus(report.status)]
     if status is not ExitStatus.DELIVERED:
         failed = OptimError(
-            report.status, "no model was delivered", report.reason, f"see {output / 'report.html'}", status=status
+            report.status, "no model was delivered", report.reason, f"see {folder / 'report.html'}", status=status
         )
         click.echo(str(failed), err=True)
     return status

@@ -20,6 +20,9 @@ import numpy as np
 from optim.arrays import Array, Feeds
 
 _INDEX = "feeds.json"
+SYNTHESIZED = "synthesized"
+"""The origin of samples that were made up."""
+
 LABEL_PREFIX = "label"
 """Arrays of a sample that are no input of the model and begin so are kept for task metrics."""
 

@@ -79,12 +79,16 @@ class Budget:
         for comparison in comparisons:
             if comparison.problem:
                 return f"output '{comparison.name}': {comparison.problem}"
+            own = max(comparison.limit or 0.0, self.tolerance)
+            if comparison.limit is not None and comparison.relative_l2 > own:
+                far = f"drift {comparison.relative_l2:.3g} at output '{comparison.name}'"
+                return f"{far} is beyond what its pass says of it ({own:.3g})"
         limit = self.limit(lossy)
         drift = worst_drift(comparisons).relative_l2
         if drift <= limit:
             if task is None or self.max_loss is None or not lossy:
                 return ""
             return loss_objection(task, self.max_loss, provisional=provisional)
-        worst = max(comparisons, key=lambda comparison: comparison.relative_l2)
+        worst = max((c for c in comparisons if c.limit is None), key=lambda comparison: comparison.relative_l2)
         bound = "the budget" if lossy and self.max_drift is not None else "what rounding explains"
         return f"drift {drift:.3g} at output '{worst.name}' is beyond {bound} ({limit:.3g})"

@@ -64,6 +64,7 @@ class OutputComparison:
         max_ulp: largest distance in units in the last place of the larger of the two, None for other than floats.
         top1_agreement: share of rows whose largest element is at the same place, None below two columns.
         problem: what makes it incomparable or infinitely far, or empty.
+        limit: relative L2 that this output alone is held to, in place of the budget; None for most.
     """
 
     name: str
@@ -77,6 +78,7 @@ class OutputComparison:
     max_ulp: float | None
     top1_agreement: float | None
     problem: str = ""
+    limit: float | None = None
 
     @property
     def overflowed(self) -> bool:
@@ -94,7 +96,7 @@ class OutputComparison:
             self.name, self.dtype, self.shape, self.compared + other.compared,
             max(self.relative_l2, other.relative_l2), max(self.max_abs, other.max_abs), min(self.cosine, other.cosine),
             min(self.sqnr_db, other.sqnr_db), _both(max, self.max_ulp, other.max_ulp),
-            _both(min, self.top1_agreement, other.top1_agreement), self.problem or other.problem,
+            _both(min, self.top1_agreement, other.top1_agreement), self.problem or other.problem, self.limit,
         )  # fmt: skip
 
 
@@ -162,10 +164,10 @@ def compare_output(
 
 
 def worst_drift(comparisons: Iterable[OutputComparison]) -> Drift:
-    """The drift of a model: the worst of every figure over its outputs."""
+    """The drift of a model: the worst of every figure over its outputs but those with a limit of their own."""
     total = NO_DRIFT
     for comparison in comparisons:
-        total = total.worst(comparison.drift)
+        total = total.worst(comparison.drift) if comparison.limit is None or comparison.problem else total
     return total
 
 

@@ -11,10 +11,15 @@ import onnx_ir as ir
 from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
 from optim.errors import OptimError
+from optim.graphs.context_files import context_files
+from optim.graphs.linked import linked_path
 
 
 def external_files(path: Path) -> list[str]:
-    """Locations of the external data files that a graph refers to, relative to its folder, sorted."""
+    """Locations of the files that a graph refers to, weights and compiled graphs, relative to its folder, sorted.
+
+    Files of the user's that it is linked to (:mod:`optim.graphs.linked`) are none of its own and left out.
+    """
     graph = onnx.load(path, load_external_data=False)
     tensors = _get_all_tensors(graph)
     return sorted(
@@ -23,8 +28,9 @@ def external_files(path: Path) -> list[str]:
             for tensor in tensors
             if uses_external_data(tensor)
             for entry in tensor.external_data
-            if entry.key == "location"
+            if entry.key == "location" and linked_path(entry.value) is None
         }
+        | set(context_files(graph))
     )
 
 

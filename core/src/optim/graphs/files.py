@@ -21,8 +21,10 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from optim.graphs.context_files import context_files, deliver_contexts, store_contexts
 from optim.graphs.digests import model_digest
 from optim.graphs.external_data import external_files
+from optim.graphs.linked import is_linked, linked_files, locations_for_store, point_from, resolve
 from optim.model import Model, SessionConfig, TensorInfo
 
 if TYPE_CHECKING:
@@ -37,7 +39,9 @@ _LARGE_BYTES = 1 << 20
 
 def read_ir(path: Path) -> ir.Model:
     """A fresh onnx-ir model; external weights are memory-mapped when touched."""
-    return ir.load(path)
+    graph = ir.load(path)
+    resolve(graph)
+    return graph
 
 
 def describe(
@@ -70,7 +74,8 @@ def save_in_store(graph: ir.Model, store: Path, *, session: SessionConfig | None
     """
     store.mkdir(parents=True, exist_ok=True)
     _externalize(graph, store)
-    encoded = ir.serde.serialize_model(graph).SerializeToString(deterministic=True)
+    with locations_for_store(graph):
+        encoded = ir.serde.serialize_model(graph).SerializeToString(deterministic=True)
     path = store / f"{hashlib.sha256(encoded).hexdigest()}.onnx"
     with _replacing(path) as stream:  # also where there is one: it may have been damaged
         stream.write(encoded)
@@ -99,7 +104,9 @@ def discard_measured(model: Model) -> None:
 
 def adopt_into_store(path: Path, store: Path, *, like: Model) -> Model:
     """Bring a file that a library wrote into the store, referring to the weights of ``like`` where bytes are equal."""
-    return save_in_store(read_like(path, like), store, session=like.session)
+    graph = read_like(path, like)
+    store_contexts(graph, path.parent, store)
+    return save_in_store(graph, store, session=like.session)
 
 
 def read_like(path: Path, like: Model) -> ir.Model:
@@ -127,15 +134,30 @@ def deliver(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Pat
     if tensors:
         _write_tensors(tensors, data_path)
         written.append(data_path)
+    written += deliver_contexts(graph, model.path.parent, folder, name)
     with _replacing(graph_path) as stream:
         stream.write(ir.serde.serialize_model(graph).SerializeToString(deterministic=True))
     return written
+
+
+def deliver_linked(model: Model, folder: Path, *, name: str) -> None:
+    """Write a model that points into weight files of the user's in ``folder`` or below; what is in none is copied."""
+    graph = model.ir()
+    rest = [(value, tensor) for value, tensor in _large_tensors(graph) if not is_linked(tensor)]
+    if rest:
+        _write_tensors(rest, folder / f"{name}.data")
+    with locations_for_store(graph):
+        proto = ir.serde.serialize_model(graph)
+    point_from(proto, folder)
+    with _replacing(folder / name) as stream:
+        stream.write(proto.SerializeToString(deterministic=True))
 
 
 def size_bytes(model: Model) -> int:
     """What the model takes on disk once delivered: its graph and the weights it uses, each once."""
     graph = onnx.load(model.path, load_external_data=False)
     total = model.path.stat().st_size
+    total += sum((model.path.parent / location).stat().st_size for location in context_files(graph))
     seen: set[tuple[str, str]] = set()
     for tensor in onnx.external_data_helper._get_all_tensors(graph):
         if onnx.external_data_helper.uses_external_data(tensor):
@@ -155,8 +177,10 @@ def embedded(tensor: ir.ExternalTensor) -> TensorProtocol:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a graph in the store and every data file it refers to are there."""
-    return path.is_file() and all((path.parent / location).is_file() for location in external_files(path))
+    """Whether a graph in the store and every data file it refers to are there, the user's own too."""
+    if not path.is_file() or not all((path.parent / location).is_file() for location in external_files(path)):
+        return False
+    return all(file.is_file() for file in linked_files(onnx.load(path, load_external_data=False)))
 
 
 def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
@@ -165,7 +189,7 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
     outside = [
         (value, tensor)
         for value, tensor in _tensors(graph)
-        if not (isinstance(tensor, ir.ExternalTensor) and Path(tensor.path).parent.resolve() == inside)
+        if not (isinstance(tensor, ir.ExternalTensor) and (is_linked(tensor) or _lies_in(tensor, inside)))
     ]
     for value, tensor in outside:
         if tensor.nbytes < EXTERNAL_FROM_BYTES and isinstance(tensor, ir.ExternalTensor):
@@ -188,6 +212,10 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
             final.name, written.offset, written.length, tensor.dtype, shape=_shape(tensor), name=tensor.name or "",
             base_dir=store,
         )  # fmt: skip
+
+
+def _lies_in(tensor: ir.ExternalTensor, folder: Path) -> bool:
+    return Path(tensor.path).parent.resolve() == folder
 
 
 def _write_tensors(tensors: Sequence[tuple[ir.Value, TensorProtocol]], path: Path) -> str:

@@ -16,6 +16,7 @@ from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from optim.errors import OptimError
 from optim.graphs.checker import check_graph, malformed_is_invalid
+from optim.graphs.context_files import check_context_files, store_contexts
 from optim.graphs.external_data import check_external_data
 from optim.graphs.files import EXTERNAL_FROM_BYTES, embedded, save_in_store
 from optim.graphs.limits import check_operators
@@ -43,12 +44,31 @@ def ingest(path: Path, store: Path) -> Model:
     skeleton = read_skeleton(path)
     with malformed_is_invalid(path):
         check_external_data(skeleton, path)
+        check_context_files(skeleton, path)
         check_operators(skeleton, path)
         check_graph(skeleton, path)
         _fill_sparse(skeleton)
         graph = ir.serde.deserialize_model(skeleton)
         ir.external_data.set_base_dir(graph.graph, path.parent)
     del skeleton
+    store_contexts(graph, path.parent, store)
+    return _store(graph, store)
+
+
+def store_graph(graph: ir.Model, store: Path) -> Model:
+    """Bring a graph that an exporter made into the store, its weights by streaming.
+
+    Raises:
+        OptimError: invalid-graph, unknown-operator, opset-too-new, ir-too-new.
+    """
+    model = _store(graph, store)
+    skeleton = read_skeleton(model.path)
+    check_operators(skeleton, model.path)
+    check_graph(skeleton, model.path)
+    return model
+
+
+def _store(graph: ir.Model, store: Path) -> Model:
     LiftConstantsToInitializersPass(size_limit=EXTERNAL_FROM_BYTES // 8)(graph)
     _embed_attributes(graph)
     return save_in_store(graph, store)

@@ -14,6 +14,7 @@ from optim.errors import OptimError
 from optim.graphs.operators import qualified_name, walk_nodes
 from optim.graphs.skeleton import read_skeleton
 from optim.model import Model
+from optim.onnxruntime_libraries import install_hint
 
 _STANDARD = ("", "ai.onnx.ml")
 
@@ -79,8 +80,8 @@ def _check_domains(graph: onnx.ModelProto, limits: BackendLimits, backend_name: 
             raise OptimError(
                 "unknown-domain", what,
                 f"node '{node.name}' is {domain}:{node.op_type}; {backend_name} has operators of {known}",
-                "replace the operator by standard ones before export, or choose a target whose backend has it: "
-                "optim targets",
+                install_hint(domain) or "replace the operator by standard ones before export, or choose a target whose "
+                "backend has it: optim targets",
             )  # fmt: skip
 
 

@@ -6,18 +6,22 @@ must open it on the target, and every output is compared.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from optim.backend import Backend, Session
 from optim.gate.drift import OutputComparison
 from optim.gate.task import TaskFigure
 from optim.graphs.files import size_bytes
 from optim.graphs.limits import check_limits
 from optim.jobs.distrust import Untouched, checked_model, require_fit, unchanged
 from optim.jobs.offer import context_for
-from optim.jobs.place import Place, Reference, compare_session
-from optim.jobs.task import measure_task
+from optim.jobs.place import Place, Reference
+from optim.jobs.recast import compare_chain, measure_chain_task
+from optim.jobs.score import score_file
 from optim.model import Model
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Interface, Pass, PassResult
@@ -38,9 +42,11 @@ class Request:
         reference: what it is compared with.
         samples: to compare on.
         interfaces: of the steps before.
+        lossy: whether this pass or a step before is.
         store: folder of the store.
         seed: of the run.
         measure_task: whether the task metric is measured too.
+        given: the model that a recasting pass before was given; None where there was none.
     """
 
     model: Model
@@ -53,7 +59,9 @@ class Request:
     interfaces: tuple[Interface, ...]
     store: Path
     seed: int
+    lossy: bool = True
     measure_task: bool = False
+    given: Model | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +93,30 @@ def run(request: Request, channel: Channel) -> Answer:
     interfaces = (*request.interfaces, result.interface) if result.interface else request.interfaces
     backend = request.place.backend()
     check_limits(model, backend.limits(), backend.name)
-    with backend.open(model, request.place.target) as session:
+    with _session(backend, model, request) as session:
         channel.event("opened")
-        comparisons = compare_session(session, request.reference, request.samples, interfaces)
+        def open_given(inner: Model) -> AbstractContextManager[Session]:
+            return backend.open_reference(inner, request.place.target)
+
+        given = request.given or request.model
+        comparisons = compare_chain(session, open_given, given, request.reference, request.samples, interfaces)
         comparable = request.measure_task and not any(comparison.problem for comparison in comparisons)
-        task = measure_task(session, request.reference, interfaces, everything=False) if comparable else None
+        task = (
+            measure_chain_task(session, open_given, given, request.reference, interfaces, everything=False)
+            if comparable
+            else None
+        )
         return Answer(result, size_bytes(model), tuple(comparisons), dict(session.executed_on), task)
+
+
+def _session(backend: Backend, model: Model, request: Request) -> Session:
+    """Where the result is compared.
+
+    What must be the same up to rounding cannot be judged on a target that rounds more than that. It is opened there
+    with the first lossy step, or at the end.
+    """
+    target = request.place.target
+    return backend.open(model, target) if target.exact or request.lossy else backend.open_reference(model, target)
 
 
 def _apply(transformation: Pass, options: PassOptions, request: Request) -> PassResult:
@@ -99,5 +125,6 @@ def _apply(transformation: Pass, options: PassOptions, request: Request) -> Pass
     if not applicable.yes:
         return PassResult(request.model, False, (applicable.reason or "its plugin gave no reason",))
     feeds, interfaces = request.reference.feeds, request.interfaces
-    with context_for(request.place.target, request.store, feeds, request.seed, interfaces) as context:
+    score = partial(score_file, request.place, request.reference, request.samples, interfaces, request.model.session)
+    with context_for(request.place.target, request.store, feeds, request.seed, interfaces, score) as context:
         return transformation.apply(request.model, options, context)

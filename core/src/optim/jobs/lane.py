@@ -6,14 +6,14 @@ The parent drives several lanes in lock-step, so that all of them see the same m
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from optim.arrays import Feeds, Outputs
+from optim.arrays import Feeds
+from optim.backend import Backend, Session
 from optim.gate.drift import OutputComparison
 from optim.gate.task import TaskFigure
-from optim.jobs.place import Place, Reference, compare_session, mapped_feeds
-from optim.jobs.task import measure_task
+from optim.jobs.place import Place, Reference, mapped_feeds
+from optim.jobs.recast import compare_chain, measure_chain_task, raw_samples, recast_place
 from optim.model import Model
 from optim.passes import Interface
 from optim.processes.channel import Channel
@@ -34,9 +34,10 @@ class Request:
         place: where it runs.
         reference: feeds, and the outputs to compare with.
         compared: samples to compare on; empty for the original itself.
-        timed: samples to time.
+        timed: samples to time; none where the target cannot be timed.
         interfaces: of the steps that made it.
         measure_task: whether the task metric is measured, on all its samples.
+        given: the model that the recasting pass among them was given; None where there is none.
     """
 
     model: Model
@@ -46,6 +47,7 @@ class Request:
     timed: tuple[int, ...]
     interfaces: tuple[Interface, ...]
     measure_task: bool = False
+    given: Model | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def run(request: Request, channel: Channel) -> Answer:
     """Open, warm up, say ``ready``; then answer each ``{"go": true}`` with one round of times."""
     backend = request.place.backend()
     backend.versions()  # imports the runtime
-    feeds = [mapped_feeds(request.reference.feed_set().sample(i), request.interfaces) for i in request.timed]
+    feeds = _timed_feeds(request)
     before = peak_memory_bytes()
     with backend.open(request.model, request.place.target) as session:
         duration = []
@@ -85,29 +87,43 @@ def run(request: Request, channel: Channel) -> Answer:
                 started = time.perf_counter()
                 session.run(sample)
             duration.append(time.perf_counter() - started)
-        peak = max(0, peak_memory_bytes() - before)
-        comparisons = (
-            compare_session(session, request.reference, request.compared, request.interfaces)
-            if request.compared
-            else []
-        )
+        own = session.peak_memory_bytes()
+        peak = max(0, peak_memory_bytes() - before) if own is None else own
+        comparisons = _compare(session, backend, request) if request.compared else []
         comparable = request.measure_task and not any(comparison.problem for comparison in comparisons)
-        task = measure_task(session, request.reference, request.interfaces, everything=True) if comparable else None
+        task = _measure_task(session, backend, request) if comparable else None
         ready = Ready(tuple(comparisons), peak, dict(session.executed_on), tuple(duration), task)
         channel.event("ready", ready=to_wire(ready))
         runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
         while channel.receive().get("go"):
-            cpu = time.process_time()
-            seconds = [_burst(session.run, sample, count) for sample, count in zip(feeds, runs, strict=True)]
-            channel.event("times", seconds=seconds, cpu_s=time.process_time() - cpu)
+            cpu = session.processor_s()
+            seconds = [_burst(session, sample, count) for sample, count in zip(feeds, runs, strict=True)]
+            channel.event("times", seconds=seconds, cpu_s=session.processor_s() - cpu)
     return Answer()
 
 
-def _burst(run_once: Callable[[Feeds], Outputs], feeds: Feeds, count: int) -> list[float]:
-    run_once(feeds)
-    times = []
-    for _ in range(count):
-        started = time.perf_counter()
-        run_once(feeds)
-        times.append(time.perf_counter() - started)
-    return times
+def _timed_feeds(request: Request) -> list[Feeds]:
+    """What the model is timed on; raw samples where its feeds are of another kind, as many."""
+    if recast_place(request.interfaces) is None:
+        return [mapped_feeds(request.reference.feed_set().sample(i), request.interfaces) for i in request.timed]
+    raw = raw_samples(request.interfaces)
+    return [raw[place % len(raw)] for place in range(len(request.timed))]
+
+
+def _compare(session: Session, backend: Backend, request: Request) -> list[OutputComparison]:
+    return compare_chain(
+        session, lambda model: backend.open_reference(model, request.place.target), request.given, request.reference,
+        request.compared, request.interfaces,
+    )  # fmt: skip
+
+
+def _burst(session: Session, feeds: Feeds, count: int) -> list[float]:
+    session.run(feeds)
+    return session.time_runs(feeds, count)
+
+
+def _measure_task(session: Session, backend: Backend, request: Request) -> TaskFigure | None:
+    return measure_chain_task(
+        session, lambda model: backend.open_reference(model, request.place.target), request.given, request.reference,
+        request.interfaces, everything=True,
+    )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from optim.arrays import Feeds
 from optim.context import Context
 from optim.errors import OptimError
-from optim.feeds.feedset import FeedSet
+from optim.feeds.feedset import SYNTHESIZED, FeedSet
 from optim.graphs.digests import model_digest
 from optim.jobs.distrust import Untouched, require_fit, unchanged
 from optim.jobs.place import mapped_feeds
@@ -129,11 +129,12 @@ def _tuned(transformation: Pass, options: object, request: Request, context: Con
 
 @contextmanager
 def context_for(
-    target: Target, store: Path, feeds: Path, seed: int, interfaces: Sequence[Interface] = ()
-) -> Iterator[Context]:
+    target: Target, store: Path, feeds: Path, seed: int, interfaces: Sequence[Interface] = (),
+    score: Callable[[Path], float] | None = None,
+) -> Iterator[Context]:  # fmt: skip
     """A context whose scratch folder lies beside the store (same disk) and goes away with it.
 
-    Its samples are as the model takes them, through the interfaces of the steps before.
+    Its samples are as the model takes them, through the interfaces of the steps before; ``score`` is the context's.
     """
     feed_set = FeedSet.open(feeds)
 
@@ -145,4 +146,5 @@ def context_for(
         yield Context(
             target=target, scratch=Path(scratch), store=store, seed=seed, samples=samples,
             log=logging.getLogger("optim.pass"), report_progress=lambda share, text: None,
+            feeds_given=feed_set.origin != SYNTHESIZED, score=score,
         )  # fmt: skip

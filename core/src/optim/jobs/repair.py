@@ -67,7 +67,7 @@ def run(request: Request, channel: Channel) -> Answer:
         channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)
         found = find_keep(
             subject.nodes, drift_of, request.whole, request.limit, request.evaluations,
-            estimate=_estimate(replay, request.seconds) if replay else None,
+            estimate=_estimate(replay, request.seconds, deadline) if replay else None,
             work={name: error.work for name, error in replay.errors.items()} if replay else None,
         )  # fmt: skip
         return Answer(found, note)
@@ -80,7 +80,7 @@ def _replay(subject: Subject, samples: Sequence[int], stack: ExitStack) -> tuple
         return None, f"measured without estimates: {reason}"
 
 
-def _estimate(replay: Replay, seconds: float) -> Estimate:
+def _estimate(replay: Replay, seconds: float, deadline: float) -> Estimate:
     """Estimates of the nodes that were replayed, as many as the time allows."""
     overflowing = replay.overflowing
     nodes = tuple(name for name in replay.errors if name not in overflowing)
@@ -88,4 +88,10 @@ def _estimate(replay: Replay, seconds: float) -> Estimate:
     replay.drift(nodes)
     each = max(1e-4, time.monotonic() - started)
     most = max(_LEAST_ESTIMATES, int(_SHARE_TO_ESTIMATE * seconds / each))
-    return Estimate(replay.drift, nodes, tuple(overflowing), most)
+
+    def guess(converted: frozenset[str]) -> float:
+        if time.monotonic() > deadline:
+            raise OutOfEvaluations
+        return replay.drift(converted)
+
+    return Estimate(guess, nodes, tuple(overflowing), most)

@@ -99,14 +99,18 @@ def _attribute_defect(item: AnyPass) -> str:
         names = getattr(item, attribute)
         if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
             return f"pass {item.name}: '{attribute}' must be a tuple of pass names, not {names!r}"
-    return _options_defect(item) if issubclass(item, Pass) else ""
+    return _options_defect(item) or (_pass_defect(item) if issubclass(item, Pass) else "")
 
 
-def _options_defect(item: type[Pass]) -> str:
+def _options_defect(item: AnyPass) -> str:
     if isinstance(item.options, str) and not _IMPORT_PATH.fullmatch(item.options):
         return f"pass {item.name}: 'options' must be a class or 'package.module:Class', not {item.options!r}"
     if not isinstance(item.options, str | type):
         return f"pass {item.name}: 'options' must be a class or 'package.module:Class', not {_described(item.options)}"
+    return ""
+
+
+def _pass_defect(item: type[Pass]) -> str:
     if not isinstance(item.role, Role):
         return f"pass {item.name}: 'role' must be one of {', '.join(f'Role.{role.name}' for role in Role)}"
     for attribute in ("lossy", "session_only"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -181,16 +182,19 @@ def _order(registry: Registry) -> Iterator[Finding]:
 def _unresolved(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[Finding]:
     """Names in before and after: of a plugin that is here and has no such pass, they are misspelt."""
     there = {plugin.name for plugin in registry.plugins if plugin.state is State.OK}
+    absent: dict[tuple[str, str], list[str]] = defaultdict(list)
     for item in passes:
         for name in item.unresolved:
             plugin = re.split(r"[.:]", name)[0]
-            subject = f"pass {item.offered.name}"
             if plugin in there:
                 what = f"wants to be placed by {name}; plugin {plugin} has no such pass in stage {item.offered.stage}"
-                yield Finding(Severity.PROBLEM, subject, what, f"tell the makers of {item.offered.plugin.package}")
+                fix = f"tell the makers of {item.offered.plugin.package}"
+                yield Finding(Severity.PROBLEM, f"pass {item.offered.name}", what, fix)
             else:
-                what = f"wants to be placed by {name}, which is not installed"
-                yield Finding(Severity.NOTE, subject, what, f"nothing, unless you want plugin {plugin}: install it")
+                absent[item.offered.name, plugin].append(name)
+    for (subject, plugin), names in absent.items():
+        what = f"wants to be placed by {', '.join(names)}, and plugin {plugin} is not there"
+        yield Finding(Severity.NOTE, f"pass {subject}", what, f"nothing, unless you want plugin {plugin}: install it")
 
 
 def _unknown_disabled(registry: Registry) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from optim.plugins.offers import Asker, Check, Offer, OfferedPass
 from optim.plugins.ordering import OrderedPass, order
 from optim.plugins.plugin import LoadedPlugin, Problem, State, describe_exception
 from optim.plugins.stdout import stdout_on_stderr
+from optim.plugins.target_settings import configured
 from optim.target import Target
 
 
@@ -104,13 +105,15 @@ class Registry:
         return {name: offer.value for name, offer in self.offered("target").items()}
 
     def target(self, name: str) -> Target:
-        """The target of that name.
+        """The target of that name, which may go on with settings of it: ``qnn:soc=sm8650``.
 
         Raises:
             OptimError[unknown-target]: no usable plugin adds it; lists the near ones.
+            OptimError[bad-target-setting]: what stands behind the colon cannot be read.
         """
-        found: Target = self._one("target", name, "optim targets")
-        return found
+        known, colon, settings = name.partition(":")
+        found: Target = self._one("target", known, "optim targets")
+        return configured(found, name, settings) if colon else found
 
     def unavailable(self, target: Target) -> str | None:
         """The reason why a target cannot be used here, or None; a probe that raises is a reason."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from optim.errors import OptimError
 from optim.passes import Stage
@@ -12,6 +13,10 @@ from optim.plugins.offers import Offer, OfferedPass
 from optim.plugins.ordering import order, unresolved_names
 from optim.plugins.plugin import LoadedPlugin, Problem, State
 from optim.plugins.registry import Registry
+
+if TYPE_CHECKING:
+    from optim.isolation.environments import Environment
+    from optim.isolation.isolation import Isolation
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,22 @@ class SurveyedPlugin:
 
     @property
     def runs(self) -> str:
-        """Where its passes run: ``here``, in optim's own environment."""
-        return "here" if self.plugin.implementation is not None else ""
+        """Where its passes run: ``here``, in optim's own environment, or ``isolated``, in one of their own."""
+        if self.plugin.implementation is None:
+            return ""
+        return "isolated" if self._isolation else "here"
+
+    @property
+    def environment(self) -> Environment | None:
+        """Of an isolated plugin, where it is there and fits the plugin's version."""
+        from optim.isolation.environments import find_environment
+
+        return find_environment(self._isolation) if self._isolation else None
+
+    @property
+    def _isolation(self) -> Isolation | None:
+        isolation: Isolation | None = getattr(self.plugin.implementation, "OPTIM_ISOLATED", None)
+        return isolation
 
 
 def survey_passes(registry: Registry) -> list[SurveyedPass]:

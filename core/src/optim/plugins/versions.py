@@ -14,10 +14,15 @@ def plugin_version_key(plugin: PluginInfo) -> str:
     """The plugin's version; for an editable install with a digest of its source, which changes without the version.
 
     The digest covers contents and relative paths of every file of the plugin's top package; times do not count.
+    What lies in the environment of an isolated plugin counts too.
     """
+    from optim.isolation.environments import installed_environment
+
+    environment = installed_environment(plugin.name)
+    inside = f"@{environment.key[:16]}" if environment else ""
     if not plugin.editable:
-        return plugin.version
-    return f"{plugin.version}+{source_digest(plugin.entry_point.partition(':')[0].strip())[:16]}"
+        return plugin.version + inside
+    return f"{plugin.version}+{source_digest(plugin.entry_point.partition(':')[0].strip())[:16]}{inside}"
 
 
 def source_digest(module: str) -> str:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from optim.errors import ExitStatus, OptimError
+from optim.isolation.owner import FOLDER_VARIABLE, workers_folder
 
 _STDERR_TAIL_BYTES = 4000
 _alive: set[WorkerProcess] = set()
@@ -56,7 +57,7 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", FOLDER_VARIABLE: str(workers_folder())},
             start_new_session=os.name == "posix",
         )
         self._answers: queue.Queue[bytes | None] = queue.Queue()

@@ -10,7 +10,10 @@ from optim.reports.machine import this_machine
 from optim.reports.schema import (
     Assumption,
     BudgetReport,
+    CheckReport,
     DriftReport,
+    ExportReport,
+    ExportStepReport,
     FeedsReport,
     OriginalReport,
     OutputReport,
@@ -46,6 +49,7 @@ def build_report(outcome: Outcome) -> Report:
             max_loss=settings.max_loss.text if settings.max_loss else None,
         ),
         original=_original(outcome),
+        export=_export(outcome),
         result=_result(outcome),
         nearest=_point(outcome.nearest, outcome) if outcome.nearest else None,
         points=tuple(_point(point, outcome) for point in outcome.points),
@@ -53,7 +57,8 @@ def build_report(outcome: Outcome) -> Report:
         steps=tuple(map(_step, outcome.attempts)),
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
-        notes=(*outcome.prepared.notes, *_noise(outcome)),
+        notes=(*filter(None, [outcome.target.remark]), *outcome.prepared.notes, *_noise(outcome)),
+        checks=tuple(CheckReport(name=c.name, status=c.status, text=c.text) for c in outcome.checks),
         machine=this_machine(),
         versions=dict(sorted(outcome.versions.items())),
         seed=settings.seed,
@@ -89,6 +94,27 @@ def _original(outcome: Outcome) -> OriginalReport:
     )
 
 
+def _export(outcome: Outcome) -> ExportReport | None:
+    made = outcome.exported
+    if made is None:
+        return None
+    component = outcome.settings.component or made.graphs[0].component
+    found = next(verified for verified in made.verified if verified.component == component)
+    return ExportReport(
+        source=made.request.spec,
+        component=component,
+        drift=_drift(found.drift),
+        trials=found.trials,
+        skipped=found.skipped,
+        tokens=found.tokens,
+        steps=tuple(
+            ExportStepReport(**{**asdict(step), "stage": step.stage.value})
+            for step in made.steps if step.component in ("", component)
+        ),
+        notes=(*made.notes, *found.notes),
+    )  # fmt: skip
+
+
 def _result(outcome: Outcome) -> ResultReport | None:
     found = outcome.result
     if found is None:
@@ -101,19 +127,24 @@ def _result(outcome: Outcome) -> ResultReport | None:
         latency_ratio_ci=interval,
         size_bytes=found.node.size_bytes,
         peak_memory_bytes=found.peak_memory_bytes or None,
+        executed_on=dict(outcome.timing.ready.executed_on) if outcome.timing and outcome.timing.ready else {},
         drift=_drift(found.node.drift),
         task=_task(outcome, found.node.task),
         operators=outcome.operators,
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
+        loader=outcome.loader,
     )
 
 
 def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
     if outcome.timing is None or outcome.original is None:
         return ()
+    names = outcome.prepared.shapes
+    if outcome.result is not None and outcome.result.node.recast is not None:
+        names = tuple(f"raw sample {place + 1}" for place in range(len(names)))
     rows = zip(
-        outcome.prepared.shapes, outcome.original.sample_ms, outcome.timing.sample_ms, outcome.timing.sample_ratio,
+        names, outcome.original.sample_ms, outcome.timing.sample_ms, outcome.timing.sample_ratio,
         strict=True,
     )  # fmt: skip
     return tuple(

@@ -54,6 +54,34 @@ class OriginalReport(_Part):
     operators: dict[str, int] = Field(description="nodes by operator")
 
 
+class ExportStepReport(_Part):
+    """One pass over the source, or one exporter on one component."""
+
+    name: str
+    plugin: str
+    stage: str
+    status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"]
+    reason: str
+    component: str = Field(description="empty for a pass over the whole source")
+    options: dict[str, Any]
+    counts: dict[str, int]
+    notes: tuple[str, ...]
+    seconds: float
+
+
+class ExportReport(_Part):
+    """How the original was exported, and how far it is from its source."""
+
+    source: str
+    component: str
+    drift: DriftReport = Field(description="from what the source itself computes, on every trial")
+    trials: tuple[str, ...] = Field(description="shapes, padding and past lengths it was held against")
+    skipped: tuple[str, ...] = Field(description="trials that the source itself refuses, with the reason")
+    tokens: int = Field(description="greedy tokens compared one by one")
+    steps: tuple[ExportStepReport, ...]
+    notes: tuple[str, ...]
+
+
 class OutputReport(_Part):
     """One output against the original's, the worst over all samples."""
 
@@ -68,6 +96,7 @@ class OutputReport(_Part):
     max_ulp: Figure = Field(description="largest distance in units in the last place; null for other than floats")
     top1_agreement: Figure = Field(description="share of rows whose largest element is at the same place")
     problem: str = ""
+    limit: Figure = Field(default=None, description="what this output alone is held to; null where it is the budget")
 
 
 class ShapeReport(_Part):
@@ -92,6 +121,16 @@ class TaskReport(_Part):
     samples: int
 
 
+class CheckReport(_Part):
+    """What was looked at when the result had been written."""
+
+    name: str
+    status: Literal["passed", "skipped", "not-run"] = Field(
+        description="skipped: this machine cannot; not-run: something else stands for a run, as the text says"
+    )
+    text: str
+
+
 class ResultReport(_Part):
     """The model that is delivered."""
 
@@ -101,11 +140,13 @@ class ResultReport(_Part):
     latency_ratio_ci: tuple[float, float] | None = Field(description="95 % interval")
     size_bytes: int
     peak_memory_bytes: int | None
+    executed_on: dict[str, float] = Field(description="share of the nodes by provider; empty where nobody looked")
     drift: DriftReport
     task: TaskReport | None = Field(default=None, description="null where no metric was asked for")
     operators: dict[str, int]
     outputs: tuple[OutputReport, ...]
     shapes: tuple[ShapeReport, ...]
+    loader: bool = Field(default=True, description="whether load.py is there, and optim.load opens it")
 
 
 class StepReport(_Part):
@@ -192,6 +233,7 @@ class Report(_Part):
     goal: Literal["latency", "size", "memory"]
     budget: BudgetReport
     original: OriginalReport
+    export: ExportReport | None = Field(default=None, description="null where the source is an ONNX model")
     result: ResultReport | None = Field(description="null where nothing is delivered")
     nearest: PointReport | None = Field(
         default=None, description="where nothing keeps within the budget: what is nearest, kept aside in nearest/"
@@ -202,6 +244,7 @@ class Report(_Part):
     feeds: FeedsReport
     tolerance: float = Field(description="largest drift that counts as lossless, measured on the original")
     notes: tuple[str, ...]
+    checks: tuple[CheckReport, ...] = Field(default=(), description="of what was delivered")
     machine: MachineReport
     versions: dict[str, str]
     seed: int

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 from optim.reports.plots import front_of
 from optim.reports.schema import Report, StepReport
-from optim.reports.words import best_of, drift_text, figure_text, latency_text, options_text, ratio_text, size_text
+from optim.reports.words import (
+    NOTHING,
+    best_of,
+    drift_text,
+    export_text,
+    figure_text,
+    latency_text,
+    options_text,
+    ratio_text,
+    share_text,
+    size_text,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,15 +34,23 @@ def print_report(report: Report, console: Console) -> None:
     from rich.padding import Padding
 
     console.print(_verdict(report))
+    if report.export is not None:
+        console.print(f"  {export_text(report.export)}", markup=False, highlight=False)
     for label, before, after in _figures(report):
         console.print(f"  {label:<12}{before:>9}  ->  {after}", markup=False, highlight=False)
     rows = list(_rows(report.steps))
     if rows:
         console.print()
         console.print(Padding(_table(rows), (0, 0, 0, 2)))
+    for check in report.checks:
+        console.print(f"check: {check.name}: {check.status}: {check.text}", markup=False, highlight=False)
     _print_points(report, console)
-    for note in report.notes:
+    of_steps = (f"{step.pass_name}: {note}" for step in report.steps if step.status == "kept" for note in step.notes)
+    for note in (*of_steps, *report.notes):
         console.print(f"note: {note}", markup=False, highlight=False)
+    if report.feeds.origin == "synthesized":
+        made_up = "inputs were made up from the graph, those that passes calibrate on too: give your own with --data"
+        console.print(f"note: {made_up}", markup=False, highlight=False)
     if report.cached:
         console.print("served from the cache: the same run was done before (--fresh does it again)", markup=False)
 
@@ -74,6 +93,9 @@ def _figures(report: Report) -> Iterator[tuple[str, str, str]]:
     if after.task is not None:
         yield after.task.metric.partition(":")[0], f"{after.task.original:.4g}", f"{after.task.value:.4g}"
     yield "size", size_text(before.size_bytes), size_text(after.size_bytes)
+    if after.latency_ms is None and after.executed_on:
+        shares = [f"{share_text(share)} of its nodes on {name}" for name, share in after.executed_on.items()]
+        yield "ran", NOTHING, ", ".join(shares)
     if before.peak_memory_bytes and after.peak_memory_bytes:
         yield "peak memory", size_text(before.peak_memory_bytes), size_text(after.peak_memory_bytes)
 

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from optim.gate.budget import Budget
+from optim.reports.words import share_text
 
 if TYPE_CHECKING:
     from optim.runs.outcome import Outcome
@@ -26,9 +27,11 @@ def verdict(outcome: Outcome) -> str:
         return f"{outcome.reason}; nothing is delivered{_aside(outcome)}"
     if not result.node.steps:
         return f"{outcome.reason}; the original is delivered as it is" if outcome.reason else "the original, as it is"
-    parts = [_latency(result), _size(outcome.source.size_bytes, result.node.size_bytes)]
+    if result.node.recast is not None and result.ratio is not None:
+        return f"{_with_recast(outcome, result)}, {_drift(outcome, result)}"
+    parts = [_latency(result), _ran_on(outcome), _size(outcome.source.size_bytes, result.node.size_bytes)]
     if outcome.settings.goal == "size":
-        parts.reverse()
+        parts = parts[::-1]
     if outcome.settings.goal == "memory":
         parts.insert(0, _memory(outcome))
     return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [outcome.reason])])
@@ -43,6 +46,13 @@ def _aside(outcome: Outcome) -> str:
     task = "" if found.node.task is None else f", metric {found.node.task.value:.4g}"
     name = " + ".join(step.pass_name for step in found.node.steps)
     return f"; the nearest is kept aside in nearest/: {name}, {speed}drift {found.node.drift.relative_l2:.3g}{task}"
+
+
+def _with_recast(outcome: Outcome, result: Measured) -> str:
+    """Its figures are against the original with the same steps: the original alone takes and gives something else."""
+    size = _size(outcome.source.size_bytes, result.node.size_bytes)
+    assert result.node.recast is not None
+    return f"{_latency(result)}, against the original with {result.node.recast.pass_name}, {size}"
 
 
 def times(factor: float) -> str:
@@ -63,6 +73,15 @@ def _latency(result: Measured) -> str:
     if result.ratio < 1:
         return f"{times(1 / result.ratio)} times faster {figures}"
     return f"{times(result.ratio)} times slower {figures}"
+
+
+def _ran_on(outcome: Outcome) -> str:
+    """Where a target that cannot be timed ran the nodes of the result."""
+    ready = outcome.timing.ready if outcome.timing else None
+    if outcome.target.timed or ready is None or not ready.executed_on:
+        return ""
+    share = share_text(ready.executed_on.get(outcome.target.provider, 0.0))
+    return f"{share} of its nodes on {outcome.target.provider}"
 
 
 def _size(before: int, after: int) -> str:
@@ -100,7 +119,7 @@ def _drift(outcome: Outcome, result: Measured) -> str:
     budget = Budget.of(outcome.settings, outcome.prepared.tolerance)
     drift = f"drift {result.node.drift.relative_l2:.2g}"
     task = _task(outcome, result)
-    if result.node.is_lossy and not lossless:
+    if (result.node.is_lossy or not outcome.target.exact) and not lossless:
         limit = budget.limit(lossy=True)
         return (drift if math.isinf(limit) else f"{drift} within the budget of {limit:.2g}") + task
     return f"lossless: {drift}, rounding explains up to {budget.limit(lossy=False):.2g}{task}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from optim.reports.schema import StepReport
+from optim.reports.schema import ExportReport, StepReport
 
 NOTHING = "–"  # noqa: RUF001 - an en dash stands in an empty cell
 
@@ -60,6 +60,14 @@ def drift_text(step: StepReport) -> str:
     if step.drift is None:
         return NOTHING
     return "infinite" if step.drift.relative_l2 is None else figure_text(step.drift.relative_l2)
+
+
+def export_text(export: ExportReport) -> str:
+    """How the original was exported, and how far it is from its source."""
+    kept = [step.name for step in export.steps if step.status == "kept"]
+    tokens = f", {export.tokens} greedy tokens equal" if export.tokens else ""
+    drift = figure_text(export.drift.relative_l2)
+    return f"exported by {', '.join(kept)}: drift {drift} from its source on {len(export.trials)} trials{tokens}"
 
 
 def counts_text(counts: dict[str, int]) -> str:

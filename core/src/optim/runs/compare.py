@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
 from optim.gate.drift import Drift, OutputComparison, worst_drift
 from optim.gate.task import TaskFigure
+from optim.isolation.owner import ending_workers
 from optim.jobs import prepare
+from optim.jobs.place import Place
 from optim.metrics.spec import MaxLoss, MetricSpec
 from optim.model import SessionConfig
 from optim.plugins.registry import Registry
 from optim.runs.execute import require_target
 from optim.runs.session_file import MODEL_FILE, read_session_file
 from optim.search.nodes import Node
-from optim.search.settings import RunSettings
+from optim.search.settings import DEFAULT_TIMEOUT_S, RunSettings
 from optim.search.workbench import Workbench, thread_executor
+from optim.source import SourceRequest
+from optim.sources.make import ExportedSource, make_graphs
+from optim.sources.naming import needs_export
+from optim.sources.pipeline import Choice
 from optim.store import Store
+from optim.target import Target
 from optim.timing.race import Effort, LaneResult
+from optim.wire import to_wire
 
 Say = Callable[[str], None]
 
@@ -93,13 +102,10 @@ def verify_models(
     """
     asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss)
     asked.require_sound()
-    with workbench_for(reference, registry, store, say, data, target, seed, asked) as (bench, _):
-        candidate = _node(bench, other)
+    with workbench_for(reference, registry, store, say, data, target, seed, asked=asked) as (bench, _):
+        candidate = _node(bench, other, "")
         budget = Budget.of(asked, bench.prepared.tolerance)
-        effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
-        _, (result,) = bench.race(
-            [candidate], effort, purpose="verify", samples=bench.prepared.compared, measure_task=True
-        )  # fmt: skip
+        result = _compared(bench, candidate)
         if result.ready is None:
             raise OptimError(
                 "other-failed",
@@ -115,14 +121,23 @@ def verify_models(
         )  # fmt: skip
 
 
+def _compared(bench: Workbench, candidate: Node) -> LaneResult:
+    """The candidate's outputs on the reference's feeds; the reference is opened again only where both are timed."""
+    if not bench.target.timed:
+        return bench.check(candidate)
+    effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
+    samples = bench.prepared.compared
+    return bench.race([candidate], effort, purpose="verify", samples=samples, measure_task=True)[1][0]
+
+
 def bench_models(
     models: Sequence[Path], *, registry: Registry, store: Store, say: Say, data: str | None = None,
-    target: str = "cpu", seconds: float = 20.0, seed: int = 0,
+    target: str = "cpu", seconds: float = 20.0, seed: int = 0, beside: Sequence[str] = (), component: str = "",
 ) -> Benchmark:  # fmt: skip
     """Time models in lock-step, each in a process of its own.
 
     Args:
-        models: ``.onnx`` files or run folders; ratios are to the first.
+        models: ``.onnx`` files, run folders, or sources, which are exported; ratios are to the first.
         registry: of the plugins.
         store: the cache.
         say: told what is going on.
@@ -130,36 +145,66 @@ def bench_models(
         target: where all run.
         seconds: of racing, at most.
         seed: of the order.
+        beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
+        component: of a source with several.
+
+    Raises:
+        OptimError[not-timed]: time means nothing on the target.
+        OptimError[not-a-source]: ``beside`` is given, and the first model was not exported from anything.
+        OptimError: a model or the feeds cannot be used.
     """
-    with workbench_for(models[0], registry, store, say, data, target, seed) as (bench, first):
-        nodes = [_node(bench, path) for path in models[1:]]
+    if not require_target(registry, target).timed:
+        raise OptimError(
+            "not-timed", f"nothing can be timed on target {target}", registry.target(target).remark,
+            "optim targets; on a device the same target is timed", status=ExitStatus.USAGE,
+        )  # fmt: skip
+    with workbench_for(models[0], registry, store, say, data, target, seed, component) as (bench, first):
+        nodes = [_node(bench, path, component) for path in models[1:]]
         bench.original = first
-        say(f"timing {len(models)} model{'s' if len(models) > 1 else ''}")
+        lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
+        say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
-        base, results = bench.race(nodes, effort, purpose="bench", samples=())
+        base, results = bench.race(nodes, effort, purpose="bench", samples=(), places=lanes)
         if base.ready is None:
             raise OptimError(
                 "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"
             )
-        sizes = (first.size_bytes, *(node.size_bytes for node in nodes))
-        return Benchmark(tuple(map(str, models)), sizes, (base, *results), bench.prepared)
+        sizes = (first.size_bytes, *(node.size_bytes for node in nodes), *[0] * len(lanes))
+        return Benchmark((*map(str, models), *beside), sizes, (base, *results), bench.prepared)
+
+
+def _source_place(bench: Workbench, registry: Registry, name: str, model: Path, component: str) -> Place:
+    """Where the source of the first model itself is run: its backend is told which source that is."""
+    if bench.settings.export is None:
+        raise OptimError(
+            "not-a-source", f"{name} cannot run {model}", "it is an ONNX model, and no module of torch",
+            "name the Hugging Face folder or the factory first", status=ExitStatus.USAGE,
+        )  # fmt: skip
+    target = require_target(registry, name)
+    told = {"source": json.dumps(to_wire(bench.settings.export)), "component": component}
+    plugin = registry.offered("backend")[target.backend].plugin.name
+    return Place(replace(target, probe=None, provider_options={**target.provider_options, **told}), plugin)
 
 
 @contextmanager
 def workbench_for(
     model: Path, registry: Registry, store: Store, say: Say, data: str | None, target: str, seed: int,
-    asked: RunSettings | None = None,
+    component: str = "", asked: RunSettings | None = None,
 ) -> Iterator[tuple[Workbench, Node]]:  # fmt: skip
     """A workbench prepared on the first model's feeds, and that model with its own settings.
 
     The metric and its budget are those of ``asked``.
     """
-    require_target(registry, target)
-    path, session = resolve(model)
-    said = asked or RunSettings(path)
-    settings = replace(said, source=path, target=target, data=data, seed=seed, fresh=True)
-    with store.in_use(), thread_executor() as executor:
-        bench = Workbench(settings, registry, store, executor, say)
+    device = require_target(registry, target)
+    exported = _exported(model, device, registry, store, say)
+    path, session = (model, SessionConfig()) if exported else resolve(model)
+    request = exported.request if exported else None
+    settings = replace(
+        asked or RunSettings(path), source=path, target=target, data=data, seed=seed, fresh=True, export=request,
+        component=_component(exported, component) if exported else "",
+    )  # fmt: skip
+    with store.in_use(), ending_workers(), thread_executor() as executor:
+        bench = Workbench(settings, registry, store, executor, say, exported)
         found = bench.ingest()
         bench.prepare(found.model)
         yield bench, replace(bench.original, model=found.model.with_session(session))
@@ -172,7 +217,37 @@ def resolve(path: Path) -> tuple[Path, SessionConfig]:
     return path, SessionConfig()
 
 
-def _node(bench: Workbench, path: Path) -> Node:
+def _exported(
+    model: Path, target: Target, registry: Registry, store: Store, say: Say
+) -> ExportedSource | None:  # fmt: skip
+    """The graphs of a source; None where the model is an ONNX model."""
+    if not needs_export(str(model)):
+        return None
+    return make_graphs(
+        SourceRequest(str(model)), target, registry, store, Choice(), say, timeout_s=DEFAULT_TIMEOUT_S
+    )  # fmt: skip
+
+
+def _component(exported: ExportedSource, name: str) -> str:
+    """A component of a source.
+
+    Raises:
+        OptimError[which-component]: it has several, and the user named none of them.
+    """
+    known = [graph.component for graph in exported.graphs]
+    if name in known or (not name and len(known) == 1):
+        return name or known[0]
+    raise OptimError(
+        "which-component", f"{exported.request.spec} has several components", f"they are {', '.join(known)}",
+        f"--component {known[-1]}", status=ExitStatus.USAGE,
+    )  # fmt: skip
+
+
+def _node(bench: Workbench, path: Path, component: str) -> Node:
+    exported = _exported(path, bench.target, bench.registry, bench.store, bench.say)
+    if exported is not None:
+        graph_of = exported.graph(_component(exported, component))
+        return Node(graph_of.model, graph_of.size_bytes)
     graph, session = resolve(path)
     found = bench.ingest_file(graph)
     return Node(found.model.with_session(session), found.size_bytes)

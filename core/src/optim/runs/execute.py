@@ -12,6 +12,7 @@ from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
 from optim.graphs.files import is_whole
 from optim.graphs.operators import operator_counts
+from optim.isolation.owner import ending_workers
 from optim.jobs import ingest
 from optim.plugins.registry import Registry
 from optim.plugins.versions import plugin_version_key, source_digest
@@ -21,6 +22,7 @@ from optim.search.machine import machine_key
 from optim.search.plan import Plan, make_plan
 from optim.search.settings import RunSettings
 from optim.search.workbench import Workbench, thread_executor
+from optim.sources.make import ExportedSource
 from optim.store import Store, cache_key
 from optim.target import Target
 from optim.wire import from_wire, to_wire
@@ -28,8 +30,18 @@ from optim.wire import from_wire, to_wire
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
 
 
-def execute(settings: RunSettings, registry: Registry, store: Store, say: Callable[[str], None]) -> Outcome:
+def execute(
+    settings: RunSettings, registry: Registry, store: Store, say: Callable[[str], None],
+    exported: ExportedSource | None = None,
+) -> Outcome:  # fmt: skip
     """Run the search, or repeat a chain, and judge. The same request again is served from the cache.
+
+    Args:
+        settings: what was asked.
+        registry: of the plugins.
+        store: the cache.
+        say: told what is going on.
+        exported: the source, where it has been exported already.
 
     Raises:
         OptimError: the source, the feeds, the target or the request is unusable; nothing has been written.
@@ -37,9 +49,9 @@ def execute(settings: RunSettings, registry: Registry, store: Store, say: Callab
     started = time.monotonic()
     target = require_target(registry, settings.target)
     plan = make_plan(settings, registry, target)
-    with store.in_use(), thread_executor() as executor:
+    with store.in_use(), ending_workers(), thread_executor() as executor:
         there = set(store.models.iterdir())
-        bench = Workbench(settings, registry, store, executor, say)
+        bench = Workbench(settings, registry, store, executor, say, exported)
         source = bench.ingest()
         bench.prepare(source.model)
         key = _run_key(bench)
@@ -48,6 +60,7 @@ def execute(settings: RunSettings, registry: Registry, store: Store, say: Callab
             say("served from the cache: the same run has been made before (--fresh makes it anew)")
             known.cached, known.seconds, known.settings = True, time.monotonic() - started, settings
             known.computed, known.from_cache = 0, known.computed + known.from_cache
+            known.exported = bench.exported
             return known
         outcome = _judged(bench, source, plan)
         outcome.key = key
@@ -76,12 +89,13 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
         search_s=time.monotonic() - started,
         computed=bench.computed,
         from_cache=bench.from_cache,
+        exported=bench.exported,
     )  # fmt: skip
 
 
 def _run_key(bench: Workbench) -> str:
     """Everything a run depends on: what was asked, the model, the feeds, the code and the machine."""
-    settings = replace(bench.settings, source=Path(), data=None, fresh=False)
+    settings = replace(bench.settings, source=Path(), data=None, fresh=False, export=None, component="")
     plugins = {plugin.info.name: plugin_version_key(plugin.info) for plugin in bench.registry.plugins}
     return cache_key(
         "run", to_wire(settings), to_wire(bench.target), bench.original.model.digest, bench.prepared.digest,

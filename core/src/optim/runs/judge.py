@@ -56,6 +56,7 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
         name = forced[0].ordered.name
         beam.journal.conclude(bench.original)
         reason = failures([a for a in beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
+        reason = next(iter(finale.clock.objections.values()), reason)
         return _not_held(bench, beam, finale, plan, f"{name} was asked for and did not hold", reason)
     if winner is None and bench.settings.says_a_budget and beam.gallery.nearest() and not beam.gallery.lossy_held:
         beam.journal.conclude(bench.original)
@@ -69,7 +70,8 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
         beam.journal.conclude(winner.node, winner)
         status, reason = RunStatus.IMPROVED, ""
     return Verdict(
-        status, reason, winner, beam.journal.attempts, finale.clock.base or beam.clock.base,
+        status, reason, winner, beam.journal.attempts,
+        finale.clock.bases.get(winner.node.model.digest) or finale.clock.base or beam.clock.base,
         finale.clock.results.get(winner.node.model.digest), beam.gallery.points(winner.node),
     )  # fmt: skip
 
@@ -84,7 +86,10 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
     node = replay(bench, budget, journal, bench.settings.chain or ())
     gallery = Gallery(budget)
     finale = Finale(bench, budget, journal, gallery)
-    measured = finale.measure([node])
+    if bench.target.timed:
+        measured = finale.measure([node])
+    else:
+        measured = [found for found in (finale.clock.check(node),) if found is not None]
     if not measured:
         objection = finale.clock.objections[node.model.digest]
         raise OptimError(
@@ -101,6 +106,8 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
 
 def _original(bench: Workbench, finale: Finale) -> Measured:
     """The original as its own result: its figures against itself are 1 by definition."""
+    if not bench.target.timed:
+        return Measured(bench.original, None)
     if finale.clock.base is None:
         found = finale.measure([bench.original])
         if not found:

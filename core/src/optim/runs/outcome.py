@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from optim.backend import Check
 from optim.jobs import ingest, prepare
 from optim.search.nodes import Attempt, Measured, Node
 from optim.search.points import Point
 from optim.search.settings import RunSettings
+from optim.sources.make import ExportedSource
 from optim.target import Target
 from optim.timing.race import LaneResult
 
@@ -47,6 +49,9 @@ class Outcome:
         search_s: of the search.
         computed: jobs run.
         from_cache: answers taken from the cache.
+        exported: the source that the original was exported from; None where it came as an ONNX model.
+        checks: what was looked at after delivery.
+        loader: whether onnxruntime can open what is delivered.
     """
 
     settings: RunSettings
@@ -69,6 +74,9 @@ class Outcome:
     search_s: float = 0.0
     computed: int = 0
     from_cache: int = 0
+    exported: ExportedSource | None = None
+    checks: tuple[Check, ...] = ()
+    loader: bool = True
 
     @property
     def delivered(self) -> Node | None:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from optim.errors import ExitStatus, OptimError
 from optim.graphs.operators import operator_counts
+from optim.plugins.registry import load_registry
 from optim.runs.execute import finished_run
 from optim.runs.folder import RunFolder
 from optim.runs.mark import read_mark
 from optim.runs.outcome import Outcome, RunStatus
 from optim.runs.run import publish
+from optim.search.journal import missing_rows
 from optim.search.nodes import Attempt, StepStatus
 from optim.search.points import Point, choose
 from optim.store import Store
@@ -47,7 +49,7 @@ def pick_from(folder: Path, wanted: str, output: Path, say: Callable[[str], None
                 "run it again with --pick: the same command searches anew", status=ExitStatus.USAGE,
             )  # fmt: skip
         outcome.cached = True
-        return publish(picked(outcome, wanted), claimed, say)
+        return publish(picked(outcome, wanted), load_registry(), claimed, say)
 
 
 def picked(outcome: Outcome, wanted: str) -> Outcome:
@@ -59,11 +61,12 @@ def picked(outcome: Outcome, wanted: str) -> Outcome:
     """
     point = choose(outcome.points, wanted)
     front = sum(1 for one in outcome.points if one.number)
+    attempts = [*outcome.attempts, *missing_rows(outcome.attempts, point.node)]
     return replace(
         outcome, status=RunStatus.IMPROVED, result=point.measured, timing=point.timing,
         reason=f"point {point.number} of {front}, picked as {wanted}",
         operators=operator_counts(point.node.model.path),
-        attempts=[_settled(attempt, point) for attempt in outcome.attempts],
+        attempts=[_settled(attempt, point) for attempt in attempts],
     )  # fmt: skip
 
 

@@ -7,22 +7,29 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optim.backend import Check, Delivery
 from optim.errors import ExitStatus, OptimError
 from optim.metrics.spec import parse_max_loss, parse_metric
+from optim.onnxruntime_libraries import libraries_of
 from optim.passes import Stage
-from optim.plugins.registry import load_registry
+from optim.plugins.registry import Registry, load_registry
 from optim.runs.execute import execute
 from optim.runs.folder import RunFolder
 from optim.runs.locking import lock_of, require_source
 from optim.runs.outcome import Outcome, RunStatus
 from optim.runs.session_file import NEAREST_FOLDER, write_session_files
+from optim.runs.source_run import run_source, write_component_file
+from optim.search.nodes import Node
 from optim.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
+from optim.source import SourceRequest
+from optim.sources.naming import needs_export
 from optim.store import Store, cache_key
 from optim.wire import to_wire
 
 if TYPE_CHECKING:
     from optim.recipes.lock import Lock
     from optim.reports.schema import Report
+    from optim.sources.make import ExportedSource
 
 EXIT_STATUS = {
     RunStatus.IMPROVED: ExitStatus.DELIVERED,
@@ -50,12 +57,13 @@ def run(
     seed: int = 0,
     fresh: bool = False,
     pick: str = "",
+    source: SourceRequest | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Report:
     """Make a model fast for a target, verify it, and leave a folder to deploy.
 
     Args:
-        model: an ``.onnx`` file.
+        model: an ``.onnx`` file, a Hugging Face folder, or ``package.module:factory``.
         output: the run folder; absent, empty, or of an earlier run.
         target: where it will run, see ``optim targets``.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; None: synthesized.
@@ -72,11 +80,13 @@ def run(
         seed: of everything random.
         fresh: take nothing from the cache.
         pick: deliver another point of the front: ``fastest``, ``smallest``, ``most-accurate``, or its number.
+        source: how the source is exported, where it is no ``.onnx`` file and the defaults do not do.
         say: told what is going on, a line at a time.
 
     Returns:
-        What ``report.json`` says. ``report.status`` is ``budget-missed`` or ``failed`` where a pass that was named
-        did not hold; the folder then has a report and no model.
+        What ``report.json`` says; of a source with several components, of the one that fared worst.
+        ``report.status`` is ``budget-missed`` or ``failed`` where a pass that was named did not hold; the folder
+        then has a report and no model.
 
     Raises:
         OptimError: the model, the feeds, the target, the folder or the request cannot be used.
@@ -88,12 +98,23 @@ def run(
         max_loss=parse_max_loss(str(max_loss)) if max_loss is not None else None,
         named=tuple(Named(name, options) for name, options in named), without=tuple(sorted(set(without))),
         stages=tuple(parse_stage(stage) for stage in stages), search_seconds=search_seconds, seed=seed, fresh=fresh,
+        export=source or (SourceRequest(str(model), seed=seed) if needs_export(str(model)) else None),
     )  # fmt: skip
-    return run_settings(settings, Path(output), say or (lambda text: None), pick=pick)
+    say = say or (lambda text: None)
+    if settings.export is None:
+        return run_settings(settings, Path(output), say, pick=pick)
+    reports = run_source(settings, Path(output), say, pick=pick)
+    return max(reports.values(), key=lambda report: EXIT_STATUS[RunStatus(report.status)])
 
 
 def run_settings(
-    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None, pick: str = ""
+    settings: RunSettings,
+    output: Path,
+    say: Callable[[str], None],
+    *,
+    lock: Lock | None = None,
+    exported: ExportedSource | None = None,
+    pick: str = "",
 ) -> Report:
     """Run what was asked for into a folder; with a lock the model must come out the same.
 
@@ -102,36 +123,45 @@ def run_settings(
         output: the run folder.
         say: told what is going on.
         lock: of an earlier run that is repeated.
+        exported: the source, where it has been exported already.
         pick: the point of the front that is delivered; empty: the one that the goal says.
 
     Raises:
         OptimError[bad-budget]: a number that cannot be one.
+        OptimError[data-required]: a metric and nothing to measure it on.
         OptimError[other-source]: the lock is of another model.
         OptimError[lock-mismatch]: the chain of the lock gives another model here.
     """
     settings.require_sound()
+    _require_data_for_a_metric(settings)
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
-        outcome = execute(settings, registry, store, say)
+        outcome = execute(settings, registry, store, say, exported)
         if lock is not None:
             _require_same(outcome, lock)
         if pick:
             from optim.runs.pick import picked
 
             outcome = picked(outcome, pick)
-        report = publish(outcome, folder, say)
+        report = publish(outcome, registry, folder, say)
     store.trim()
     return report
 
 
-def publish(outcome: Outcome, folder: RunFolder, say: Callable[[str], None]) -> Report:
-    """Fill a claimed folder with what came of a run."""
-    from optim.reports.build import build_report
+def _require_data_for_a_metric(settings: RunSettings) -> None:
+    if settings.metric is not None and settings.data is None and settings.chain is None:
+        raise OptimError(
+            "data-required", f"metric {settings.metric.text} needs data", "on made-up inputs it would say nothing",
+            "--data feeds.npz, with the labels that it needs", status=ExitStatus.USAGE,
+        )  # fmt: skip
 
-    report = build_report(outcome)
+
+def publish(outcome: Outcome, registry: Registry, folder: RunFolder, say: Callable[[str], None]) -> Report:
+    """Fill a claimed folder with what came of a run."""
     say("writing the result")
-    folder.publish(lambda path: write_run(outcome, report, path))
-    return report
+    reports: list[Report] = []
+    folder.publish(lambda path: reports.append(write_run(outcome, registry, path)))
+    return reports[0]
 
 
 def _require_same(outcome: Outcome, lock: Lock) -> None:
@@ -151,26 +181,49 @@ def _require_same(outcome: Outcome, lock: Lock) -> None:
         )  # fmt: skip
 
 
-def write_run(outcome: Outcome, report: Report, folder: Path) -> None:
-    """Every file of a run folder but its mark."""
-    from optim.recipes.write import write_lock
+def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
+    """Every file of a run folder but its mark.
+
+    Raises:
+        OptimError: what the target's backend adds could not be made, or does not work.
+    """
+    from optim.reports.build import build_report
     from optim.reports.html import render_html
     from optim.reports.schema import REPORT_FILE
 
     if outcome.delivered is not None:
-        from optim.graphs.files import deliver
-
-        deliver(outcome.delivered.model, folder)
-        write_session_files(folder, outcome.delivered.model.session, outcome.target)
-        write_lock(lock_of(outcome), folder / "recipe.lock.toml")
+        outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
+        if outcome.exported is not None:
+            write_component_file(outcome.exported, outcome.settings.component, folder)
     if outcome.nearest is not None:
-        from optim.graphs.files import deliver
-
-        aside = folder / NEAREST_FOLDER
-        deliver(outcome.nearest.node.model, aside)
-        write_session_files(aside, outcome.nearest.node.model.session, outcome.target)
+        _set_aside(outcome, outcome.nearest.node, folder / NEAREST_FOLDER)
+    report = build_report(outcome)
     (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
     (folder / "report.html").write_text(render_html(report), encoding="utf-8")
+    return report
+
+
+def _deliver(outcome: Outcome, node: Node, registry: Registry, folder: Path) -> tuple[Check, ...]:
+    """The model with all that is needed to run it, and what the backend adds."""
+    from optim.graphs.files import deliver
+    from optim.recipes.write import write_lock
+
+    backend, model = registry.backend(outcome.target.backend)(), node.model
+    outcome.loader = backend.opened_by_onnxruntime
+    deliver(model, folder)
+    libraries = libraries_of(model.opset)
+    write_session_files(folder, model.session, outcome.target, libraries, loader=outcome.loader)
+    write_lock(lock_of(outcome), folder / "recipe.lock.toml")
+    return tuple(backend.deliver(Delivery(folder, model, outcome.target, node.interfaces)))
+
+
+def _set_aside(outcome: Outcome, node: Node, folder: Path) -> None:
+    """A model that missed the budget, with its settings."""
+    from optim.graphs.files import deliver
+
+    deliver(node.model, folder)
+    libraries = libraries_of(node.model.opset)
+    write_session_files(folder, node.model.session, outcome.target, libraries, loader=outcome.loader)
 
 
 def parse_stage(name: str) -> Stage:

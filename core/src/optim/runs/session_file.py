@@ -18,9 +18,10 @@ NEAREST_FOLDER = "nearest"
 """Where a run whose budget nothing meets keeps the model that is nearest to it."""
 
 LOAD_TEXT = '''\
-"""Opens model.onnx with the settings of session.json. Needs onnxruntime and nothing else."""
+"""Opens model.onnx with the settings of session.json. Needs onnxruntime, and the provider's package if it has one."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import onnxruntime as ort
@@ -36,12 +37,23 @@ def load():
         setattr(options, name, members[value] if members else value)
     for key, value in saved["session_config"].items():
         options.add_session_config_entry(key, value)
-    if saved["provider"] != "CPUExecutionProvider":  # fail rather than run on the CPU in silence
+    for package in saved["operator_libraries"]:  # operators that onnxruntime itself does not have
+        options.register_custom_ops_library(import_module(package).get_library_path())
+    if saved["provider"] != "CPUExecutionProvider" and not saved.get("fallback"):  # never on the CPU in silence
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    providers = [(saved["provider"], saved["provider_options"])]
+    if saved.get("library"):  # a provider that is installed apart from onnxruntime
+        if not any(device.ep_name == saved["provider"] for device in ort.get_ep_devices()):
+            library = import_module(saved["library"]).get_library_path()
+            ort.register_execution_provider_library(saved["provider"], library)
+        devices = [device for device in ort.get_ep_devices() if device.ep_name == saved["provider"]]
+        special = [device for device in devices if device.device.type != ort.OrtHardwareDeviceType.CPU]
+        options.add_provider_for_devices((special or devices)[:1], saved["provider_options"])
+        providers = None
     return ort.InferenceSession(
         str(folder / "model.onnx"),
         options,
-        providers=[(saved["provider"], saved["provider_options"])],
+        providers=providers,
         disabled_optimizers=saved["disabled_optimizers"] or None,
     )
 
@@ -59,9 +71,12 @@ class SessionFile:
     Attributes:
         provider: execution provider.
         provider_options: of the provider.
+        library: Python package of a provider that is installed apart from onnxruntime; empty for the others.
+        fallback: whether nodes that the provider does not take may run on the CPU.
         session_options: attributes of ``onnxruntime.SessionOptions``, enums by name.
         session_config: config entries as strings.
         disabled_optimizers: graph optimizers of the runtime that are switched off.
+        operator_libraries: packages whose ``get_library_path()`` is registered before the model is opened.
     """
 
     provider: str
@@ -69,13 +84,16 @@ class SessionFile:
     session_options: Mapping[str, bool | int | str] = field(default_factory=dict)
     session_config: Mapping[str, str] = field(default_factory=dict)
     disabled_optimizers: tuple[str, ...] = ()
+    operator_libraries: tuple[str, ...] = ()
+    library: str = ""
+    fallback: bool = False
 
     @classmethod
-    def of(cls, session: SessionConfig, target: Target) -> SessionFile:
+    def of(cls, session: SessionConfig, target: Target, libraries: tuple[str, ...] = ()) -> SessionFile:
         """The settings of a model, and where it runs."""
         return cls(
             target.provider or "CPUExecutionProvider", dict(target.provider_options), dict(session.session_options),
-            dict(session.session_config), session.disabled_optimizers,
+            dict(session.session_config), session.disabled_optimizers, libraries, target.library, target.fallback,
         )  # fmt: skip
 
     @property
@@ -84,13 +102,18 @@ class SessionFile:
         return SessionConfig(self.session_options, self.session_config, self.disabled_optimizers)
 
 
-def write_session_files(folder: Path, session: SessionConfig, target: Target) -> None:
-    """Write ``session.json`` and ``load.py`` beside ``model.onnx``."""
+def write_session_files(
+    folder: Path, session: SessionConfig, target: Target, libraries: tuple[str, ...] = (), *, loader: bool = True
+) -> None:
+    """Write ``session.json`` beside ``model.onnx``, and ``load.py`` where onnxruntime can open it."""
     from optim.wire import to_wire
 
-    text = json.dumps(to_wire(SessionFile.of(session, target)), indent=2)
+    written = to_wire(SessionFile.of(session, target, libraries))
+    written = {key: value for key, value in written.items() if value or key not in ("library", "fallback")}
+    text = json.dumps(written, indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
-    (folder / LOAD_SCRIPT).write_text(LOAD_TEXT, encoding="utf-8")
+    if loader:
+        (folder / LOAD_SCRIPT).write_text(LOAD_TEXT, encoding="utf-8")
 
 
 def read_session(folder: Path) -> SessionConfig:

@@ -15,16 +15,20 @@ from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
 from optim.passes import Role, Stage
 from optim.search.clock import Clock
-from optim.search.expand import Expander
-from optim.search.goal import Objective
+from optim.search.expand import OUT_OF_TIME, Expander
+from optim.search.goal import FASTER, Objective
 from optim.search.journal import Journal, chain_key, failures, step_of
 from optim.search.nodes import Measured, Node, StepStatus
-from optim.search.plan import Plan, Planned
+from optim.search.plan import Plan, Planned, slots
 from optim.search.points import Gallery
 from optim.search.workbench import Workbench
 
 _LOOK_AHEAD = 3
 _LEAST_LANES = 8
+_FOR_RACES = 0.2
+"""Of the search time, kept for races: candidates that nobody times are worth nothing."""
+
+_SAME_SIZE = 0.03
 _NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
 
 
@@ -40,10 +44,15 @@ class Beam:
         self._plan = plan
         self.journal = Journal()
         self.gallery = Gallery(budget, [planned.ordered.name for planned in plan.forced()])
-        self._deadline = time.monotonic() + bench.settings.search_seconds
-        self._objective = Objective(bench.settings.goal, bench.target.timed, bench.original)
-        self._expander = Expander(bench, budget, self.journal, self.gallery, self._deadline)
+        seconds = bench.settings.search_seconds
+        self._deadline = time.monotonic() + seconds
+        self._objective = Objective(bench.settings.goal, bench.target.timed)
+        self._expander = Expander(
+            bench, budget, self.journal, self.gallery, self._deadline - _FOR_RACES * seconds
+        )  # fmt: skip
         self.clock = Clock(bench, budget, self._deadline)
+        self._legs = _legs(plan)
+        self._legs_left = len(self._legs)
         self._note_left_out()
 
     def run(self) -> list[Measured]:
@@ -52,18 +61,58 @@ class Beam:
         Raises:
             NamedPassError: no chain with a pass that was named is left.
         """
+        self._try_recasts()
         beam = [Measured(self._bench.original, 1.0, 1.0, 1.0)]
         ranking = beam
-        for stage, passes in self._plan.stages.items():
-            ranking = self._stage(stage, passes, beam)
+        for place, (stage, passes) in enumerate(self._legs):
+            self._legs_left = len(self._legs) - place
+            if place and self._legs[place - 1][0] is stage and not passes[0].forced:
+                ranking = self._settings_on_top(stage, passes, ranking)
+            else:
+                ranking = self._stage(stage, passes, beam)
             if not ranking:
                 self._fail(passes)
             beam = self._select(ranking, beam, stage)
         return ranking
 
+    def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
+        """More settings for the best chain alone, while there is time; first each for itself, then what won together.
+
+        The race drops what is beaten, so that those that contend get the time.
+        """
+        if time.monotonic() >= self._deadline:
+            for planned in passes:
+                self.journal.open(step_of(planned.offered), ranking[0].node).settle(StepStatus.SKIPPED, OUT_OF_TIME)
+            return ranking
+        best = ranking[0]
+        found = self._stage(stage, passes, [best])
+        together = self._expander.together(best.node, passes, self._gainful(found, best))
+        if together is not None and not self.clock.is_beaten(together) and time.monotonic() < self._deadline:
+            raced = self.clock.explore([together], self._share())
+            self.gallery.explored(raced)
+            self._write_journal([together], {together.model.digest: best}, {o.node.model.digest: o for o in raced})
+            found = self._by_rank([*found, *raced])
+        there = {item.node.model.digest for item in found}
+        return self._by_rank([*found, *(item for item in ranking if item.node.model.digest not in there)])
+
+    def _gainful(self, found: Sequence[Measured], best: Measured) -> list[Node]:
+        """The chains one step longer that are better than what they go on from, the best first."""
+        limit = self._figure(best) * FASTER
+        longer = [item for item in found if len(item.node.steps) == len(best.node.steps) + 1]
+        return [item.node for item in longer if self._figure(item) < limit]
+
+    def _try_recasts(self) -> None:
+        """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""
+        for planned in self._plan.forced():
+            if planned.pass_class.recasts and not self._expander.expand(self._bench.original, [planned]):
+                self._fail([planned])
+
     def _stage(self, stage: Stage, passes: Sequence[Planned], beam: Sequence[Measured]) -> list[Measured]:
         self._bench.say(f"stage {stage}")
-        tune = self._plan.stages.get(Stage.TUNE, ()) if stage is not Stage.TUNE else ()
+        tune = self._plan.stages.get(Stage.TUNE, ())[:1] if stage is not Stage.TUNE else ()
+        first = slots(passes)[0]
+        if first[0].pass_class.role is not Role.ENABLE and len(beam) > 1:
+            self._bench.ask_side_by_side([parent.node for parent in beam], [planned.offered for planned in passes])
         pools = [(parent, self._expander.expand(parent.node, passes)) for parent in beam]
         nodes = _unique([node for _, pool in pools for node in pool])
         parents = {node.model.digest: parent for parent, pool in reversed(pools) for node in pool}
@@ -77,12 +126,15 @@ class Beam:
             not node.steps or node is parent.node for node, parent in zip(nodes, beam, strict=True)
         ):
             return list(beam)
+        looking = [planned.offered for planned in tune if planned.pass_class.session_only]
+        if looking:
+            self._bench.ask_side_by_side(nodes, looking)
         variants = {node.model.digest: self._expander.session_variants(node, tune)[:_LOOK_AHEAD] for node in nodes}
         racing = [node for node in nodes if node.steps and not self._only_makes_way(node, parents)]
         lanes = [lane for lane in _in_turns(racing, variants) if lane.steps and not self.clock.is_beaten(lane)]
         owner = {lane.model.digest: node for node in nodes for lane in (node, *variants[node.model.digest])}
         fresh = sum(1 for node in racing if node.model.digest != parents[node.model.digest].node.model.digest)
-        measured = self.clock.explore(lanes, self._share(stage), least=min(_LEAST_LANES, 2 * fresh))
+        measured = self.clock.explore(lanes, self._share(), least=min(_LEAST_LANES, 2 * fresh))
         self.gallery.explored(measured)
         best = self._best_by_node(measured, owner, beam)
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with
@@ -99,10 +151,9 @@ class Beam:
         """Whether its last step is new and only makes way: not worth a race, it goes on as its parent would."""
         return node.steps[-1].role is Role.ENABLE and node.model.digest != parents[node.model.digest].node.model.digest
 
-    def _share(self, stage: Stage) -> float:
+    def _share(self) -> float:
         """Of the time that is left: what the stages still to come will need is not spent here."""
-        stages = list(self._plan.stages)
-        return 0.85 / (len(stages) - stages.index(stage))
+        return 0.85 / self._legs_left
 
     def _best_by_node(
         self, measured: Sequence[Measured], owner: dict[str, Node], beam: Sequence[Measured]
@@ -154,6 +205,10 @@ class Beam:
         return chosen
 
     def _by_rank(self, measured: list[Measured]) -> list[Measured]:
+        if self._objective.goal == "size" and not self._bench.target.timed:
+            # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
+            smallest = min((item.node.size_bytes for item in measured), default=1)
+            return sorted(measured, key=lambda item: int((item.node.size_bytes / smallest - 1) / _SAME_SIZE))
         return sorted(measured, key=lambda item: (self._figure(item), len(item.node.steps)))
 
     def _figure(self, item: Measured) -> float:
@@ -175,6 +230,15 @@ class Beam:
         for left_out in self._plan.left_out:
             attempt = self.journal.open(step_of(left_out.offered), self._bench.original)
             attempt.settle(StepStatus.SKIPPED, left_out.reason)
+
+
+def _legs(plan: Plan) -> list[tuple[Stage, Sequence[Planned]]]:
+    """Stages in order; settings are laid over settings, so each pass of the tune stage is a leg of its own."""
+    found: list[tuple[Stage, Sequence[Planned]]] = []
+    for stage, passes in plan.stages.items():
+        parts = slots(passes) if stage is Stage.TUNE else [passes]
+        found += [(stage, part) for part in parts]
+    return found
 
 
 def _unique(nodes: Sequence[Node]) -> list[Node]:

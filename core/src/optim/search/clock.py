@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
+from optim.jobs.lane import Ready
 from optim.search.nodes import Measured, Node
 from optim.search.workbench import Workbench
 from optim.timing.race import Effort, LaneResult, joined
@@ -15,6 +16,7 @@ from optim.timing.race import Effort, LaneResult, joined
 _PROCESS_S = 0.4
 _RUNS_A_LANE = 30
 _BEATEN = 1.08
+_LEAST = 5
 
 
 class Clock:
@@ -28,9 +30,11 @@ class Clock:
         self._lane_s = _PROCESS_S + 0.6 * prepared.open_s + _RUNS_A_LANE * prepared.run_s
         self.base: LaneResult | None = None
         self.objections: dict[str, str] = {}
+        self.wrong: dict[str, Node] = {}
         self.seen: dict[str, float] = {}
         self._best_of_graph: dict[str, float] = {}
         self.results: dict[str, LaneResult] = {}
+        self.bases: dict[str, LaneResult] = {}
 
     def is_beaten(self, node: Node) -> bool:
         """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
@@ -40,18 +44,21 @@ class Clock:
         graph = node.model.path.name
         return own is not None and own > _BEATEN * self._best_of_graph.get(graph, own)
 
-    def explore(self, nodes: Sequence[Node], share: float, least: int = 3) -> list[Measured]:
+    def explore(self, nodes: Sequence[Node], share: float, least: int = _LEAST) -> list[Measured]:
         """A quick look at many chains, best guess first.
 
         Args:
             nodes: the most promising first; those for which there is no time are left out of the answer.
             share: of the search time that is left, 0..1.
-            least: so many are looked at whatever the time.
+            least: so many are looked at whatever the share, as far as all the time that is left is enough for
+                them; :data:`_LEAST` whatever the time.
 
         Returns:
             What held, in the order of ``nodes``; why others did not is in :attr:`objections` by model digest.
         """
-        left = max(0.0, self._deadline - time.monotonic()) * share
+        all_left = max(0.0, self._deadline - time.monotonic())
+        left = all_left * share
+        least = min(least, max(_LEAST, int(all_left / self._lane_s)))
         affordable = max(least, int(left / self._lane_s))
         chosen = list(nodes)[:affordable]
         found: list[Measured] = []
@@ -78,11 +85,11 @@ class Clock:
         """One race; a chain that does not run, or is not right with its session settings, is an objection."""
         self._bench.say(f"timing {len(nodes)} model{'s' if len(nodes) > 1 else ''} against the original")
         self.base, results = self._bench.race(
-            nodes, effort, purpose=purpose, samples=samples, measure_task=measure_task
+            nodes, effort, purpose=purpose, samples=samples, measure_task=measure_task, budget=self._budget
         )  # fmt: skip
         found = []
         for node, result in zip(nodes, results, strict=True):
-            self.results[node.model.digest] = result
+            self.results[node.model.digest], self.bases[node.model.digest] = result, self.base
             measured = self._judged(node, result)
             if measured:
                 found.append(measured)
@@ -112,12 +119,33 @@ class Clock:
                 )  # fmt: skip
         return found
 
-    def _judged(self, node: Node, result: LaneResult) -> Measured | None:
-        if result.failure or result.ready is None or result.ratio is None:
-            self.objections[node.model.digest] = result.failure or "it was not timed"
+    def check(self, node: Node) -> Measured | None:
+        """Whether a chain is right on a target that cannot be timed; why not is in :attr:`objections`."""
+        self._bench.say("running the result on every sample")
+        result = self._bench.check(node)
+        self.results[node.model.digest] = result
+        if self._objects(node, result) or result.ready is None:
             return None
-        if objection := self._budget.objection(result.ready.comparisons, node.is_lossy, result.ready.task):
-            self.objections[node.model.digest] = objection
+        ready = result.ready
+        return Measured(with_comparison(node, ready), None, comparisons=ready.comparisons)
+
+    def _objects(self, node: Node, result: LaneResult) -> bool:
+        """Whether it does not run, or is not right; the reason is noted."""
+        failure = result.failure
+        if result.ready is not None and not failure:
+            lossy = node.is_lossy or not self._bench.target.exact
+            failure = self._budget.objection(result.ready.comparisons, lossy, result.ready.task)
+            if failure:
+                self.wrong[node.model.digest] = with_comparison(node, result.ready)
+        if failure:
+            self.objections[node.model.digest] = failure
+        return bool(failure)
+
+    def _judged(self, node: Node, result: LaneResult) -> Measured | None:
+        if self._objects(node, result):
+            return None
+        if result.ready is None or result.ratio is None:
+            self.objections[node.model.digest] = "it was not timed"
             return None
         graph, ratio = node.model.path.name, result.ratio.value
         self.seen[node.model.digest] = ratio
@@ -129,9 +157,14 @@ def measured_of(node: Node, result: LaneResult) -> Measured:
     """A chain with what the clock said of it, and how far it is from the original on the samples compared there."""
     assert result.ready is not None
     assert result.ratio is not None
-    drift = worst_drift(result.ready.comparisons)
     return Measured(
-        replace(node, drift=drift, task=result.ready.task or node.task),
+        with_comparison(node, result.ready),
         result.ratio.value, result.ratio.low, result.ratio.high, result.latency_ms,
         result.ready.peak_memory_bytes, result.ready.comparisons,
     )  # fmt: skip
+
+
+def with_comparison(node: Node, ready: Ready) -> Node:
+    """A chain with how far it is from the original, as a lane found it."""
+    drift = worst_drift(ready.comparisons) if ready.comparisons else node.drift
+    return replace(node, drift=drift, task=ready.task or node.task)

@@ -24,6 +24,12 @@ from optim.search.points import Gallery
 from optim.search.workbench import Tried, Workbench
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
+_STOPPED = "search time ran out while it was tried; give more with --search-seconds"
+_GRACE_S = 10.0
+"""For a candidate that was begun in time."""
+
+_UNSET: tuple[Any, ...] = (None, [], ())
+
 _REPAIRABLE = 20.0
 """Drift beyond the budget by more than this factor is not repaired."""
 
@@ -33,7 +39,7 @@ _PART_FOR_THE_METRIC = 0.5
 _MOST_WORK_KEPT = 0.9
 """A repair that leaves more of the work in float gains nothing."""
 
-_REPAIR_SHARE = 0.35
+_REPAIR_SHARE = 0.4
 """Of the search time, for all repairs together."""
 
 _FIRST_REPAIR = 0.7
@@ -56,6 +62,7 @@ class Expander:
         self._deadline = deadline
         self._hopeless: dict[tuple[str, str], str] = {}
         self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
+        self._took: dict[str, float] = {}
         self._repair_s = _REPAIR_SHARE * max(0.0, deadline - time.monotonic())
 
     def expand(self, parent: Node, passes: Sequence[Planned]) -> list[Node]:
@@ -93,6 +100,21 @@ class Expander:
                     found.append(node.after(step, proposal.result.model, node.size_bytes, proposal.result.interface))
         return found
 
+    def together(self, node: Node, passes: Sequence[Planned], won: Sequence[Node]) -> Node | None:
+        """The settings of several chains that each go on from ``node`` by one step of the same pass, in one step."""
+        steps = [other.steps[-1] for other in won]
+        names = {step.pass_name for step in steps if step.session_only}
+        if len(steps) < 2 or len(names) != 1:
+            return None
+        planned = next(planned for planned in passes if planned.ordered.name in names)
+        plain = {name: value for step in steps for name, value in step.options.items() if value in _UNSET}
+        options = plain | {
+            name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET
+        }
+        attempt = self._journal.open(step_of(planned.offered, options), node)
+        tried = self._bench.try_one(node, planned.offered, options, _GRACE_S)
+        return self._judge(node, attempt, tried)
+
     def _try_slot(self, node: Node, slot: Sequence[Planned]) -> list[Node]:
         asked = self._bench.ask(node, [planned.offered for planned in slot])
         found: list[Node] = []
@@ -109,7 +131,7 @@ class Expander:
                     if attempt.step.key in self._repaired_as:
                         options = self._repaired_as[attempt.step.key]
                         again = self._journal.open(step_of(planned.offered, options), node)
-                        again.notes = ("what a repair on another chain leaves in float",)
+                        again.notes = (f"what a repair on another chain leaves {planned.pass_class.kept}",)
                         wanted.append((planned, Proposal(options), again))
                 elif proposal.result is None:
                     wanted.append((planned, proposal, attempt))
@@ -123,6 +145,37 @@ class Expander:
         return found + self._apply(node, wanted)
 
     def _apply(self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]]) -> list[Node]:
+        """What holds of these proposals; of a pass of which nothing holds the closest, repaired."""
+        planned = {one.ordered.name: one for one, _, _ in wanted}
+        if not self._bench.target.timed:
+            return self._first_that_holds(node, wanted, planned)
+        tried = self._try_all(node, wanted)
+        judged = [(attempt.step.pass_name, self._judge(node, attempt, outcome)) for attempt, outcome in tried]
+        # A slow rival that holds is no reason not to repair a fast pass of which nothing does.
+        held = {name for name, new in judged if new is not None}
+        broken = [(attempt, outcome) for attempt, outcome in tried if attempt.step.pass_name not in held]
+        return [new for _, new in judged if new is not None] + self._repaired(node, planned, broken)
+
+    def _first_that_holds(
+        self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]], planned: dict[str, Planned]
+    ) -> list[Node]:
+        """Of each pass the first guess that holds, repaired if need be: no clock says that a later one is better."""
+        found: dict[str, Node] = {}
+        for one in wanted:
+            name, attempt = one[0].ordered.name, one[2]
+            if name in found:
+                attempt.settle(StepStatus.SKIPPED, "an earlier guess holds, and where nothing is timed that is enough")
+                continue
+            for tried, outcome in self._try_all(node, [one]):
+                new = self._judge(node, tried, outcome)
+                held = [new] if new is not None else self._repaired(node, planned, [(tried, outcome)])
+                if held:
+                    found[name] = held[0]
+        return list(found.values())
+
+    def _try_all(
+        self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]]
+    ) -> list[tuple[Attempt, Tried]]:
         """Run the candidate jobs; what was named gets its full time, the rest what the search has left."""
         tried: list[tuple[Attempt, Tried]] = []
         width = 2
@@ -134,21 +187,21 @@ class Expander:
                 for _, _, attempt in batch:
                     attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
                 continue
-            timeout = (
-                self._bench.settings.timeout_s
-                if forced
-                else min(self._bench.settings.timeout_s, max(30.0, left + 30.0))
-            )
+            longest = max(self._took.get(attempt.step.pass_name, 0.0) for _, _, attempt in batch)
+            if not forced and longest > left + _GRACE_S:
+                for _, _, attempt in batch:
+                    attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                continue
+            timeout = self._bench.settings.timeout_s if forced else self._time_for_one(left)
             jobs: list[tuple[Node, Any, dict[str, Any]]] = [
                 (node, p.offered, proposal.options) for p, proposal, _ in batch
             ]
             tried += zip((attempt for _, _, attempt in batch), self._bench.try_all(jobs, timeout), strict=True)
-        judged = [(attempt.step.pass_name, self._judge(node, attempt, outcome)) for attempt, outcome in tried]
-        found = [new for _, new in judged if new is not None]
-        # A slow rival that holds is no reason not to repair a fast pass of which nothing does.
-        held = {name for name, new in judged if new is not None}
-        broken = [(attempt, outcome) for attempt, outcome in tried if attempt.step.pass_name not in held]
-        return found + self._repaired(node, {planned.ordered.name: planned for planned, _, _ in wanted}, broken)
+        return tried
+
+    def _time_for_one(self, left: float) -> float:
+        """Seconds after which a candidate that was begun in time is stopped."""
+        return min(self._bench.settings.timeout_s, left + _GRACE_S)
 
     def _repaired(self, node: Node, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]) -> list[Node]:
         """The closest of the candidates that broke the budget, with some nodes left alone; none where time is short."""
@@ -163,21 +216,24 @@ class Expander:
         started = time.monotonic()
         attempt, outcome = min(near, key=lambda item: item[0].drift.relative_l2 if item[0].drift else 0.0)
         offered, limit = planned[attempt.step.pass_name].offered, self._limit(outcome)
+        kept = offered.over_models.kept
         repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left * _FIRST_REPAIR)
         took = time.monotonic() - started
         self._repair_s -= took
         if repair is None:
-            note = f"not repaired: no set of nodes to leave in float was found in {took:.0f} s"
+            note = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
             attempt.notes = (*attempt.notes, note)
             return []
         if repair.work > _MOST_WORK_KEPT:
-            attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay in float")
+            attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay {kept}")
             return []
         options = {**attempt.step.options, "keep": list(repair.keep)}
         again = self._journal.open(step_of(offered, options), node)
-        again.notes = (_in_words(repair),)
+        again.notes = (_in_words(repair, kept),)
         self._repaired_as[attempt.step.key] = options
-        result = self._judge(node, again, self._bench.try_one(node, offered, options, max(30.0, left)))
+        forced = planned[attempt.step.pass_name].forced
+        timeout = self._bench.settings.timeout_s if forced else self._time_for_one(left - took)
+        result = self._judge(node, again, self._bench.try_one(node, offered, options, timeout))
         return [result] if result is not None else []
 
     def _limit(self, outcome: Tried) -> float:
@@ -188,6 +244,12 @@ class Expander:
 
     def _judge(self, node: Node, attempt: Attempt, tried: Tried) -> Node | None:
         attempt.seconds += tried.seconds
+        name = attempt.step.pass_name
+        self._took[name] = max(tried.seconds, self._took.get(name, 0.0))
+        cut_short = tried.ran_out and tried.seconds < self._bench.settings.timeout_s
+        if cut_short and time.monotonic() > self._deadline:
+            attempt.settle(StepStatus.SKIPPED, _STOPPED)
+            return None
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None
@@ -221,9 +283,9 @@ def _may_be_repaired(outcome: Tried, limit: float) -> bool:
     return limit < worst_drift(outcome.answer.comparisons).relative_l2 < _REPAIRABLE * limit
 
 
-def _in_words(repair: Repair) -> str:
+def _in_words(repair: Repair, kept: str) -> str:
     """What a repair found and what that took, for the report."""
     nodes = "1 node" if len(repair.keep) == 1 else f"{len(repair.keep)} nodes"
     took = "1 evaluation" if repair.evaluations == 1 else f"{repair.evaluations} evaluations"
     estimates = f" and {repair.estimates} estimates" if repair.estimates else ""
-    return f"repaired: {nodes} left in float, {repair.work:.0%} of the work; found in {took}{estimates}"
+    return f"repaired: {nodes} left {kept}, {repair.work:.0%} of the work; found in {took}{estimates}"

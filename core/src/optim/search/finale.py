@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from dataclasses import replace
 from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
 from optim.passes import Role
-from optim.search.clock import Clock, measured_of
+from optim.search.clock import Clock, measured_of, with_comparison
 from optim.search.goal import FASTER, Objective
 from optim.search.journal import Journal
 from optim.search.nodes import Measured, Node, Step, StepStatus
@@ -21,8 +22,17 @@ _FINALISTS = 3
 _OTHERS = 3
 """So many other points of the front are proven too, for whoever wants another compromise."""
 
+_FALLBACKS = 3
+"""So often the next best of what was explored is looked at, where the best ones did not hold."""
+
+_PROMISE = 1.15
+"""By so much more must have been promised than what held, to be worth more time."""
+
 _FINAL_S = 8.0
 _AGAIN_S = 6.0
+_SHORTER_S = 12.0
+"""For applying steps again, to see which of them are needed."""
+
 _CONTENDS = 1.05
 """What is slower than the best by more is not timed a second time."""
 
@@ -41,28 +51,85 @@ class Finale:
         self._budget = budget
         self._journal = journal
         self._gallery = gallery
-        self._objective = Objective(bench.settings.goal, bench.target.timed, bench.original)
+        self._objective = Objective(bench.settings.goal, bench.target.timed)
         self.clock = Clock(bench, budget, time.monotonic())
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
-        """The chain to deliver, measured anew; None where nothing is better than the original."""
+        """The chain to deliver, measured anew; None where nothing is better than the original.
+
+        What looked best on few samples may break the budget on all of them, or be slower on fresh rounds: then what
+        came next is measured, until something holds that nothing explored promises to beat.
+        """
         finalists = [item.node for item in ranking if not self._only_makes_way(item.node.steps)][:_FINALISTS]
         if not finalists:
             return None
         known = {node.model.digest for node in finalists}
-        finalists += [node for node in self._shorter(finalists[0]) if node.model.digest not in known]
-        finalists += self._gallery.worth_proving(finalists, self._room(finalists))
-        measured = self.measure(finalists)
-        for node in finalists:
-            if objection := self.clock.objections.get(node.model.digest):
-                attempt = self._journal.find(node)
-                if attempt is not None:
-                    attempt.settle(StepStatus.DROPPED, f"on all samples: {objection}")
+        shorter = [*self._only_what_was_asked_for(finalists[0]), *self._shorter(finalists[0])]
+        finalists += list({n.model.digest: n for n in shorter if n.model.digest not in known}.values())
+        measured = self._measured(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         better = [item for item in measured if self.is_better(item)]
         if not better:
             return None
         best = min(better, key=self._rank)
         return min((item for item in better if self._as_good(item, best)), key=lambda item: len(item.node.steps))
+
+    def _measured(self, ranking: Sequence[Measured], finalists: Sequence[Node]) -> list[Measured]:
+        """The finalists with other points of the front, and what came next where they did not hold."""
+        others = self._gallery.worth_proving(finalists, self._room(finalists))
+        finalists = [*finalists, *(node for node in others if self._alike(node, finalists[0]))]
+        measured = self._prove(finalists)
+        known = {node.model.digest for node in finalists}
+        for _ in range(_FALLBACKS):
+            promised = [item for item in ranking if not self._only_makes_way(item.node.steps)]
+            promised += [item for item in self._gallery.held() if self._alike(item.node, finalists[0])]
+            waiting = self._promising([item for item in promised if item.node.model.digest not in known], measured)
+            if not waiting:
+                break
+            self._bench.say("the best did not hold: measuring what came next")
+            known |= {node.model.digest for node in waiting}
+            measured += self._prove(waiting)
+        return measured
+
+    def _alike(self, node: Node, other: Node) -> bool:
+        """Whether both take and give the same, so that they can be timed against one original."""
+        return (node.recast is None) == (other.recast is None)
+
+    def _prove(self, nodes: Sequence[Node]) -> list[Measured]:
+        """Fresh rounds, and the journal told of what does not hold on all samples."""
+        measured = self.measure(nodes)
+        self._note_objections(nodes)
+        return measured
+
+    def _note_objections(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            if objection := self.clock.objections.get(node.model.digest):
+                attempt = self._journal.find(node)
+                if attempt is not None:
+                    attempt.settle(StepStatus.DROPPED, f"on all samples: {objection}")
+                if node.model.digest in self.clock.wrong:
+                    self._gallery.judged(self.clock.wrong[node.model.digest], objection)
+
+    def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Node]:
+        """The next to prove: what looked better than anything that held; a graph that was wrong is wrong again.
+
+        Where something held and nothing failed, a quick look that promised more has been outrun, not cut short.
+        """
+        wrong = {node.model.path for node in self.clock.wrong.values()}
+        best = min((self._rank(item) for item in measured if self.is_better(item)), default=math.inf)
+        if math.isfinite(best) and not self.clock.objections:
+            return []
+        chosen: dict[str, Node] = {}
+        for item in sorted(items, key=self._rank):
+            reached = self._rank(item) * _PROMISE < best and self._could_be_better(item)
+            if reached and item.node.steps and item.node.model.path not in wrong:
+                chosen.setdefault(item.node.model.digest, item.node)
+        return list(chosen.values())[:_FINALISTS]
+
+    def _could_be_better(self, item: Measured) -> bool:
+        """Whether a quick look leaves it a chance to be better than the original."""
+        if self._objective.goal == "latency":
+            return item.low is None or item.low < FASTER
+        return True
 
     def measure(self, nodes: Sequence[Node]) -> list[Measured]:
         """Fresh rounds against the original, outputs compared on every sample the gate uses.
@@ -84,6 +151,12 @@ class Finale:
 
     def aside(self, node: Node) -> Measured | None:
         """Figures of a model beyond the budget, on all samples; None where it does not run."""
+        if not self._bench.target.timed:
+            ready = self._bench.check(node).ready
+            unmeasured = Measured(with_comparison(node, ready), None, comparisons=ready.comparisons) if ready else None
+            if unmeasured is not None:
+                self._gallery.aside(unmeasured, None)
+            return unmeasured
         effort = self._effort(_AGAIN_S, least_rounds=8, drop=False)
         _, (result,) = self._bench.race(
             [node], effort, purpose="aside", samples=self._bench.prepared.compared, measure_task=True
@@ -104,12 +177,28 @@ class Finale:
         """So many more models may be open at once."""
         return max(0, min(_OTHERS, self._bench.lanes_at_once() - len(finalists)))
 
+    def _first_right(self, nodes: Sequence[Node]) -> list[Measured]:
+        """The best of the chains that is right, on a target that cannot be timed: the others need no look."""
+        for node in nodes:
+            found = self.clock.check(node)
+            if found is not None and self.is_better(found):
+                self._gallery.proven(found, None)
+                return [found]
+            self._note_objections([node])
+        return []
+
     def is_better(self, item: Measured) -> bool:
-        """Whether it reaches the goal: faster beyond the noise, or smaller."""
+        """Whether it reaches the goal: faster beyond the noise, or smaller.
+
+        Where the target needs passes and cannot be timed, the original is no alternative: what runs is better.
+        """
+        if not self._bench.target.timed and self._bench.target.requires:
+            return bool(item.node.steps)
         asked_for = all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in item.node.steps)
-        if self._objective.goal != "size" and asked_for:
-            return True
-        return self._objective.is_reached(item, self.clock.base)
+        return asked_for or self._objective.is_reached(item, self.clock.base, self._original_of(item.node))
+
+    def _original_of(self, node: Node) -> Node:
+        return self._bench.original if node.recast is None else self._bench.comparable_original(node)
 
     def _was_asked_for(self, step: Step) -> bool:
         asked = self._bench.settings.named_options(step.pass_name) is not None
@@ -129,6 +218,12 @@ class Finale:
         fits = all(step in best.node.steps for step in item.node.steps)
         return fits and self._only_makes_way(more) and self._rank(item) <= self._rank(best) * _NEEDED
 
+    def _only_what_was_asked_for(self, node: Node) -> list[Node]:
+        """The chain that is delivered where nothing else helps: what the user asked for, and no more."""
+        asked = [step for step in node.steps if step.role is not Role.IMPROVE and self._was_asked_for(step)]
+        found = self._rebuild(asked) if asked and len(asked) < len(node.steps) else None
+        return [found] if found is not None else []
+
     def _only_makes_way(self, steps: Sequence[Step]) -> bool:
         """Whether nothing of this is more than making way for something that is not there; True for no step at all."""
         return all(step.role is Role.ENABLE and not self._was_asked_for(step) for step in steps)
@@ -139,13 +234,25 @@ class Finale:
         What makes way and can go stays out of the shorter chains that follow: nothing needs it.
         """
         found, steps = [], list(node.steps)
+        deadline = time.monotonic() + _SHORTER_S
         for place, step in reversed(list(enumerate(node.steps))):
+            if time.monotonic() + self._took(steps) > deadline:
+                break
             if len(steps) > 1 and self._is_doubtful(node.steps[: place + 1]) and not self._was_asked_for(step):
                 shorter = self._rebuild([other for other in steps if other is not step])
                 if shorter is not None:
                     found.append(shorter)
                     steps = list(shorter.steps) if step.role is Role.ENABLE else steps
         return found
+
+    def _took(self, steps: Sequence[Step]) -> float:
+        """Seconds that applying these steps took before, the longest of each pass."""
+        names = {step.pass_name for step in steps}
+        longest = dict.fromkeys(names, 0.0)
+        for attempt in self._journal.attempts:
+            if attempt.step.pass_name in names:
+                longest[attempt.step.pass_name] = max(longest[attempt.step.pass_name], attempt.seconds)
+        return sum(longest.values())
 
     def _is_doubtful(self, steps: tuple[Step, ...]) -> bool:
         """Whether the last of these steps only makes way, or was no faster than the chain without it."""
@@ -169,7 +276,7 @@ class Finale:
         """Apply one known step to another chain; None where it changes nothing or fails there."""
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
         attempt = self._journal.open(step, node)
-        tried = self._bench.try_one(node, offered, step.options, self._bench.settings.timeout_s)
+        tried = self._bench.try_one(node, offered, step.options, min(self._bench.settings.timeout_s, 4 * _SHORTER_S))
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None

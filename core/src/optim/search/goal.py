@@ -21,12 +21,10 @@ class Objective:
     Args:
         goal: what the user asked for.
         timed: whether time means something on the target.
-        original: the model as it came.
     """
 
-    def __init__(self, goal: Goal, timed: bool, original: Node) -> None:
+    def __init__(self, goal: Goal, timed: bool) -> None:
         self.goal: Goal = goal if timed else "size"
-        self._original = original
 
     def figure(self, item: Measured, base: LaneResult | None) -> float:
         """What is made small: latency to the original's, bytes on disk, or peak memory in bytes."""
@@ -36,10 +34,16 @@ class Objective:
             return float(item.peak_memory_bytes or self._memory_of(item, base))
         return item.ratio if item.ratio is not None else 1.0
 
-    def is_reached(self, item: Measured, base: LaneResult | None) -> bool:
-        """Whether it is better than the original beyond the noise."""
+    def is_reached(self, item: Measured, base: LaneResult | None, original: Node) -> bool:
+        """Whether it is better than the original beyond the noise.
+
+        Args:
+            item: what was measured.
+            base: the original in the last race.
+            original: the model as it came, taking and giving what ``item`` does.
+        """
         if self.goal == "size":
-            return item.node.size_bytes < self._original.size_bytes
+            return item.node.size_bytes < original.size_bytes
         if self.goal == "memory":
             before = base.ready.peak_memory_bytes if base and base.ready else 0
             return 0 < item.peak_memory_bytes < _LESS_MEMORY * before

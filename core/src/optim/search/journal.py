@@ -52,6 +52,10 @@ class Journal:
             best: its figures on fresh rounds.
         """
         whole = chain_key(winner)
+        for attempt in missing_rows(self.attempts, winner):
+            place = len(attempt.on) + 1
+            self._by_chain[whole[:place]] = attempt
+            self.attempts.append(attempt)
         kept = {whole[: i + 1] for i in range(len(whole))}
         if whole in self._by_chain and best is not None:
             self._by_chain[whole].ratio = best.ratio
@@ -61,6 +65,17 @@ class Journal:
                 attempt.settle(StepStatus.KEPT, _why_kept(attempt))
             elif attempt.status is StepStatus.SKIPPED and not attempt.reason:
                 attempt.settle(*_why_dropped(attempt, best.ratio if best else None))
+
+
+def missing_rows(attempts: Iterable[Attempt], node: Node) -> list[Attempt]:
+    """Rows for those steps of a chain that have none: settings that a graph was only looked at through."""
+    there = {(attempt.step.key, attempt.on) for attempt in attempts}
+    found = []
+    for place, step in enumerate(node.steps):
+        on = tuple(before.pass_name for before in node.steps[:place])
+        if (step.key, on) not in there:
+            found.append(Attempt(step, on, drift=node.drift, size_bytes=node.size_bytes, task=node.task))
+    return found
 
 
 def chain_key(node: Node) -> tuple[tuple[str, str], ...]:

@@ -51,6 +51,8 @@ class Node:
         drift: to the original on the explored samples.
         size_bytes: once delivered.
         task: the task metric, where it was measured.
+        recast: the step that changed what goes in and comes out; None where no step did.
+        given: the model that this step was given.
     """
 
     model: Model
@@ -59,6 +61,8 @@ class Node:
     interfaces: tuple[Interface, ...] = ()
     drift: Drift = NO_DRIFT
     task: TaskFigure | None = None
+    recast: Step | None = None
+    given: Model | None = None
 
     @property
     def is_lossy(self) -> bool:
@@ -68,7 +72,9 @@ class Node:
     def after(self, step: Step, model: Model, size_bytes: int, interface: Interface | None) -> Node:
         """The chain with one more step."""
         interfaces = (*self.interfaces, interface) if interface else self.interfaces
-        return Node(model, size_bytes, (*self.steps, step), interfaces, self.drift, self.task)
+        recasts = interface is not None and bool(interface.raw)
+        recast, given = (step, self.model) if recasts else (self.recast, self.given)
+        return Node(model, size_bytes, (*self.steps, step), interfaces, self.drift, self.task, recast, given)
 
 
 @dataclass

@@ -69,15 +69,24 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
     for name in sorted(settings.without):
         registry.find_pass(name, target)
     for named in settings.named:
-        pass_class = registry.find_pass(named.name, target).over_models
+        offered = registry.find_pass(named.name, target)
         if named.options is not None:
-            parse_options(pass_class, named.options)
+            options = parse_options(offered.pass_class, named.options)
+            if issubclass(offered.pass_class, Pass):
+                offered.pass_class().refuse(options, target)
+        if offered.stage not in MODEL_STAGES and settings.export is None:
+            raise OptimError(
+                "conflicting-request", f"{named.name} was asked for by name, but nothing is exported",
+                f"{settings.source} is an ONNX model already", "leave it out, or name the source that it was made of",
+                status=ExitStatus.USAGE,
+            )  # fmt: skip
     stages: dict[Stage, tuple[Planned, ...]] = {}
     left_out: list[LeftOut] = []
     for stage in MODEL_STAGES:
         planned = []
         for ordered in registry.ordered(stage, target):
-            forced = settings.named_options(ordered.name) is not None or ordered.name in target.requires
+            required = ordered.name in target.requires and ordered.name not in settings.without
+            forced = required or settings.named_options(ordered.name) is not None
             reason = _reason_against(ordered.offered, stage, settings, forced)
             if reason and forced:
                 raise OptimError(

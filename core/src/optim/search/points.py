@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.gate.budget import Budget
@@ -56,8 +57,8 @@ class Gallery:
         self._budget = budget
         self._required = frozenset(required)
         self._points: dict[str, Point] = {}
+        self._held: set[Path] = set()
         self._missed: dict[str, Node] = {}
-        self.lossy_held = False
 
     def explored(self, found: Iterable[Measured]) -> None:
         """Keep the figures of a quick look."""
@@ -72,13 +73,29 @@ class Gallery:
             self._points[item.node.model.digest] = Point(item, proven=True, timing=timing)
 
     def judged(self, node: Node, objection: str) -> None:
-        """Note whether a lossy chain held; ``node`` has its drift and its metric."""
+        """Note whether a lossy chain held; ``node`` has its drift and its metric. What is said last counts."""
         if not node.is_lossy:
             return
+        self._held.discard(node.model.path)
         if not objection:
-            self.lossy_held = True
+            self._held.add(node.model.path)
         elif math.isfinite(node.drift.relative_l2):
             self._missed[node.model.digest] = node
+        if objection:
+            self._points.pop(node.model.digest, None)
+
+    @property
+    def lossy_held(self) -> bool:
+        """Whether any lossy chain kept within the budget, as far as it was looked at."""
+        return bool(self._held)
+
+    def held(self) -> list[Measured]:
+        """What a quick look found within the budget and has not been proven."""
+        return [
+            point.measured
+            for point in self._points.values()
+            if not point.proven and self._required <= {step.pass_name for step in point.node.steps}
+        ]
 
     def aside(self, item: Measured, timing: LaneResult | None) -> None:
         """Keep the figures of the nearest point beyond the budget."""
@@ -94,11 +111,7 @@ class Gallery:
     def worth_proving(self, besides: Sequence[Node], most: int) -> list[Node]:
         """Chains that would stand elsewhere on the front than ``besides``: the smallest, the most accurate, between."""
         there = {node.model.digest for node in besides}
-        held = [
-            point.measured
-            for point in self._points.values()
-            if point.measured.ratio is not None and self._required <= {step.pass_name for step in point.node.steps}
-        ]
+        held = [item for item in self.held() if item.ratio is not None]
         front = [item for item in _front(held) if item.node.model.digest not in there]
         wishes = [
             min(front, key=lambda item: (item.node.size_bytes, item.ratio or 1.0), default=None),

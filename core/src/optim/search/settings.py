@@ -12,6 +12,7 @@ from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import DEFAULT_MAX_DRIFT
 from optim.metrics.spec import MaxLoss, MetricSpec
 from optim.passes import Stage
+from optim.source import SourceRequest
 
 Goal: TypeAlias = Literal["latency", "size", "memory"]
 
@@ -32,7 +33,7 @@ class RunSettings:
     """Everything a run depends on, beside the machine and what is installed.
 
     Attributes:
-        source: the file.
+        source: the file, or what is exported first.
         target: name.
         data: where feeds come from; None: synthesized.
         goal: what better means.
@@ -50,6 +51,8 @@ class RunSettings:
         timeout_s: for one candidate that the user named.
         most_samples: the gate compares at most so many.
         beam: chains that go on from stage to stage.
+        export: how the source is exported first; None where it is an ``.onnx`` file.
+        component: of the exported source; empty where it has one only.
     """
 
     source: Path
@@ -70,6 +73,8 @@ class RunSettings:
     timeout_s: float = DEFAULT_TIMEOUT_S
     most_samples: int = 32
     beam: int = 2
+    export: SourceRequest | None = None
+    component: str = ""
 
     @property
     def drift_limit(self) -> float:

@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from optim.errors import ExitStatus, OptimError
+from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
 from optim.gate.repair import Repair
 from optim.graphs.files import is_whole
 from optim.jobs import candidate, ingest, lane, offer, prepare, repair, sensitivity
 from optim.jobs.ingest import Answer as Ingested
 from optim.jobs.ingest import Request as IngestRequest
+from optim.jobs.lane import Ready
 from optim.jobs.place import Place, Reference
 from optim.metrics.spec import require_known
 from optim.model import Model
@@ -34,14 +36,20 @@ from optim.search.machine import available_memory_bytes, machine_key
 from optim.search.nodes import Node
 from optim.search.restore import restore
 from optim.search.settings import RunSettings
+from optim.sources.make import ExportedSource, make_graphs
+from optim.sources.pipeline import Choice
 from optim.store import Store, cache_key
-from optim.timing.race import Effort, LaneResult, race
+from optim.target import Target
+from optim.timing.race import Admit, Effort, LaneResult, as_base, look, race
 from optim.wire import from_wire, to_wire
 
 Say = Callable[[str], None]
 
 _REPAIR_EVALUATIONS = 40
 _REPAIR_SAMPLES = 8
+_REPAIR_GRACE_S = 10.0
+"""For the evaluation that was begun in time."""
+
 _REPLAYED_SAMPLES = 1
 _MARGIN = 0.97
 """Aim a little below the budget where some samples are not looked at."""
@@ -49,11 +57,12 @@ _MARGIN = 0.97
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A candidate job's answer, or why there is none."""
+    """A candidate job's answer, or why there is none; ``ran_out`` where it was stopped for its time."""
 
     answer: candidate.Answer | None
     failure: str
     seconds: float
+    ran_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +77,12 @@ class Asked:
 class Workbench:
     """The jobs of one run."""
 
-    def __init__(self, settings: RunSettings, registry: Registry, store: Store, executor: Executor, say: Say) -> None:
+    def __init__(
+        self, settings: RunSettings, registry: Registry, store: Store, executor: Executor, say: Say,
+        exported: ExportedSource | None = None,
+    ) -> None:  # fmt: skip
         self.settings = settings
+        self.exported = exported
         self.registry = registry
         self.store = store
         self.say = say
@@ -78,11 +91,12 @@ class Workbench:
         self.peak_memory_bytes = 0
         self.made: set[Path] = set()
         self._executor = executor
+        self._asked_before: dict[str, Asked] = {}
         self._core_key = source_digest("optim")
         target = registry.target(settings.target)
         backends = registry.offered("backend")
         registry.backend(target.backend)
-        self.target = replace(target, probe=None)
+        self.target = target.plain
         self.place = Place(self.target, backends[target.backend].plugin.name)
         offered = {name: offer.plugin.name for name, offer in registry.offered("metric").items()}
         self._metric = require_known(settings.metric, offered) if settings.metric else None
@@ -93,7 +107,7 @@ class Workbench:
 
     def ingest(self) -> Ingested:
         """Bring the source into the store; it is the original from then on."""
-        found = self.ingest_file(self.settings.source)
+        found = self._ingest_source()
         self.original = Node(found.model, found.size_bytes)
         return found
 
@@ -102,6 +116,19 @@ class Workbench:
         self.say(f"reading {path.name}")
         answer = self._must(ingest, IngestRequest(path.absolute(), self.store.models), "ingest")
         return from_wire(Ingested, answer)
+
+    def _ingest_source(self, *, fresh: bool = False) -> Ingested:
+        """The user's file, or the graph of what was exported."""
+        if self.settings.export is None:
+            return self.ingest_file(self.settings.source)
+        if self.exported is None or fresh:
+            self.exported = make_graphs(
+                self.settings.export, self.target, self.registry, self.store, source_choice(self.settings), self.say,
+                timeout_s=self.settings.timeout_s, fresh=fresh or self.settings.fresh,
+            )  # fmt: skip
+        graphs = self.exported.graphs
+        graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
+        return Ingested(graph.model, graph.size_bytes, graph.operators)
 
     def prepare(self, model: Model) -> prepare.Answer:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried."""
@@ -136,12 +163,20 @@ class Workbench:
         )  # fmt: skip
         return self.prepared
 
+    def ask_side_by_side(self, nodes: Sequence[Node], passes: Sequence[OfferedPass]) -> None:
+        """Ask about several models at the same time; :meth:`ask` then knows the answers."""
+        list(self._executor.map(lambda node: self.ask(node, passes), nodes))
+
     def ask(self, node: Node, passes: Sequence[OfferedPass]) -> dict[str, Asked]:
         """What each pass offers for a model; one subprocess for all, a new one after a crash."""
         found: dict[str, Asked] = {}
         left = []
         for offered in passes:
-            known = self._known(self._offer_key(node, offered))
+            key = self._offer_key(node, offered)
+            if key in self._asked_before:
+                found[offered.name] = self._asked_before[key]
+                continue
+            known = self._known(key)
             if known is None:
                 left.append(offered)
             else:
@@ -152,7 +187,7 @@ class Workbench:
             for answer in answers:
                 offered = next(p for p in left if p.name == answer.name)
                 self.store.write("steps", self._offer_key(node, offered), to_wire(answer))
-                found[answer.name] = _asked(answer)
+                found[answer.name] = self._asked_before[self._offer_key(node, offered)] = _asked(answer)
                 self.computed += 1
             if broken is not None:
                 self._restored(node)
@@ -202,7 +237,8 @@ class Workbench:
         try:
             data = self._job(candidate, request, timeout_s, lambda event: phases.append(event["event"]))
         except WorkerFailed as failed:
-            return Tried(None, _candidate_failure(failed, phases[-1]), time.monotonic() - started)
+            why, took = _candidate_failure(failed, phases[-1]), time.monotonic() - started
+            return Tried(None, why, took, ran_out=failed.kind == "timeout")
         seconds = time.monotonic() - started
         answer = from_wire(candidate.Answer, data)
         self.made |= {answer.result.model.path} if answer.result.changed else set()
@@ -227,7 +263,7 @@ class Workbench:
         goal = limit if len(samples) == len(self.prepared.compared) else limit * _MARGIN
         request = repair.Request(asked, replayed, whole, goal, _REPAIR_EVALUATIONS, seconds)
         try:
-            data = self._job(repair, request, seconds + 60.0)
+            data = self._job(repair, request, seconds + max(_REPAIR_GRACE_S, 2 * tried.seconds))
         except WorkerFailed:
             self._restored(node)
             return None
@@ -251,34 +287,86 @@ class Workbench:
 
     def race(
         self, nodes: Sequence[Node], effort: Effort, *, purpose: str, samples: tuple[int, ...] | None = None,
-        measure_task: bool = False,
+        measure_task: bool = False, budget: Budget | None = None, places: Sequence[Place] = (),
     ) -> tuple[LaneResult, list[LaneResult]]:  # fmt: skip
         """Time nodes against the original; compares their outputs first, on ``samples`` or on the explored ones.
 
         With ``samples=()`` nothing is compared; with ``measure_task`` the task metric is measured on all its samples.
+        What does not keep within ``budget`` is not timed. At ``places`` the original itself is timed elsewhere, after
+        the nodes.
         """
         samples = self.prepared.explored if samples is None else samples
         key = cache_key(
             "race", purpose, [(n.model.digest, [to_wire(i) for i in n.interfaces]) for n in nodes], samples,
             self._reference_key(), machine_key(), self.prepared.timed, effort.least_rounds, effort.drop,
-            measure_task,
+            measure_task, to_wire(budget) if budget else None, [to_wire(place) for place in places],
         )  # fmt: skip
         known = self._known(key)
         if known is not None:
             self.from_cache += 1
             return from_wire(LaneResult, known[0]), from_wire(list[LaneResult], known[1])
-        base = lane.Request(self.original.model, self.place, self.reference, (), self.prepared.timed, ())
+        original = self.comparable_original(nodes[0])
+        base = lane.Request(
+            original.model, self.place, self.reference, (), self.prepared.timed, original.interfaces,
+            given=original.given,
+        )  # fmt: skip
         lanes = [
             lane.Request(
                 n.model, self.place, self.reference, samples, self.prepared.timed, n.interfaces,
-                measure_task and self.reference.task is not None,
+                measure_task and self.reference.task is not None, n.given,
             )
             for n in nodes
         ]  # fmt: skip
-        result = race(base, lanes, effort, self.settings.seed)
+        lanes += [replace(base, place=place) for place in places]
+        admit = _admission(nodes, budget, self.target) if budget else None
+        result = race(base, lanes, effort, self.settings.seed, admit)
+        if original.recast is not None:  # the very model that it is timed against: apart by noise only
+            count = len(nodes)
+            paired = zip(result[1][:count], nodes, strict=True)
+            own = [as_base(r) if n.model.digest == original.model.digest else r for r, n in paired]
+            result = result[0], [*own, *result[1][count:]]
         self.computed += 1
         if not any(found.failure for found in result[1]):
             self.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
+        return result
+
+    def comparable_original(self, node: Node) -> Node:
+        """The original as it is timed against a chain: with the step that changed what goes in and comes out.
+
+        Raises:
+            OptimError[recast-failed]: that step does not do for the original what it did for the chain.
+        """
+        if node.recast is None:
+            return self.original
+        offered = self.registry.find_pass(node.recast.pass_name, self.target)
+        tried = self.try_one(self.original, offered, node.recast.options, self.settings.timeout_s)
+        if tried.answer is None or not tried.answer.result.changed:
+            raise OptimError(
+                "recast-failed", f"{offered.name} does not work on the original model",
+                tried.failure or "; ".join(tried.answer.result.notes if tried.answer else ()),
+                "it worked on a model made from it: this is an issue of its plugin", offered.plugin.release,
+            )  # fmt: skip
+        result = tried.answer.result
+        return self.original.after(node.recast, result.model, tried.answer.size_bytes, result.interface)
+
+    def check(self, node: Node) -> LaneResult:
+        """Open a model on a target that cannot be timed, and compare it on every sample the gate uses."""
+        samples = self.prepared.compared
+        key = cache_key(
+            "check", node.model.digest, [to_wire(i) for i in node.interfaces], samples, self._reference_key()
+        )
+        known = self._known(key)
+        if known is not None:
+            self.from_cache += 1
+            return from_wire(LaneResult, known)
+        request = lane.Request(
+            node.model, self.place, self.reference, samples, (), node.interfaces,
+            self.reference.task is not None, given=node.given,
+        )  # fmt: skip
+        result = look(request, self.settings.timeout_s)
+        self.computed += 1
+        if not result.failure:
+            self.store.write("steps", key, to_wire(result))
         return result
 
     def lanes_at_once(self) -> int:
@@ -299,7 +387,8 @@ class Workbench:
         lossy = node.is_lossy or offered.over_models.lossy
         return candidate.Request(
             node.model, offered.name, offered.plugin.name, options, self.place, self.reference, samples,
-            node.interfaces, self.store.models, self.settings.seed, lossy and self.reference.task is not None,
+            node.interfaces, self.store.models, self.settings.seed, lossy, lossy and self.reference.task is not None,
+            node.given,
         )  # fmt: skip
 
     def _ask_once(self, node: Node, passes: Sequence[OfferedPass]) -> tuple[list[offer.Offer], tuple[str, str] | None]:
@@ -343,7 +432,7 @@ class Workbench:
 
         def read_again() -> Path:
             self.say("a pass damaged the original in the cache")
-            return self.ingest_file(self.settings.source).model.path
+            return self._ingest_source(fresh=True).model.path
 
         original = restore(self.original.model.path, read_again)
         return restore(node.model.path, rebuild) or original
@@ -417,6 +506,11 @@ class Workbench:
         return [str(path), [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]]
 
 
+def source_choice(settings: RunSettings) -> Choice:
+    """What the user said of passes, for those before there is a model."""
+    return Choice({named.name: named.options for named in settings.named}, settings.without)
+
+
 @contextmanager
 def thread_executor() -> Iterator[Executor]:
     """Threads, each holding one subprocess: half as many as processors, at least one, at most four."""
@@ -425,6 +519,16 @@ def thread_executor() -> Iterator[Executor]:
         yield executor
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _admission(nodes: Sequence[Node], budget: Budget, target: Target) -> Admit:
+    """Who may race: what is wrong would only make what is right look slow."""
+
+    def admit(place: int, ready: Ready) -> bool:
+        lossy = nodes[place].is_lossy or not target.exact
+        return not budget.objection(ready.comparisons, lossy, ready.task)
+
+    return admit
 
 
 def _asked(answer: offer.Offer) -> Asked:

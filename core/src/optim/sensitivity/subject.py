@@ -108,8 +108,8 @@ class Subject:
             context.discard()
 
     def opened(self, model: Model) -> Session:
-        """A session where the run runs its models."""
-        return self._backend.open(model, self.request.place.target)
+        """A session that computes as the run's target does, or about so where that takes long."""
+        return self._backend.open_estimate(model, self.request.place.target)
 
     def _samples(self) -> Iterator[Feeds]:
         return (mapped_feeds(feeds, self.request.interfaces) for feeds in self._feeds.iterate())

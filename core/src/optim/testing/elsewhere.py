@@ -8,7 +8,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from optim.jobs.offer import context_for
+from optim.backend import Backend
+from optim.feeds.feedset import FeedSet
 from optim.model import Model
 from optim.options import parse_options
 from optim.passes import Pass
@@ -22,21 +23,21 @@ class Request:
 
     Attributes:
         path: ``package.module:Class``.
+        backend: that runs models, likewise.
         model: in the store.
         target: without its probe.
         options: JSON values.
         store: folder of the store.
         feeds: folder of the feeds.
-        seed: of the context.
     """
 
     path: str
+    backend: str
     model: Model
     target: Target
     options: dict[str, Any]
     store: Path
     feeds: Path
-    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,14 @@ class Answer:
 def run(request: Request, channel: Channel) -> Answer:
     """Import, apply."""
     del channel
-    module, _, name = request.path.partition(":")
-    found: Any = importlib.import_module(module)
-    pass_class: type[Pass] = reduce(getattr, name.split("."), found)
-    with context_for(request.target, request.store, request.feeds, request.seed) as context:
-        result = pass_class().apply(request.model, parse_options(pass_class, request.options), context)
-    return Answer(result.model.digest)
+    from optim.testing.trial import Trial
+
+    pass_class: type[Pass] = _imported(request.path)
+    backend: type[Backend] = _imported(request.backend)
+    trial = Trial(request.model, request.target, backend(), FeedSet.open(request.feeds), request.store)
+    return Answer(trial.apply(pass_class(), request.model, parse_options(pass_class, request.options)).model.digest)
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return reduce(getattr, name.split("."), importlib.import_module(module))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,15 @@ from optim.feeds.feedset import FeedSet
 from optim.feeds.load import load_feeds
 from optim.feeds.synthesize import synthesize_feeds
 from optim.gate.drift import NO_DRIFT, Drift, compare_sample, worst_drift
+from optim.graphs.files import describe
 from optim.graphs.ingest import ingest
 from optim.jobs.distrust import Untouched, checked_model, require_fit
 from optim.jobs.offer import context_for
 from optim.jobs.place import mapped_feeds, mapped_outputs
+from optim.jobs.recast import compare_raw
 from optim.model import Model
 from optim.options import PassOptions, parse_options
-from optim.passes import Applicable, Pass, PassResult
+from optim.passes import Applicable, Interface, Pass, PassResult
 from optim.target import Target
 from optim.testing import elsewhere
 
@@ -84,7 +86,7 @@ class Trial:
         Raises:
             OptimError[bad-result]: it returned something else than a PassResult, or one that does not fit.
         """
-        with context_for(self.target, self.store, self.feeds.folder, SEED) as context:
+        with context_for(self.target, self.store, self.feeds.folder, SEED, score=self._score) as context:
             return require_fit(transformation.apply(model, options, context), PassResult, transformation.name)
 
     def apply_watched(self, transformation: Pass, options: PassOptions) -> PassResult:
@@ -112,10 +114,9 @@ class Trial:
         from optim.processes.process import run_job
         from optim.wire import to_wire
 
-        cls = type(transformation)
         request = elsewhere.Request(
-            f"{cls.__module__}:{cls.__qualname__}", self.model, replace(self.target, probe=None),
-            options.model_dump(mode="json"), self.store, self.feeds.folder, SEED,
+            _path(type(transformation)), _path(type(self.backend)), self.model, self.target.plain,
+            options.model_dump(mode="json"), self.store, self.feeds.folder,
         )  # fmt: skip
         answer, _ = run_job(elsewhere.__name__, to_wire(request), _TIMEOUT_S)
         return str(answer["digest"])
@@ -126,12 +127,22 @@ class Trial:
         Raises:
             OptimError[interface-changed]: outputs have other names, and no interface leads back.
         """
-        interfaces = (result.interface,) if result.interface else ()
+        return self._drift(result.model, (result.interface,) if result.interface else ())
+
+    def _score(self, path: Path) -> float:
+        """As a run scores a model that a pass tries."""
+        return 1 - self._drift(describe(path, session=self.model.session, digest=path.name), ()).relative_l2
+
+    def _drift(self, model: Model, interfaces: Sequence[Interface]) -> Drift:
         drift = NO_DRIFT
         with (
             self.backend.open(self.model, self.target) as original,
-            self.backend.open(result.model, self.target) as changed,
+            self.backend.open(model, self.target) as changed,
         ):
+            if any(interface.raw for interface in interfaces):
+                for comparison in compare_raw(changed, original, interfaces):
+                    drift = drift.worst(comparison.drift)
+                return drift
             for feeds in self.feeds.iterate():
                 expected = original.run(feeds)
                 got = mapped_outputs(changed.run(mapped_feeds(feeds, interfaces)), interfaces)
@@ -140,6 +151,10 @@ class Trial:
                 comparisons = compare_sample(expected, got, feeds, self.model.inputs, self.model.outputs)
                 drift = drift.worst(worst_drift(comparisons))
         return drift
+
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _names(outputs: Mapping[str, object] | Sequence[str]) -> str:

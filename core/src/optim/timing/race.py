@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,6 +25,8 @@ from optim.processes.process import WorkerFailed, WorkerProcess
 from optim.timing.noise import NoiseWatch
 from optim.timing.statistics import Ratio, joined_ratio, paired_ratio
 from optim.wire import from_wire, to_wire
+
+Admit = Callable[[int, Ready], bool]
 
 _FOREIGN_SHARE = 0.03
 _ROUND_TIMEOUT_S = 300.0
@@ -62,7 +64,7 @@ class LaneResult:
     Attributes:
         failure: why it has no figures, or empty.
         ready: what it said before the race.
-        ratio: to the base; None for a failed lane.
+        ratio: to the base; None for a lane that failed or was not admitted.
         latency_ms: median over rounds, geometric mean over samples.
         sample_ms: median of each timed sample.
         sample_ratio: of each timed sample.
@@ -94,6 +96,14 @@ def joined(first: LaneResult, second: LaneResult) -> LaneResult:
     )
 
 
+def as_base(result: LaneResult) -> LaneResult:
+    """The result of a lane that ran the base's own model: its ratio is 1 by definition."""
+    if result.ratio is None:
+        return result
+    whole, *samples = (replace(ratio, value=1.0, low=1.0, high=1.0) for ratio in (result.ratio, *result.sample_ratio))
+    return replace(result, ratio=whole, sample_ratio=tuple(samples))
+
+
 @dataclass
 class _Lane:
     worker: WorkerProcess
@@ -102,8 +112,17 @@ class _Lane:
     racing: bool = True
 
 
-def race(base: Request, lanes: Sequence[Request], effort: Effort, seed: int) -> tuple[LaneResult, list[LaneResult]]:
+def race(
+    base: Request, lanes: Sequence[Request], effort: Effort, seed: int, admit: Admit | None = None
+) -> tuple[LaneResult, list[LaneResult]]:
     """Time ``lanes`` against ``base``.
+
+    Args:
+        base: what the others are timed against.
+        lanes: the others.
+        effort: how long to look.
+        seed: of the order in a round.
+        admit: whether a lane may race, by its place and what it said before; all do by default.
 
     Returns:
         The base's own result (ratio 1) and one result a lane, in order.
@@ -119,6 +138,8 @@ def race(base: Request, lanes: Sequence[Request], effort: Effort, seed: int) -> 
             if isinstance(opened[0], WorkerFailed):
                 raise opened[0]
             running = {i: lane for i, lane in enumerate(opened) if isinstance(lane, _Lane)}
+            for i, one in running.items():
+                one.racing = i == 0 or admit is None or admit(i - 1, one.ready)
             rounds = _run_rounds(running, effort, seed)
         finally:
             for lane in opened:
@@ -130,9 +151,20 @@ def race(base: Request, lanes: Sequence[Request], effort: Effort, seed: int) -> 
             results.append(LaneResult(lane.reason))
         elif i in rounds.failures:
             results.append(LaneResult(rounds.failures[i], lane.ready))
+        elif not lane.times:
+            results.append(LaneResult("", lane.ready))
         else:
             results.append(_figures(lane, running[0], rounds))
     return replace(results[0], open_s=open_s), results[1:]
+
+
+def look(request: Request, timeout_s: float) -> LaneResult:
+    """Open and compare one model without timing it; holds no clock."""
+    opened = _open_one(request, timeout_s)
+    if isinstance(opened, WorkerFailed):
+        return LaneResult(opened.reason)
+    opened.worker.close()
+    return LaneResult(ready=opened.ready)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,22 @@ from optim_plugins.ort.clean import Clean
 from optim_plugins.ort.convert_bfloat16 import ConvertBfloat16
 from optim_plugins.ort.convert_float16 import ConvertFloat16
 from optim_plugins.ort.convert_opset import ConvertOpset
+from optim_plugins.ort.fix_shapes import FixShapes
 from optim_plugins.ort.fuse_transformer import FuseTransformer
 from optim_plugins.ort.gemm_to_matmul import GemmToMatMul
 from optim_plugins.ort.mixed_precision import MixedPrecision
 from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
 from optim_plugins.ort.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize_weights import QuantizeWeights
+from optim_plugins.ort.tune_execution import TuneExecution
 from optim_plugins.ort.tune_session import TuneSession
 
 OPTIM_HOOK_API = 1
 
-_FUSE: tuple[type[Pass], ...] = (ConvertOpset, Clean, FuseTransformer)
+_FUSE: tuple[type[Pass], ...] = (FixShapes, ConvertOpset, Clean, FuseTransformer)
 _QUANTIZE: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeDynamic, QuantizeStatic, QuantizeWeights)
 _PRECISION: tuple[type[Pass], ...] = (ConvertFloat16, ConvertBfloat16, MixedPrecision)
-_TUNE: tuple[type[Pass], ...] = (TuneSession,)
+_TUNE: tuple[type[Pass], ...] = (TuneSession, TuneExecution)
 
 
 def _runtime_missing() -> str | None:
@@ -63,7 +65,7 @@ def optim_fuse(target: Target) -> Sequence[type[Pass]]:
 @hookimpl
 def optim_quantize(target: Target) -> Sequence[type[Pass]]:
     """Quantization for the processor."""
-    return _QUANTIZE if target.provider == CPU.provider else ()
+    return _QUANTIZE if target.backend == "ort" and target.provider == CPU.provider else ()
 
 
 @hookimpl

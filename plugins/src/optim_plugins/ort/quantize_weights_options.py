@@ -14,7 +14,7 @@ class QuantizeWeightsOptions(PassOptions):
 
     bits: Literal[2, 4, 8] = Field(8, description="of a weight")
     block_size: Literal[16, 32, 64, 128, 256] = Field(128, description="weights of one column that share a scale")
-    symmetric: bool = Field(True, description="no zero points; without them (false) 2 and 4 bits lose accuracy")
+    symmetric: bool = Field(True, description="no zero points; with them (false) 2 and 4 bits are closer")
     method: Literal["rtn", "k-quant", "hqq", "gptq"] = Field(
         "rtn",
         description="rtn rounds to nearest; k-quant searches each scale; hqq gives each block a fractional zero point, "

@@ -97,7 +97,8 @@ class PairRewriter(StaticRewriter):
         name = stored.integers.name
         per_channel = bool(stored.scale.shape is not None and len(stored.scale.shape))
         operands = [stored.integers, stored.scale, stored.zero]
-        node = ir.node("DequantizeLinear", operands, {"axis": axis} if per_channel else {}, name=f"{name}_dequantize")
+        attributes = {"axis": axis} if per_channel else {}
+        node = ir.node("DequantizeLinear", operands, attributes, name=self.fresh(f"{name}_dequantize"))
         node.outputs[0].name = self.fresh(f"{name}_dequantized")
         node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
         assert reader.graph is not None

@@ -80,7 +80,7 @@ class StaticRewriter(ProductRewriter, ABC):
         self._originals: dict[ir.Value, ir.Value] = {}
         self._done: list[Quantized] = []
         self._stored_scales: dict[tuple[float, int, str], tuple[ir.Value, ir.Value]] = {}
-        self._stored_weights: dict[tuple[ir.Value, bool, str], StoredProduct | None] = {}
+        self._stored_weights: dict[tuple[str, tuple[int, ...], bytes], Stored] = {}
 
     @abstractmethod
     def rewrite(self, one: Quantized) -> bool:
@@ -127,13 +127,23 @@ class StaticRewriter(ProductRewriter, ABC):
 
     def product(self, product: Product) -> StoredProduct | None:
         """Integers of a product's weight; None where that is not finite."""
-        key = (product.weight, product.transposed, self.original(product.a).name or "")
-        if key not in self._stored_weights:
-            self._stored_weights[key] = self._product(product)
-        found = self._stored_weights[key]
-        if found is None or product.vector is None or found.vector is not None:
-            return found
-        return StoredProduct(found.weight, product.vector)
+        tensor = product.weight.const_value
+        assert tensor is not None
+        array = tensor.numpy()
+        columns = array if product.transposed else array.T
+        name = self.original(product.a).name or ""
+        means = self._means.get(name) if product.vector is not None else None
+        given, factor = self.scales[name], self._factors.get(name)
+        found = round_channels(columns, self._style, source=given, factor=factor, with_error=means is not None)
+        if found is None:
+            return None
+        vector = product.vector
+        if means is not None and found.error is not None and vector is not None:
+            bias = _floats(vector)
+            assert bias is not None
+            vector = self.initializer(f"{vector.name}_corrected", (bias - found.error @ means).astype(np.float32))
+        turned = Weight(np.ascontiguousarray(found.integers.T), found.scale, found.zero, None)
+        return StoredProduct(self._weight(product.weight.name or "weight", turned), vector)
 
     def product_bias(self, product: Product, stored: StoredProduct) -> Stored | None:
         """The vector as the accumulator holds it; None without one, or where it is too large for that."""
@@ -147,26 +157,6 @@ class StaticRewriter(ProductRewriter, ABC):
             return None
         return self._bias_values(product.weight.name or "weight", np.rint(vector / step.astype(np.float64)), step)
 
-    def _product(self, product: Product) -> StoredProduct | None:
-        tensor = product.weight.const_value
-        assert tensor is not None
-        array = tensor.numpy()
-        columns = array if product.transposed else array.T
-        name = self.original(product.a).name or ""
-        given = self.scales[name]
-        means = self._means.get(name)
-        factor = self._factors.get(name)
-        found = round_channels(columns, self._style, source=given, factor=factor, with_error=means is not None)
-        if found is None:
-            return None
-        vector = product.vector
-        if means is not None and found.error is not None and vector is not None:
-            bias = _floats(vector)
-            assert bias is not None
-            vector = self.initializer(f"{vector.name}_corrected", (bias - found.error @ means).astype(np.float32))
-        stored = Weight(np.ascontiguousarray(found.integers.T), found.scale, found.zero, None)
-        return StoredProduct(self._weight(product.weight.name or "weight", stored), vector)
-
     def behind(self, value: ir.Value, nodes: list[ir.Node]) -> None:
         """Put nodes behind the one that computes a tensor, or first where it is an input or a weight."""
         producer = value.producer()
@@ -176,11 +166,15 @@ class StaticRewriter(ProductRewriter, ABC):
             self._graph.graph.insert_before(self._graph.graph[0], nodes)
 
     def _weight(self, name: str, weight: Weight) -> Stored:
-        return Stored(
-            self.initializer(f"{name}_quantized", weight.integers),
-            self.initializer(f"{name}_scale", weight.scale),
-            self.initializer(f"{name}_zero_point", weight.zero),
-        )
+        """A weight that several nodes share is stored once, as long as they share its scale too."""
+        key = (name, weight.integers.shape, weight.scale.tobytes())
+        if key not in self._stored_weights:
+            self._stored_weights[key] = Stored(
+                self.initializer(f"{name}_quantized", weight.integers),
+                self.initializer(f"{name}_scale", weight.scale),
+                self.initializer(f"{name}_zero_point", weight.zero),
+            )
+        return self._stored_weights[key]
 
     def _bias(self, name: str, bias: Floats | None, source: Scale, weight: Weight) -> Stored | None:
         if bias is None:

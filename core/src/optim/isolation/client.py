@@ -1,0 +1,225 @@
+"""The host's side: one job of an isolated worker, which is started where none is there yet."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from optim.errors import OptimError
+from optim.isolation import server
+from optim.isolation.environments import Environment, find_environment
+from optim.isolation.failures import job_failed, not_installed, worker_failed
+from optim.isolation.isolation import Isolation
+from optim.isolation.owner import workers_folder
+
+Progress = Callable[[float, str], None]
+Calls = Mapping[str, Callable[[Any], Any]]
+
+_START_S = 60.0
+_SILENCE_S = 60.0
+"""A worker whose heartbeat is missing this long is stuck; a library may hold the interpreter for a while."""
+
+
+def run_isolated(
+    isolation: Isolation,
+    job: str,
+    request: Any,
+    *,
+    timeout_s: float = 3600.0,
+    on_progress: Progress | None = None,
+    calls: Calls | None = None,
+) -> Any:
+    """Run one job in the plugin's own environment; the worker stays for the next one of this run.
+
+    Args:
+        isolation: of the plugin.
+        job: function of its jobs file.
+        request: JSON values.
+        timeout_s: for the job, without the start of the worker.
+        on_progress: called with a share in 0..1 and a few words.
+        calls: what the job may ask the host, by name: JSON values in and out. One that raises ends the job, and its
+            exception comes out here.
+
+    Raises:
+        OptimError[not-installed-isolated]: the environment is not there.
+        OptimError[isolated-worker-failed]: it did not start, crashed, hung, or wrote something else than the protocol.
+        OptimError[isolated-job-failed]: the job raised; with its cause.
+        OptimError[disk-full]: the job had no room.
+    """
+    folder = workers_folder() / isolation.plugin
+    folder.mkdir(exist_ok=True)
+    with FileLock(folder / "busy"), _Conversation(isolation, folder) as talk:
+        talk.deadline = time.monotonic() + timeout_s
+        talk.say({"job": job, "request": request})
+        for message in talk.messages():
+            if "result" in message:
+                return message["result"]
+            if "error" in message:
+                raise job_failed(isolation, job, message["error"])
+            if "call" in message:
+                talk.say({"answer": _called(talk, calls or {}, message)})
+            elif message.get("event") == "progress" and on_progress:
+                on_progress(message["share"], message["text"])
+    raise AssertionError("unreachable: messages end with a result or an error")
+
+
+def _called(talk: _Conversation, calls: Calls, message: dict[str, Any]) -> Any:
+    if message["call"] not in calls:
+        raise talk.failed(f"it asked for '{message['call']}', which the pass does not offer")
+    started = time.monotonic()
+    answer = calls[message["call"]](message.get("argument"))
+    talk.deadline += time.monotonic() - started  # the host's time is not the job's
+    return answer
+
+
+class _Conversation:
+    """A connection to the worker, greeted; started where there was none."""
+
+    def __init__(self, isolation: Isolation, folder: Path) -> None:
+        self.deadline = time.monotonic() + _START_S
+        self._isolation = isolation
+        self._folder = folder
+        self._rest = b""
+        self._process = 0
+        self._socket = self._greeted() or self._started()
+
+    def __enter__(self) -> _Conversation:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._socket.close()
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Write one line to the worker."""
+        try:
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+        except OSError as error:
+            raise self.failed(f"the connection broke: {error}") from error
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """What the worker says, without end: an end of the connection is an error."""
+        while True:
+            while b"\n" not in self._rest:
+                self._rest += self._received()
+            line, _, self._rest = self._rest.partition(b"\n")
+            message = _parsed(line)
+            if message is None:
+                raise self.failed(f"it broke the worker protocol: {line[:80]!r}")
+            yield message
+
+    def failed(self, what: str) -> OptimError:
+        """Give the worker up, so that the next job starts another, and say why."""
+        (self._folder / "address").unlink(missing_ok=True)
+        _kill(self._process)
+        return worker_failed(self._isolation, what, self._folder / "log")
+
+    def _received(self) -> bytes:
+        left = self.deadline - time.monotonic()
+        self._socket.settimeout(max(0.001, min(left, _SILENCE_S)))
+        try:
+            got = self._socket.recv(1 << 16)
+        except TimeoutError as error:
+            what = "it gave no sign of life" if left > _SILENCE_S else "its job took too long"
+            raise self.failed(what) from error
+        except OSError as error:
+            raise self.failed(f"the connection broke: {error}") from error
+        if not got:
+            raise self.failed("it ended in the middle of its job")
+        if left <= 0:
+            raise self.failed("its job took too long")
+        return got
+
+    def _greeted(self) -> socket.socket | None:
+        """A worker that is there and answers; None where there is none, or one that is just ending."""
+        try:
+            address = json.loads((self._folder / "address").read_text())
+            connection = socket.create_connection(("127.0.0.1", address["port"]), timeout=_SILENCE_S)
+        except (OSError, ValueError, KeyError):
+            return None
+        self._process = address["process"]
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            greeting = {"protocol": server.PROTOCOL, "secret": address["secret"]}
+            connection.sendall(json.dumps(greeting).encode() + b"\n")
+            while b"\n" not in self._rest:
+                got = connection.recv(1 << 16)
+                if not got:
+                    raise ConnectionError("it ended")
+                self._rest += got
+        except OSError as error:
+            connection.close()
+            self._rest = b""
+            if isinstance(error, TimeoutError):  # stuck in a job whose host was killed
+                _kill(self._process)
+            return None
+        first, _, self._rest = self._rest.partition(b"\n")
+        hello = _parsed(first) or {}
+        if hello.get("protocol") != server.PROTOCOL:
+            connection.close()
+            raise self.failed(f"it speaks protocol {hello.get('protocol')}, not {server.PROTOCOL}: {first[:80]!r}")
+        return connection
+
+    def _started(self) -> socket.socket:
+        (self._folder / "address").unlink(missing_ok=True)
+        environment = find_environment(self._isolation)
+        if environment is None:
+            raise not_installed(self._isolation)
+        process = _start(environment, self._folder, self._isolation.jobs)
+        self._process = process.pid
+        ended = threading.Event()
+
+        def collect() -> None:  # no zombie is left of it
+            process.wait()
+            ended.set()
+
+        threading.Thread(target=collect, daemon=True).start()
+        deadline = time.monotonic() + _START_S
+        try:
+            while time.monotonic() < deadline and not ended.is_set():
+                if connection := self._greeted():
+                    return connection
+                ended.wait(0.02)
+        except BaseException:
+            _kill(process.pid)
+            raise
+        why = f"exit status {process.returncode}" if ended.is_set() else f"nothing within {_START_S:.0f} s"
+        raise self.failed(f"it did not start: {why}")
+
+
+def _start(environment: Environment, folder: Path, jobs: Path) -> subprocess.Popen[bytes]:
+    clean = {key: text for key, text in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(
+            [environment.executable, "-s", server.__file__, folder, jobs],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean, cwd=folder,
+            start_new_session=os.name == "posix",
+        )  # fmt: skip
+
+
+def _kill(process: int) -> None:
+    """A worker that is stuck in a library does not see that its host is gone."""
+    if process:
+        with contextlib.suppress(OSError):
+            if os.name == "posix":
+                os.killpg(process, signal.SIGKILL)
+            else:
+                os.kill(process, signal.SIGTERM)
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) else None

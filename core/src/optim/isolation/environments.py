@@ -1,0 +1,111 @@
+"""The environments on disk: whole, or not there.
+
+Layout below the user's data folder (``OPTIM_DATA_DIR``, else the platform's)::
+
+    environments/inc/            a virtual environment, put in place by one rename when it was whole
+    environments/inc/optim.json  what it was made from
+    environments/.inc.making/    one that is being made (see :mod:`optim.isolation.install`)
+    environments/.inc.wheels/    what was downloaded for it; an interrupted install goes on from there
+    environments/.inc.lock       held by who makes or removes it
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from optim.isolation.isolation import Isolation
+
+MARKER = "optim.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An environment that is whole.
+
+    Attributes:
+        plugin: whose it is.
+        folder: of it.
+        python: version of its interpreter.
+        requirements: it was made from, as ``name==version``.
+        size_bytes: on disk.
+    """
+
+    plugin: str
+    folder: Path
+    python: str
+    requirements: tuple[str, ...]
+    size_bytes: int
+
+    @property
+    def executable(self) -> Path:
+        """Its Python."""
+        return executable(self.folder)
+
+    @property
+    def key(self) -> str:
+        """What tells it from another: sha256 over its Python and everything in it, hex."""
+        return hashlib.sha256(json.dumps([self.python, self.requirements]).encode()).hexdigest()
+
+
+def executable(folder: Path) -> Path:
+    """The Python of the virtual environment in a folder."""
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def environments_folder() -> Path:
+    """``OPTIM_DATA_DIR``, else the platform's data folder of this user; ``environments`` below it."""
+    if chosen := os.environ.get("OPTIM_DATA_DIR"):
+        return Path(chosen).expanduser().absolute() / "environments"
+    import platformdirs
+
+    return platformdirs.user_data_path("optim") / "environments"
+
+
+def installed_environment(plugin: str) -> Environment | None:
+    """The environment of a plugin, whatever it was made from."""
+    folder = environments_folder() / plugin
+    try:
+        made = json.loads((folder / MARKER).read_text())
+        return Environment(plugin, folder, made["python"], tuple(made["requirements"]), made["size_bytes"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def find_environment(isolation: Isolation) -> Environment | None:
+    """The environment of a plugin where it was made from the requirements that the plugin has now, and can start."""
+    found = installed_environment(isolation.plugin)
+    if found is None or found.requirements != isolation.requirements or not found.executable.exists():
+        return None
+    return found
+
+
+def installed_environments() -> list[Environment]:
+    """Every environment, also of plugins that are no longer installed, by name."""
+    folder = environments_folder()
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    found = (installed_environment(name) for name in names if not name.startswith("."))
+    return [one for one in found if one is not None]
+
+
+def remove_environment(plugin: str) -> bool:
+    """Delete the environment of a plugin, whole or half made, and its downloads; False where there is nothing."""
+    folders = [environments_folder() / plugin, *(beside(plugin, part) for part in ("making", "wheels", "old"))]
+    if not any(folder.is_dir() for folder in folders):
+        return False
+    from filelock import FileLock  # the listing of plugins reads this module
+
+    with FileLock(beside(plugin, "lock")):
+        for folder in folders:
+            (folder / MARKER).unlink(missing_ok=True)  # it counts as gone before it is
+            shutil.rmtree(folder, ignore_errors=True)
+    return True
+
+
+def beside(plugin: str, part: str) -> Path:
+    """``.NAME.PART`` beside the environment of a plugin."""
+    return environments_folder() / f".{plugin}.{part}"

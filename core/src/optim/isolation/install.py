@@ -1,0 +1,196 @@
+"""Making an environment: downloads first, into a folder that survives; then all of it offline, renamed into place.
+
+What is made is not reachable under its name before it is whole, and one that it replaces works until then. It is
+moved once, which its scripts do not survive; only its Python is ever started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from filelock import FileLock
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from optim.errors import disk_error
+from optim.isolation.environments import (
+    MARKER,
+    Environment,
+    beside,
+    environments_folder,
+    executable,
+    find_environment,
+    installed_environment,
+)
+from optim.isolation.isolation import Isolation
+from optim.isolation.refusals import PipFailed, install_failed, wrong_python
+
+Progress = Callable[[int, int, str], None]
+_AT_ONCE = 4
+_CALL_TIMEOUT_S = 1800.0
+_PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
+
+
+def install_environment(isolation: Isolation, python: str = "", progress: Progress | None = None) -> Environment:
+    """Make the environment of a plugin, or finish one that was interrupted; one that fits is left as it is.
+
+    Args:
+        isolation: of the plugin.
+        python: interpreter to make it with; the running one by default.
+        progress: called with steps done, steps in all, and what was done.
+
+    Raises:
+        OptimError[isolated-python]: the pins have nothing for this Python.
+        OptimError[isolated-install-failed]: pip could not; with its reason.
+        OptimError[index-unreachable]: there is no connection to the package index.
+        OptimError[disk-full], OptimError[not-writable]: where the environments lie.
+    """
+    if found := find_environment(isolation):
+        return found
+    version = _checked_python(isolation, python or sys.executable)
+    try:
+        environments_folder().mkdir(parents=True, exist_ok=True)
+        with FileLock(beside(isolation.plugin, "lock")):
+            return find_environment(isolation) or _make(isolation, python or sys.executable, version, progress)
+    except OSError as error:
+        raise disk_error(error, f"the environment of plugin {isolation.plugin} could not be made") from error
+
+
+def _make(isolation: Isolation, python: str, version: str, progress: Progress | None) -> Environment:
+    making, final = beside(isolation.plugin, "making"), environments_folder() / isolation.plugin
+    say = progress or (lambda done, steps, what: None)
+    shutil.rmtree(making, ignore_errors=True)
+    try:
+        if not _made_by_uv(isolation, python, making, say):
+            _made_by_pip(isolation, python, making, say)
+        size = sum(path.stat().st_size for path in making.rglob("*") if path.is_file() and not path.is_symlink())
+        marker = {"python": version, "requirements": list(isolation.requirements), "size_bytes": size}
+        (making / MARKER).write_text(json.dumps(marker))
+        _put_in_place(making, final, isolation.plugin)
+    except PipFailed as failed:
+        raise install_failed(isolation, failed.said) from failed
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    shutil.rmtree(beside(isolation.plugin, "wheels"), ignore_errors=True)
+    made = installed_environment(isolation.plugin)
+    assert made is not None, "it has just been put in place"
+    return made
+
+
+def _put_in_place(making: Path, final: Path, plugin: str) -> None:
+    old = beside(plugin, "old")
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        os.replace(final, old)
+    os.replace(making, final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _made_by_uv(isolation: Isolation, python: str, making: Path, say: Progress) -> bool:
+    """False where uv is not there, or failed: it reads another configuration than pip."""
+    uv = shutil.which("uv")
+    if uv is None:
+        return False
+    say(0, 2, "uv makes a virtual environment")
+    try:
+        _call([uv, "venv", "--quiet", "--no-project", "--python", python, str(making)])
+        say(1, 2, f"uv installs {len(isolation.requirements)} packages")
+        if isolation.requirements:
+            into = ("--python", str(executable(making)))
+            _call([uv, "pip", "install", "--quiet", "--no-deps", *into, *isolation.requirements])
+    except PipFailed:
+        say(2, 2, "uv could not; pip does it")
+        shutil.rmtree(making, ignore_errors=True)
+        return False
+    say(2, 2, "installed")
+    return True
+
+
+def _made_by_pip(isolation: Isolation, python: str, making: Path, say: Progress) -> None:
+    wheels = beside(isolation.plugin, "wheels")
+    wheels.mkdir(exist_ok=True)
+    missing = _missing(isolation.requirements, wheels)
+    steps, done = len(isolation.requirements) + 2, len(isolation.requirements) - len(missing)
+    say(done, steps, f"{done} of {len(isolation.requirements)} packages are there already" if done else "starting")
+    _call([python, "-m", "venv", "--clear", "--without-pip", str(making)])
+    inside = str(executable(making))
+    _call([inside, "-m", "ensurepip", "--default-pip"])  # venv would keep to itself why it fails
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        downloads = {pool.submit(_download, inside, one, wheels): one for one in missing}
+        try:
+            for download in as_completed(downloads):
+                download.result()
+                done += 1
+                say(done, steps, f"downloaded {downloads[download]}")
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    say(steps - 2, steps, "installing")
+    if isolation.requirements:
+        _call([
+            inside, *_PIP, "install", "--quiet", "--no-index", "--no-deps", "--find-links", str(wheels),
+            *isolation.requirements,
+        ])  # fmt: skip
+    say(steps, steps, "installed")
+
+
+def _download(python: str, requirement: str, wheels: Path) -> None:
+    """One wheel, which is in the folder whole or not at all."""
+    arriving = wheels / f".{uuid.uuid4().hex}"
+    try:
+        _call([
+            python, *_PIP, "wheel", "--quiet", "--retries", "2", "--no-deps", "--wheel-dir", str(arriving), requirement
+        ])  # fmt: skip
+        for wheel in arriving.glob("*.whl"):
+            os.replace(wheel, wheels / wheel.name)
+    finally:
+        shutil.rmtree(arriving, ignore_errors=True)
+
+
+def _missing(requirements: Sequence[str], wheels: Path) -> list[str]:
+    there = set()
+    for wheel in wheels.glob("*.whl"):
+        name, version, *_ = parse_wheel_filename(wheel.name)
+        there.add((name, str(version)))
+    for arriving in wheels.glob(".*"):  # of a killed install
+        shutil.rmtree(arriving, ignore_errors=True)
+    return [one for one in requirements if _pin(one) not in there]
+
+
+def _pin(requirement: str) -> tuple[str, str]:
+    name, _, version = requirement.partition("==")
+    return canonicalize_name(name.strip()), version.strip()
+
+
+def _checked_python(isolation: Isolation, python: str) -> str:
+    try:
+        version = subprocess.run(
+            [python, "-c", "import platform; print(platform.python_version())"],
+            capture_output=True, text=True, check=True, timeout=60,
+        ).stdout.strip()  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        raise wrong_python(isolation, f"{python} does not start: {error}") from error
+    if version not in SpecifierSet(isolation.python):
+        raise wrong_python(isolation, f"{python} is Python {version}; its pins need {isolation.python}")
+    return version
+
+
+def _call(command: list[str]) -> None:
+    clean = {key: text for key, text in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
+    try:
+        done = subprocess.run(
+            command, env=clean, capture_output=True, text=True, check=False, timeout=_CALL_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise PipFailed(f"ERROR: no end after {_CALL_TIMEOUT_S:.0f} s: {' '.join(command[-3:])}") from error
+    if done.returncode:
+        raise PipFailed(f"{done.stdout}\n{done.stderr}".strip() or f"exit status {done.returncode}")

@@ -1,0 +1,156 @@
+"""From a source to verified graphs in the store: three jobs, each in a process of its own.
+
+- reference loads the source as it is, and records what it computes on trials;
+- export loads it again, runs the passes before export, and writes graphs into the store;
+- check holds the graphs against what was recorded.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from optim.errors import OptimError
+from optim.graphs.files import is_whole
+from optim.jobs import source_check, source_export, source_reference
+from optim.jobs.source_export import Graph
+from optim.passes import Stage
+from optim.plugins.registry import Registry
+from optim.plugins.versions import plugin_version_key, source_digest
+from optim.processes.process import WorkerFailed, run_job
+from optim.source import SourceRequest
+from optim.sources.pipeline import Choice, SourceStep
+from optim.sources.verify import Verified
+from optim.store import Store, cache_key
+from optim.target import Target
+from optim.wire import from_wire, to_wire
+
+Say = Callable[[str], None]
+
+_FINGERPRINTED = (".json", ".safetensors", ".bin", ".py", ".txt", ".model")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedSource:
+    """A source as graphs in the store, each verified against it.
+
+    Attributes:
+        request: what the user asked for.
+        graphs: by component, in order.
+        steps: every pass and exporter, for the report.
+        verified: how far each graph is from the source.
+        facts: what is known of the source: task, architecture, token ids.
+        notes: for the report.
+        peak_memory_bytes: of the process that exported it.
+        seconds: spent.
+    """
+
+    request: SourceRequest
+    graphs: tuple[Graph, ...]
+    steps: tuple[SourceStep, ...]
+    verified: tuple[Verified, ...]
+    facts: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    peak_memory_bytes: int = 0
+    seconds: float = 0.0
+
+    def graph(self, component: str) -> Graph:
+        """The graph of a component."""
+        return next(graph for graph in self.graphs if graph.component == component)
+
+
+def make_graphs(
+    request: SourceRequest, target: Target, registry: Registry, store: Store, choice: Choice, say: Say,
+    *, timeout_s: float, fresh: bool = False,
+) -> ExportedSource:  # fmt: skip
+    """Export a source and verify what came of it; the same folder again is served from the cache.
+
+    Raises:
+        OptimError: the source cannot be loaded, exported, or its graphs are not what it computes.
+    """
+    key = _key(request, target, registry, choice)
+    known = None if fresh else store.read("steps", key)
+    if known is not None:
+        made = from_wire(ExportedSource, known)
+        if all(is_whole(graph.model.path) for graph in made.graphs):
+            say(f"{request.spec} was exported before (--fresh does it again)")
+            return made
+    started = time.monotonic()
+    target = replace(target, probe=None)
+    with TemporaryDirectory(dir=store.root, prefix="scratch-") as scratch:
+        evidence = Path(scratch) / "evidence"
+        job = _Jobs(request, say, timeout_s)
+        reference = from_wire(source_reference.Answer, job.run(
+            source_reference, source_reference.Request(request, target, choice, evidence), "load"
+        ))  # fmt: skip
+        exported = from_wire(source_export.Answer, job.run(
+            source_export, source_export.Request(request, target, choice, store.models), "export"
+        ))  # fmt: skip
+        peak = job.peak_memory_bytes
+        models = {graph.component: graph.model for graph in exported.graphs}
+        try:
+            checked = from_wire(source_check.Answer, job.run(
+                source_check, source_check.Request(models, evidence, exported.lossy), "verify"
+            ))  # fmt: skip
+        except OptimError as error:
+            raise _with_failures(error, exported.steps) from error
+    made = ExportedSource(
+        request, exported.graphs, exported.steps, checked.verified, dict(reference.evidence.facts), exported.notes,
+        peak, time.monotonic() - started,
+    )  # fmt: skip
+    store.write("steps", key, to_wire(made))
+    return made
+
+
+class _Jobs:
+    """Runs the jobs, and says what became of them in words."""
+
+    def __init__(self, request: SourceRequest, say: Say, timeout_s: float) -> None:
+        self._request = request
+        self._say = say
+        self._timeout_s = timeout_s
+        self.peak_memory_bytes = 0
+
+    def run(self, job: Any, request: object, what: str) -> Any:
+        try:
+            data, self.peak_memory_bytes = run_job(
+                job.__name__, to_wire(request), self._timeout_s, lambda event: self._say(event.get("text", what))
+            )
+        except WorkerFailed as failed:
+            if failed.error:
+                raise failed.error from failed
+            raise OptimError(
+                f"source-{what}-failed", f"could not {what} {self._request.spec}", failed.reason,
+                "run it with --debug for the whole trace",
+            ) from failed  # fmt: skip
+        return data
+
+
+def _with_failures(error: OptimError, steps: Sequence[SourceStep]) -> OptimError:
+    """What went wrong, and which exporters had failed before: the one that was taken may be the worse one."""
+    failed = [f"{step.name} had failed before: {step.reason}" for step in steps if step.status == "failed"]
+    return replace(error, cause="\n".join([error.cause, *failed])) if failed else error
+
+
+def _key(request: SourceRequest, target: Target, registry: Registry, choice: Choice) -> str:
+    """Everything an export depends on; what a function returns cannot be known, so it is never found again."""
+    offers = [offer for offer in registry.offers(target) if offer.stage in (Stage.PRE_EXPORT, Stage.EXPORT)]
+    plugins = {offer.plugin.name: plugin_version_key(offer.plugin) for offer in offers}
+    installed = sorted(
+        f"{distribution.name} {distribution.version}" for distribution in importlib.metadata.distributions()
+    )
+    folder = request.folder
+    content: object = time.time_ns()
+    if folder is not None:
+        files = sorted(file for file in folder.rglob("*") if file.suffix in _FINGERPRINTED and file.is_file())
+        stats = [(str(file.relative_to(folder)), file.stat()) for file in files]
+        content = [str(folder.resolve()), [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]]
+    return cache_key(
+        "export", to_wire(replace(request, spec="")), content, to_wire(choice), plugins, installed, target.name,
+        source_digest("optim"),
+    )  # fmt: skip

@@ -1,0 +1,66 @@
+"""``inc.quantize-aware-of-accuracy``: neural-compressor tries ways to quantize until one is accurate enough.
+
+Its strategies choose for each node between static and dynamic, calibrations, granularities and float; every model
+they try is measured here, on the run's own target, by the run's task metric, else by its drift from the original.
+The patterns are those of ``inc.quantize-dynamic`` and ``inc.quantize-static``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optim import Applicable, Context, Model, Pass, PassResult, Target
+
+if TYPE_CHECKING:
+    from optim_inc.options import QuantizeAwareOfAccuracyOptions
+
+_LEAST_OPSET = 13
+"""Per-channel QDQ."""
+
+
+class QuantizeAwareOfAccuracy(Pass):
+    """Quantization tuned to a tolerable loss."""
+
+    name = "inc.quantize-aware-of-accuracy"
+    summary = "neural-compressor: 8-bit integers, tuned node by node until the loss of accuracy is tolerable"
+    options = "optim_inc.options:QuantizeAwareOfAccuracyOptions"
+    lossy = True
+    after = ("ort.gemm-to-matmul",)
+    alternatives = "quantization"
+    makes = "int8"
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where a product has a constant weight, and the opset has per-channel QDQ."""
+        del target
+        from optim_inc.quantizing import applicable
+
+        return applicable(model, opset=_LEAST_OPSET)
+
+    def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
+        """Only where it is named: it is a search of its own, and repair of the other passes takes fewer evaluations."""
+        del model, target, goal
+        return Applicable.no("a search of its own, for minutes: it is tried where --with names it")
+
+    def keepable(self, model: Model, options: QuantizeAwareOfAccuracyOptions) -> list[str]:
+        """Every product with a constant weight."""
+        from optim_inc.quantizing import quantizable
+
+        del options
+        return quantizable(model)
+
+    def apply(self, model: Model, options: QuantizeAwareOfAccuracyOptions, context: Context) -> PassResult:
+        """Let the worker try, and answer how accurate each model is."""
+        from optim_inc.quantizing import quantize
+
+        if context.score is None:
+            return PassResult(model, changed=False, notes=("there is nothing to measure accuracy with",))
+        config = {
+            "approach": options.approach, "quant_level": 1, "quant_format": "QDQ",
+            "calibration_sampling_size": [options.samples],
+            "recipes": {"optypes_to_exclude_output_quant": ["MatMul", "Gemm"]},
+        }  # fmt: skip
+        tuning = {
+            "strategy": options.strategy, "max_trials": options.max_trials, "seconds": options.seconds,
+            "tolerable_loss": options.tolerable_loss,
+        }  # fmt: skip
+        return quantize(model, context, config, options.keep, samples=options.samples, alike=True, tuning=tuning)

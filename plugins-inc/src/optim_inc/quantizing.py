@@ -1,0 +1,121 @@
+"""What the passes share: when they apply, one job of the worker, and its model brought into the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from optim import APPLICABLE, Applicable, Context, Model, PassResult
+from optim.isolation.client import run_isolated
+from optim.isolation.environments import find_environment
+from optim_inc.environment import ISOLATION
+
+OPERATORS = ("MatMul", "Gemm", "Conv")
+_MOST_SECONDS = 3600.0
+
+
+def applicable(model: Model, operators: Sequence[str] = OPERATORS, *, opset: int) -> Applicable:
+    """Where a product has a constant weight, the opset has the operators, and the environment is there."""
+    if find_environment(ISOLATION) is None:
+        return Applicable.no("it has no environment yet: optim plugins install inc")
+    if model.opset.get("", 1) < opset:
+        return Applicable.no(f"the model has opset {model.opset.get('', 1)}, the operators it makes came with {opset}")
+    if not quantizable(model, operators):
+        return Applicable.no(f"no {', '.join(operators)} has a constant weight")
+    return APPLICABLE
+
+
+def quantizable(model: Model, operators: Sequence[str] = OPERATORS) -> list[str]:
+    """Names of the nodes with a constant weight, in graph order."""
+    return [
+        str(node.name)
+        for node in model.ir().graph
+        if node.domain in ("", "ai.onnx") and node.op_type in operators
+        if any(value and value.is_initializer() for value in node.inputs[1:2])
+    ]
+
+
+def quantize(
+    model: Model,
+    context: Context,
+    config: Mapping[str, Any],
+    keep: Sequence[str],
+    *,
+    samples: int = 0,
+    alike: bool = False,
+    tuning: Mapping[str, Any] | None = None,
+) -> PassResult:
+    """Run the job ``quantize`` on a model.
+
+    Args:
+        model: to be quantized.
+        context: of the pass.
+        config: of neural-compressor's PostTrainingQuantConfig.
+        keep: names of nodes left in float.
+        samples: to calibrate on, at most.
+        alike: only samples of equal shapes: SmoothQuant and AWQ stack them, and a histogram that grows with each sample
+            gets wrong and slow.
+        tuning: where models are to be tried until one is good enough, see ``jobs.py``.
+    """
+    output = context.scratch / "quantized.onnx"
+    known = set(quantizable(model))
+    unknown = sorted(set(keep) - known)
+    notes = (f"keep names no quantizable node: {', '.join(unknown)}",) if unknown else ()
+    if known <= set(keep):
+        return PassResult(model, changed=False, notes=(*notes, "keep leaves nothing to quantize"))
+    written, about_samples = _write_samples(samples, context, alike=alike)
+    notes = (*notes, *about_samples)
+    request = {
+        "model": str(model.path), "output": str(output), "config": dict(config), "tuning": tuning and dict(tuning),
+        "keep": [name for name in keep if name in known], "samples": written,
+    }  # fmt: skip
+    answer = run_isolated(
+        ISOLATION, "quantize", request, timeout_s=_MOST_SECONDS, on_progress=context.report_progress,
+        calls={"accuracy": _accuracy(context)},
+    )  # fmt: skip
+    if answer["trials"]:
+        tried = ", ".join(f"{trial:.4g}" for trial in answer["trials"][1:])
+        notes = (*notes, f"accuracy {answer['trials'][0]:.4g} in float; of the models tried: {tried}")
+    if answer["quantized"] is None:
+        return PassResult(model, changed=False, notes=("no model that was tried is accurate enough", *notes))
+    if not answer["quantized"]:
+        return PassResult(model, changed=False, notes=(*notes, "neural-compressor quantized no operator"))
+    return PassResult(context.adopt(output, model), changed=True, notes=notes, counts=answer["quantized"])
+
+
+def _accuracy(context: Context) -> Callable[[Any], float]:
+    def accuracy(path: Any) -> float:
+        assert context.score is not None, "the pass has asked for it"
+        return max(context.score(Path(path)), -1e9)  # JSON has no infinity
+
+    return accuracy
+
+
+def _write_samples(most: int, context: Context, *, alike: bool) -> tuple[list[str], tuple[str, ...]]:
+    """Write samples for the worker; alike: of the shapes that most samples have, else of the larger ones.
+
+    Returns:
+        Their paths, and a note where samples were left out for their shapes.
+    """
+    import numpy as np
+
+    chosen: set[int] | None = None
+    notes: tuple[str, ...] = ()
+    if alike and most:
+        groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+        for index, feeds in enumerate(context.samples()):
+            groups.setdefault(tuple(feeds[name].shape for name in sorted(feeds)), []).append(index)
+        chosen = set(max(groups.items(), key=lambda group: (len(group[1]), group[0]))[1])
+        if len(groups) > 1:
+            there = sum(map(len, groups.values()))
+            notes = (f"calibrated on the {min(most, len(chosen))} of {there} samples that have equal shapes",)
+    paths: list[str] = []
+    for index, feeds in enumerate(context.samples()):
+        if len(paths) == most:
+            break
+        if chosen is None or index in chosen:
+            path = context.scratch / f"sample-{index}.npz"
+            np.savez(path, allow_pickle=False, **feeds)
+            paths.append(str(path))
+    return paths, notes

@@ -1,0 +1,168 @@
+"""``prepost.append``: pre- and post-processing steps inside the model.
+
+Before::
+
+    pixel_values [1, 3, 224, 224] -> [model] -> logits [1, 1000]
+
+After, for the task ``image-classification``::
+
+    image (bytes of a PNG or JPEG file) -> decode, resize, normalize -> [model] -> softmax, top k -> scores, labels
+
+Requested: it runs when it is named, is compared with an implementation of the same steps in Pillow, NumPy and
+tokenizers, and is timed with the original that has the same steps. See :mod:`optim_prepost.compose` for the graph.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from optim_prepost.append_options import AppendOptions
+    from optim_prepost.compose import Composed
+    from optim_prepost.plan import Plan
+
+WEB_BACKEND = "ort-web"
+
+
+class Append(Pass):
+    """Steps before and after the model."""
+
+    name = "prepost.append"
+    summary = "pre- and post-processing inside the model: images, text or sound in, labels, boxes or vectors out"
+    options = "optim_prepost.append_options:AppendOptions"
+    role = Role.REQUESTED
+    recasts = True
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Unless the model has such steps already; whether a task fits is known from the options only."""
+        del target
+        from optim_prepost.compose import METADATA
+
+        composed = METADATA in model.ir().metadata_props
+        return Applicable.no("the model has pre- or post-processing steps already") if composed else APPLICABLE
+
+    def refuse(self, options: AppendOptions, target: Target) -> None:
+        """Steps with operators that a browser does not have."""
+        if target.backend == WEB_BACKEND:
+            from optim_prepost.web_refusal import refuse_options
+
+            refuse_options(options)
+
+    def candidates(self, model: Model, target: Target, context: Context) -> Sequence[AppendOptions]:
+        """None: the task has to be said."""
+        del model, target, context
+        from optim.errors import ExitStatus, OptimError
+        from optim_prepost.step_classes import PACKAGE
+
+        raise OptimError(
+            "no-task", "prepost.append does not know the task", "it was named without options such as a preset",
+            "optim run MODEL -o DIR --with \"prepost.append:preset='image-classification'\"", PACKAGE, ExitStatus.USAGE,
+        )
+
+    def apply(self, model: Model, options: AppendOptions, context: Context) -> PassResult:
+        """Raise the opset where the steps need it, and put the steps around the model."""
+        import onnx_ir as ir
+
+        from optim_prepost.compose import METADATA, compose
+        from optim_prepost.interface import interface_of
+        from optim_prepost.reference.run import without_counterpart
+        from optim_prepost.web_refusal import refuse_custom
+
+        plan = plan_for(model, options, context.target)
+        if context.target.backend == WEB_BACKEND:
+            refuse_custom([step.kind for step in plan.steps])
+        graph, notes = _raised(model, plan)
+        composed = compose(plan, ir.serde.serialize_model(graph))
+        if context.target.backend == WEB_BACKEND:
+            _refuse_other_domains(composed)
+        known = composed.model.metadata_props.add()
+        known.key, known.value = METADATA, json.dumps(_metadata(plan, composed), sort_keys=True)
+        made = ir.serde.deserialize_model(composed.model)
+        ir.external_data.set_base_dir(made.graph, context.store)
+        notes += [f"step {name} has no counterpart: compared with itself" for name in without_counterpart(plan)]
+        notes += _compared_on(plan)
+        return PassResult(
+            context.save(made, model), changed=True, notes=tuple(notes), counts=composed.nodes,
+            interface=interface_of(plan, composed),
+        )  # fmt: skip
+
+
+def plan_for(model: Model, options: AppendOptions, target: Target) -> Plan:
+    """The plan that the options ask for.
+
+    Raises:
+        OptimError: as presets and lists of steps do.
+    """
+    from dataclasses import replace
+
+    from optim_prepost.olive import explicit_plan
+    from optim_prepost.presets import preset_plan
+    from optim_prepost.presets.request import Request
+    from optim_prepost.settings import read_settings
+    from optim_prepost.tool_commands import as_preset
+
+    chosen = as_preset(options) if options.tool_command else options
+    if chosen.preset is None:
+        return explicit_plan(chosen, model.inputs, model.outputs)
+    web = target.backend == WEB_BACKEND
+    request = Request(chosen, read_settings(chosen.settings), model.inputs, model.outputs, web)
+    return replace(preset_plan(request), samples=chosen.samples or "")
+
+
+def _raised(model: Model, plan: Plan) -> tuple[ir.Model, list[str]]:
+    """The model's graph in an opset that the steps can be written in."""
+    from optim.errors import ExitStatus, OptimError
+    from optim_prepost.step_classes import PACKAGE
+
+    graph, opset = model.ir(), model.opset.get("", 0)
+    if opset >= plan.opset:
+        return graph, []
+    from onnxscript.version_converter import convert_version
+
+    why = "the converter refused"
+    try:
+        convert_version(graph, plan.opset, fallback=True)
+        reached = graph.opset_imports[""]
+    except Exception as error:  # a converter that has no rule for an operator raises anything
+        reached, why = opset, " ".join(str(error).split())[-200:]
+    if reached != plan.opset:
+        raise OptimError(
+            "opset-not-raised", f"the steps need opset {plan.opset}, the model has {opset}", why,
+            f"export the model with opset_version={plan.opset}", PACKAGE, ExitStatus.NOT_HELD,
+        )  # fmt: skip
+    return graph, [f"the model was raised from opset {opset} to {plan.opset}, which the steps are written in"]
+
+
+def _metadata(plan: Plan, composed: Composed) -> dict[str, Any]:
+    """What a page, or whoever opens the model, can read of the steps."""
+    from optim.wire import to_wire
+
+    return {"plan": to_wire(plan), "results": to_wire(composed.results)}
+
+
+def _refuse_other_domains(composed: Composed) -> None:
+    """A step of the user's own may bring a custom operator too."""
+    from optim.errors import ExitStatus, OptimError
+    from optim_prepost.compose import CONTRIB, DOMAIN, PREFIX
+    from optim_prepost.step_classes import PACKAGE
+
+    for node in composed.model.graph.node:
+        if node.domain in (DOMAIN, CONTRIB):
+            step = node.name.removeprefix(PREFIX).rpartition("_")[0]
+            raise OptimError(
+                "not-for-web", f"step {step} cannot run in onnxruntime-web",
+                f"it needs the operator {node.domain}:{node.op_type}, which onnxruntime-web does not have",
+                "write the step with standard operators", PACKAGE, ExitStatus.NOT_HELD,
+            )  # fmt: skip
+
+
+def _compared_on(plan: Plan) -> list[str]:
+    """That samples were made, where the user gave none."""
+    return [] if plan.samples else ["compared on made samples; give your own: samples = a folder or a text file"]

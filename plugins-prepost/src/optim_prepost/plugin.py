@@ -1,0 +1,39 @@
+"""The plugin ``prepost``: what it offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optim import Backend, Pass, Target, hookimpl
+from optim_prepost.append import Append
+from optim_prepost.web.backend import OrtWebBackend
+from optim_prepost.web.packages import unavailable
+
+OPTIM_HOOK_API = 1
+
+WEB = Target(name="web", backend="ort-web", provider="wasm", device="a browser, with WASM", probe=unavailable)
+
+
+@hookimpl
+def optim_targets() -> Sequence[Target]:
+    """The browser."""
+    return (WEB,)
+
+
+@hookimpl
+def optim_backends() -> Sequence[type[Backend]]:
+    """onnxruntime-web."""
+    return (OrtWebBackend,)
+
+
+@hookimpl
+def optim_post_process(target: Target) -> Sequence[type[Pass]]:
+    """Steps around the model, for every target."""
+    del target
+    return (Append,)
+
+
+@hookimpl
+def optim_commands() -> Sequence[str]:
+    """``optim web``."""
+    return ("optim_prepost.web.commands:web",)

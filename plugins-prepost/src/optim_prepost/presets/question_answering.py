@@ -1,0 +1,25 @@
+"""``question-answering``: a question and a text in; out natively the answer, for the web where it begins and ends."""
+
+from __future__ import annotations
+
+from optim_prepost.plan import Link, Plan, PlannedStep, Result
+from optim_prepost.presets.images import scores_output
+from optim_prepost.presets.request import Request
+from optim_prepost.presets.texts import TOKENS, place_of, text_steps
+
+
+def make_plan(request: Request) -> Plan:
+    """``[tokenizer] -> model -> best start and end -> [text between them]``."""
+    ports, pre, task = text_steps(request, pair=True)
+    for place in (0, 1):
+        scores_output(request, place, 2, "scores [batch, tokens] of where an answer begins, and others of its end")
+    results: tuple[Result, ...]
+    if task["input"] == "ids":
+        post = PlannedStep("AnswerSpan")
+        results = (Result("start", "AnswerSpan", 0), Result("end", "AnswerSpan", 1))
+    else:
+        link = Link(TOKENS, place_of(request, "input_ids"), 2)
+        param = {"tokenizer_param": {"type": "TokenizerParam", "params": task["tokenizer"]}}
+        post = PlannedStep("BertTokenizerQADecoder", param, "Answer", (link,))
+        results = (Result("answer", "Answer"),)
+    return Plan(ports, tuple(pre), (post,), results, request.options.target_opset, "question-answering", task)

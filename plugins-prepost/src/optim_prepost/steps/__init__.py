@@ -1,0 +1,1 @@
+"""Steps that onnxruntime-extensions does not have, all of standard operators."""

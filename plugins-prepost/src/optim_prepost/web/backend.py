@@ -1,0 +1,132 @@
+"""Backend ``ort-web``: onnxruntime-web on WASM under Node, held against onnxruntime."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
+
+if TYPE_CHECKING:
+    from optim.backend import Check, Delivery
+
+_LEVELS = {
+    "ORT_DISABLE_ALL": "disabled", "ORT_ENABLE_BASIC": "basic", "ORT_ENABLE_EXTENDED": "extended",
+    "ORT_ENABLE_LAYOUT": "layout", "ORT_ENABLE_ALL": "all",
+}  # fmt: skip
+_PLAIN = {"enable_cpu_mem_arena": "enableCpuMemArena", "enable_mem_pattern": "enableMemPattern"}
+_NATIVE_ONLY = ("intra_op_num_threads", "inter_op_num_threads")
+"""The page sets threads itself: a browser gives them to isolated pages only."""
+
+
+class OrtWebBackend(Backend):
+    """onnxruntime-web."""
+
+    name = "ort-web"
+    opened_by_onnxruntime = False
+
+    def open(self, model: Model, target: Target) -> Session:
+        """A Node process with the model."""
+        del target
+        from optim_prepost.web.node_session import NodeSession
+
+        return NodeSession(model.path, web_options(model.session))
+
+    def open_reference(self, model: Model, target: Target) -> Session:
+        """Onnxruntime on the processor of this machine, with its defaults."""
+        del target
+        from optim.onnxruntime_backend import OnnxRuntimeSession
+        from optim.onnxruntime_libraries import libraries_of
+        from optim.onnxruntime_sessions import CPU, open_session
+
+        session = open_session(model.path, SessionConfig(), libraries=libraries_of(model.opset))
+        return OnnxRuntimeSession(session, CPU)
+
+    def limits(self) -> BackendLimits:
+        """Measured on onnxruntime-web."""
+        return _limits()
+
+    def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
+        """Optimization levels."""
+        del target
+        level = "graph_optimization_level"
+        return SessionConfig({level: "ORT_DISABLE_ALL"}), SessionConfig({level: "ORT_ENABLE_BASIC"})
+
+    def versions(self) -> Mapping[str, str]:
+        """Of onnxruntime-web, of Node, and of the onnxruntime that is the reference."""
+        import onnxruntime
+
+        from optim_prepost.web.packages import ONNXRUNTIME_WEB
+
+        return {ONNXRUNTIME_WEB[0]: ONNXRUNTIME_WEB[1], "node": _node_version(), "onnxruntime": onnxruntime.__version__}
+
+    def deliver(self, delivery: Delivery) -> Sequence[Check]:
+        """The page, and what it needs; opened in Node and in Chromium."""
+        from optim_prepost.web.deliver import deliver
+
+        return deliver(delivery)
+
+
+def web_options(session: SessionConfig) -> dict[str, Any]:
+    """Session settings under the names that onnxruntime-web has for them.
+
+    Raises:
+        OptimError[bad-session-setting]: it has none.
+    """
+    from optim.errors import ExitStatus, OptimError
+
+    options: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for name, value in session.session_options.items():
+        if name == "graph_optimization_level" and value in _LEVELS:
+            options["graphOptimizationLevel"] = _LEVELS[str(value)]
+        elif name in _PLAIN:
+            options[_PLAIN[name]] = value
+        elif name not in _NATIVE_ONLY:
+            raise OptimError(
+                "bad-session-setting", "onnxruntime-web does not have a session setting", f"{name} = {value!r}",
+                "names are those of onnxruntime.SessionOptions", status=ExitStatus.USAGE,
+            )  # fmt: skip
+    for key, text in session.session_config.items():
+        _put(extra, key, text)
+    if session.disabled_optimizers:
+        _put(extra, "optimization.disable_specified_optimizers", ";".join(session.disabled_optimizers))
+    return {**options, "extra": extra} if extra else options
+
+
+def _put(extra: dict[str, Any], key: str, text: str) -> None:
+    """``a.b.c`` as objects inside each other, as onnxruntime-web reads config entries."""
+    *path, last = key.split(".")
+    for part in path:
+        extra = extra.setdefault(part, {})
+    extra[last] = text
+
+
+@cache
+def _limits() -> BackendLimits:
+    from optim.errors import OptimError
+    from optim.onnxruntime_sessions import measure_limits
+    from optim_prepost.web.node_session import NodeProcess
+
+    process = NodeProcess()
+
+    def opens(model: bytes) -> bool:
+        try:
+            process.ask("accepts", [model])
+        except OptimError:
+            return False
+        return True
+
+    try:
+        return measure_limits(opens)
+    finally:
+        process.close()
+
+
+@cache
+def _node_version() -> str:
+    from optim_prepost.web.packages import node
+
+    return subprocess.run([node(), "--version"], capture_output=True, text=True, check=True).stdout.strip().lstrip("v")

@@ -1,0 +1,164 @@
+"""What a run for the web leaves beside the model: a page, a module, onnxruntime-web; and whether they work."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optim.arrays import Feeds, Outputs
+from optim.backend import Check, Delivery
+from optim.errors import ExitStatus, OptimError
+from optim.gate.drift import compare_output
+from optim.graphs.external_data import external_files
+from optim.graphs.operators import operator_counts
+from optim.model import TensorInfo
+from optim.wire import from_wire
+from optim_prepost.compose import METADATA
+from optim_prepost.plan import Plan
+from optim_prepost.step_classes import PACKAGE
+from optim_prepost.web.backend import web_options
+from optim_prepost.web.packages import ONNXRUNTIME_WEB, require
+from optim_prepost.web.tables import judge
+
+PAGE = Path(__file__).with_name("page")
+RUNTIME = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
+"""Files of onnxruntime-web that the page loads, all for WASM."""
+
+TOLERANCE = 1e-3
+"""Relative L2 between the delivered folder, opened anew, and onnxruntime; WASM and native kernels round differently."""
+
+_NAMES = {"webgpu": "WebGPU", "webnn": "WebNN"}
+
+
+def deliver(delivery: Delivery) -> tuple[Check, ...]:
+    """Write the page, and open what was written in Node and in Chromium.
+
+    Raises:
+        OptimError[page-differs]: the delivered folder gives other outputs than onnxruntime.
+    """
+    plan = plan_of(delivery.model.ir().metadata_props)
+    write_page(delivery, plan)
+    checks = [_in_node(delivery, plan)]
+    from optim_prepost.web.chromium import check_in_chromium
+
+    checks.append(check_in_chromium(delivery, plan))
+    return (*checks, *_by_tables(delivery))
+
+
+def plan_of(metadata: Mapping[str, str]) -> Plan | None:
+    """The plan that a composed model carries; None where it was not composed."""
+    return from_wire(Plan, json.loads(metadata[METADATA])["plan"]) if METADATA in metadata else None
+
+
+def write_page(delivery: Delivery, plan: Plan | None) -> None:
+    """``index.html``, its modules, ``plan.json``, the vocabulary, and onnxruntime-web in ``ort/``."""
+    folder = delivery.folder
+    modules = [path for path in PAGE.iterdir() if path.name != "tokenizer.mjs"]
+    task = dict(plan.task) if plan else {}
+    tokenizer = task.pop("tokenizer", None) if task.get("input") == "ids" else None
+    if tokenizer:
+        from optim_prepost.settings import read_vocabulary
+
+        known = read_vocabulary(tokenizer["vocab_or_file"])
+        words = {number: word for word, number in known.items()}
+        lines = [words.get(number, "") for number in range(max(words) + 1)]
+        (folder / "vocab.txt").write_text("\n".join(lines), encoding="utf-8")
+        task["tokenizer"] = {name: tokenizer[name] for name in ("do_lower_case", "strip_accents")}
+        modules.append(PAGE / "tokenizer.mjs")
+    for path in modules:
+        shutil.copyfile(path, folder / path.name)
+    about = {
+        "preset": plan.preset if plan else "", "task": task, "inputs": [_port(info) for info in delivery.model.inputs],
+        "external": sorted(external_files(folder / "model.onnx")), "session": web_options(delivery.model.session),
+        "runtime": "@".join(ONNXRUNTIME_WEB),
+    }  # fmt: skip
+    (folder / "plan.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    package = require(ONNXRUNTIME_WEB)
+    (folder / "ort").mkdir(exist_ok=True)
+    for name in RUNTIME:
+        shutil.copyfile(package / "dist" / name, folder / "ort" / name)
+
+
+def sample_of(delivery: Delivery, plan: Plan | None) -> Feeds:
+    """One sample as the delivered model takes it: raw for a composed model, else small made arrays."""
+    if plan is not None:
+        from optim_prepost.samples import raw_samples
+
+        return raw_samples(plan)[0]
+    from optim.feeds.feedset import dtype_of
+
+    random = np.random.default_rng(0)
+    return {
+        info.name: (random.random(_sizes(info)) if info.dtype.startswith("float") else np.ones(_sizes(info))).astype(
+            dtype_of(info.dtype)
+        )
+        for info in delivery.model.inputs
+    }
+
+
+def expected_of(delivery: Delivery, feeds: Feeds) -> Outputs:
+    """What onnxruntime makes of a sample."""
+    from optim_prepost.web.backend import OrtWebBackend
+
+    with OrtWebBackend().open_reference(delivery.model, delivery.target) as session:
+        return session.run(feeds)
+
+
+def require_equal(expected: Outputs, got: Outputs, where: str) -> float:
+    """The drift of the worst output.
+
+    Raises:
+        OptimError[page-differs]: it is beyond the tolerance, or an output is missing.
+    """
+    worst = 0.0
+    for name, array in expected.items():
+        found = compare_output(name, array, got[name]) if name in got else None
+        if found is None or found.problem or found.relative_l2 > TOLERANCE:
+            why = found.problem or f"drift {found.relative_l2:.3g}" if found else "it is missing"
+            raise OptimError(
+                "page-differs", f"what was delivered gives other outputs {where}", f"output '{name}': {why}",
+                "this is an issue of the plugin or of onnxruntime-web, not of the model", PACKAGE, ExitStatus.NOT_HELD,
+            )  # fmt: skip
+        worst = max(worst, found.relative_l2)
+    return worst
+
+
+def _in_node(delivery: Delivery, plan: Plan | None) -> Check:
+    """The delivered files themselves, opened once more."""
+    from optim_prepost.web.node_session import NodeSession
+
+    feeds = sample_of(delivery, plan)
+    with NodeSession(delivery.folder / "model.onnx", web_options(delivery.model.session)) as session:
+        drift = require_equal(expected_of(delivery, feeds), session.run(feeds), "under Node")
+    return Check("opens under Node", "passed", f"onnxruntime-web {ONNXRUNTIME_WEB[1]} on WASM, drift {drift:.2g}")
+
+
+def _by_tables(delivery: Delivery) -> list[Check]:
+    """WebGPU and WebNN are not run: the runtime's own tables say which operators they have."""
+    operators, opset = operator_counts(delivery.model.path), delivery.model.opset.get("", 1)
+    checks = []
+    for provider in ("webgpu", "webnn"):
+        found = judge(provider, operators, opset)
+        rest = f"{len(found.missing)} of {found.operators} kinds of operators would run on WASM: {_few(found.missing)}"
+        text = f"judged by the table of onnxruntime-web {found.version}, not run: "
+        text += rest if found.missing else f"it has all {found.operators} kinds of operators"
+        checks.append(Check(_NAMES[provider], "not-run", text))
+    return checks
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def _port(info: TensorInfo) -> dict[str, Any]:
+    dims = [size if size is not None else f"{info.name}_{place}" for place, size in enumerate(info.shape or ())]
+    return {"name": info.name, "dtype": {"str": "string"}.get(info.dtype, info.dtype), "dims": dims}
+
+
+def _sizes(info: TensorInfo) -> list[int]:
+    return [size if isinstance(size, int) else 1 for size in info.shape or ()]

@@ -1,0 +1,112 @@
+"""Packages of npm, installed once into a folder of their own when they are first needed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from optim.errors import ExitStatus, OptimError
+from optim_prepost.step_classes import PACKAGE
+
+ONNXRUNTIME_WEB = ("onnxruntime-web", "1.30.0")
+"""The one version that models are run with, that is copied beside the page, and that the operator tables are of."""
+
+PUPPETEER = ("puppeteer-core", "25.16.0")
+"""Drives a Chromium that is on the machine; brings none."""
+
+_TIMEOUT_S = 600.0
+
+
+def packages_folder() -> Path:
+    """Where they are: ``OPTIM_NPM_DIR``, else ``npm`` in optim's cache folder."""
+    if chosen := os.environ.get("OPTIM_NPM_DIR"):
+        return Path(chosen).expanduser().absolute()
+    from optim.store import default_root
+
+    return default_root() / "npm"
+
+
+def installed(package: tuple[str, str]) -> Path | None:
+    """The folder of a package that is there already."""
+    name, version = package
+    found = packages_folder() / f"{name}@{version}" / "node_modules" / name
+    return found if (found / "package.json").is_file() else None
+
+
+def require(package: tuple[str, str]) -> Path:
+    """The folder of a package; it is installed by npm if it is not there.
+
+    Raises:
+        OptimError[npm-missing]: there is no npm on this machine.
+        OptimError[npm-failed]: npm could not install it.
+    """
+    from filelock import FileLock
+
+    name, version = package
+    if found := installed(package):
+        return found
+    root = packages_folder()
+    root.mkdir(parents=True, exist_ok=True)
+    with FileLock(root / f".{name}.lock"):
+        if found := installed(package):
+            return found
+        with tempfile.TemporaryDirectory(dir=root, prefix=".new-") as scratch:
+            _install(f"{name}@{version}", Path(scratch))
+            final = root / f"{name}@{version}"
+            shutil.rmtree(final, ignore_errors=True)
+            Path(scratch).rename(final)
+            Path(scratch).mkdir()  # for the context manager to remove
+    found = installed(package)
+    assert found is not None
+    return found
+
+
+def node() -> str:
+    """The path of Node.
+
+    Raises:
+        OptimError[node-missing]: there is none.
+    """
+    found = shutil.which("node")
+    if found is None:
+        raise OptimError(
+            "node-missing", "onnxruntime-web runs under Node, which this machine does not have",
+            "there is no program 'node' on the PATH", "install Node 20 or later: https://nodejs.org", PACKAGE,
+            ExitStatus.TARGET_UNAVAILABLE,
+        )  # fmt: skip
+    return found
+
+
+def unavailable() -> str | None:
+    """Why models cannot be run in onnxruntime-web here; looks for programs and starts none."""
+    if shutil.which("node") is None:
+        return "there is no Node on this machine: install Node 20 or later"
+    if installed(ONNXRUNTIME_WEB) is None and shutil.which("npm") is None:
+        return "there is no npm on this machine, which brings onnxruntime-web"
+    return None
+
+
+def _install(what: str, folder: Path) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise OptimError(
+            "npm-missing", f"{what} is installed by npm, which this machine does not have",
+            "there is no program 'npm' on the PATH", "install Node 20 or later, which brings npm", PACKAGE,
+            ExitStatus.TARGET_UNAVAILABLE,
+        )  # fmt: skip
+    quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"]
+    command = [npm, "install", "--prefix", str(folder), *quiet, what]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+        problem = "" if done.returncode == 0 else done.stderr.strip()[-600:]
+    except subprocess.TimeoutExpired:
+        problem = f"it did not finish within {_TIMEOUT_S:.0f} s"
+    if problem:
+        raise OptimError(
+            "npm-failed", f"npm could not install {what}", problem,
+            "look at npm's own settings (npm config list), or set OPTIM_NPM_DIR to a folder that has the package",
+            PACKAGE, ExitStatus.TARGET_UNAVAILABLE,
+        )  # fmt: skip

@@ -1,0 +1,79 @@
+"""``optim web serve DIR``: the page of a run folder, shown on this machine only."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from optim.errors import ExitStatus, OptimError
+from optim_prepost.step_classes import PACKAGE
+
+_LOCAL = "127.0.0.1"
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    """Files of one folder; isolated from other pages, so that the browser lets WASM have threads."""
+
+    extensions_map = {  # noqa: RUF012 - the base class has it so
+        **SimpleHTTPRequestHandler.extensions_map,
+        ".mjs": "text/javascript",
+        ".wasm": "application/wasm",
+        ".onnx": "application/octet-stream",
+    }
+
+    def end_headers(self) -> None:
+        """The headers that isolate a page."""
+        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
+        self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
+        self.send_header("Cache-Control", "no-cache")
+        super().end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base class
+        """Say nothing: the terminal is for the person who started it."""
+
+
+class Served:
+    """A folder on a port of this machine; a context manager that stops serving at its end.
+
+    Args:
+        folder: with an ``index.html``.
+        port: 0 for any that is free.
+
+    Raises:
+        OptimError[not-a-web-folder]: a run for target web did not write it.
+        OptimError[port-in-use]: something else serves there.
+    """
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        if not (folder / "index.html").is_file() or not (folder / "plan.json").is_file():
+            raise OptimError(
+                "not-a-web-folder", f"{folder} has no page", "there is no index.html with its plan.json",
+                "make one: optim run MODEL -o DIR --target web", PACKAGE, ExitStatus.USAGE,
+            )  # fmt: skip
+        try:
+            self._server = ThreadingHTTPServer((_LOCAL, port), partial(_Handler, directory=str(folder)))
+        except OSError as error:
+            raise OptimError(
+                "port-in-use", f"port {port} cannot be used", error.strerror or str(error), "name another: --port 8001",
+                PACKAGE, ExitStatus.USAGE,
+            ) from error  # fmt: skip
+        self.url = f"http://{_LOCAL}:{self._server.server_port}/"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def wait(self) -> None:
+        """Serve until the process is interrupted."""
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,23 @@
+"""Whether the libraries this plugin works with are installed, without importing them."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from optim import APPLICABLE, Applicable
+
+INSTALL = "pip install 'optim-plugins[torch]'"
+
+
+def torch_available() -> Applicable:
+    """No, with how to install it, where there is no torch."""
+    if importlib.util.find_spec("torch") is None:
+        return Applicable.no(f"torch is not installed: {INSTALL}")
+    return APPLICABLE
+
+
+def transformers_available() -> Applicable:
+    """No, with how to install it, where there is no transformers."""
+    if importlib.util.find_spec("transformers") is None:
+        return Applicable.no("transformers is not installed: pip install transformers safetensors")
+    return torch_available()

@@ -1,0 +1,116 @@
+"""A module with named tensors in a row, whatever its own arguments look like.
+
+    module(input_ids, attention_mask=..., past=[(key, value), ...])   ->   flat([input_ids, attention_mask, key, ...])
+
+Exporters take a list of tensors without patches to torch or registrations of classes; inputs are called by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from optim import Component, TensorInfo, Trial
+from optim.arrays import Array, Feeds, Outputs
+
+
+class FlatModule(torch.nn.Module):  # type: ignore[misc]  # torch is not type-checked here
+    """Wraps a module as ``self.module``; a subclass says how it is called.
+
+    Attributes:
+        module: the user's own; its parameters keep their names below ``module.``.
+        names: of the tensors, in order.
+        output_names: of what comes back, in order.
+    """
+
+    names: tuple[str, ...]
+    output_names: tuple[str, ...]
+
+    def __init__(self, module: torch.nn.Module, names: Sequence[str], output_names: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.module = module
+        self.names = tuple(names)
+        self.output_names = tuple(output_names)
+
+    def forward(self, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Call the module; by default with every tensor as a keyword, and take its outputs by name."""
+        found = self.module(**dict(zip(self.names, tensors, strict=True)), return_dict=True)
+        return tuple(found[name] for name in self.output_names)
+
+
+def run_flat(module: FlatModule, feeds: Feeds) -> dict[str, Array]:
+    """One run on arrays, without gradients."""
+    with torch.inference_mode():
+        outputs = module([to_tensor(feeds[name]) for name in module.names])
+    return {name: to_array(tensor) for name, tensor in zip(module.output_names, outputs, strict=True)}
+
+
+def without_computing(call: Callable[[], Any]) -> Any:
+    """What a call of a module returns, as tensors without values: no weight is read from its file.
+
+    A module that looks at values cannot be run so; it is run as it is.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with torch.no_grad():
+        try:
+            with FakeTensorMode(allow_non_fake_inputs=True):
+                return call()
+        except Exception:  # whatever it stumbled over, the real run tells
+            return call()
+
+
+def shapes_of(module: FlatModule, feeds: Feeds) -> dict[str, Array]:
+    """Outputs of a module with their shapes and types, all zeros and without memory of their own."""
+    outputs = without_computing(lambda: module([to_tensor(feeds[name]) for name in module.names]))
+    return {
+        name: np.broadcast_to(np.zeros((), _numpy_dtype(tensor)), tuple(tensor.shape))
+        for name, tensor in zip(module.output_names, outputs, strict=True)
+    }
+
+
+def component_of(
+    name: str,
+    module: FlatModule,
+    inputs: Sequence[TensorInfo],
+    outputs: Sequence[TensorInfo],
+    example: Feeds,
+    trials: Callable[[], Iterable[Trial]],
+    state: Mapping[str, str] | None = None,
+) -> Component:
+    """A component whose module is flat."""
+
+    def run(feeds: Feeds) -> Outputs:
+        return run_flat(module, feeds)
+
+    return Component(name, module.eval(), tuple(inputs), tuple(outputs), example, trials, run, dict(state or {}))
+
+
+def to_tensor(array: Array) -> torch.Tensor:
+    """A copy of an array, bfloat16 too."""
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(np.array(array.view(np.int16))).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array))
+
+
+def to_array(tensor: torch.Tensor) -> Array:
+    """The array of a tensor, bfloat16 as that of ml_dtypes."""
+    tensor = tensor.detach().cpu().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        raw: Array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return raw
+    array: Array = tensor.numpy()
+    return array
+
+
+def _numpy_dtype(tensor: torch.Tensor) -> np.dtype[Any]:
+    return np.dtype(ml_dtypes.bfloat16) if tensor.dtype == torch.bfloat16 else np.dtype(dtype_name(tensor))
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """Numpy's name of a tensor's type."""
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,119 @@
+"""Graphs of the store that point into files of the user's: read in place, and never written, moved or deleted."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from optim.graphs.digests import file_digest
+from optim.graphs.external_data import external_files
+from optim.graphs.files import deliver, deliver_linked, is_whole, read_ir, save_in_store
+from optim.graphs.linked import is_linked, link
+from optim.model import Model, SessionConfig
+from optim.onnxruntime_sessions import open_session
+from optim.search.restore import restore
+from optim.store import Store
+
+WEIGHTS = np.arange(2048, dtype=np.float32)
+OWN = np.full(2048, 0.5, np.float32)
+
+
+@pytest.fixture
+def user_file(tmp_path: Path) -> Path:
+    path = tmp_path / "user" / "weights.bin"
+    path.parent.mkdir()
+    path.write_bytes(b"\0" * 64 + WEIGHTS.tobytes())
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "cache")
+
+
+@pytest.fixture
+def model(user_file: Path, store: Store) -> Model:
+    """y = x + weights + own, the first of them linked."""
+    shape = ir.Shape([2048])
+    x = ir.Value(name="x", shape=ir.Shape(["n"]), type=ir.TensorType(ir.DataType.FLOAT))
+    linked = link(user_file, 64, WEIGHTS.nbytes, ir.DataType.FLOAT, shape, "weights")
+    weights = ir.Value(name="weights", shape=shape, type=ir.TensorType(ir.DataType.FLOAT), const_value=linked)
+    own = ir.Value(
+        name="own", shape=shape, type=ir.TensorType(ir.DataType.FLOAT), const_value=ir.Tensor(OWN, name="own")
+    )  # fmt: skip
+    first = ir.Node("", "Add", [x, weights])
+    second = ir.Node("", "Add", [first.outputs[0], own])
+    y = second.outputs[0]
+    y.name, y.shape, y.type = "y", ir.Shape(["n"]), ir.TensorType(ir.DataType.FLOAT)
+    graph = ir.Graph([x], [y], nodes=[first, second], initializers=[weights, own], opset_imports={"": 20}, name="g")
+    return save_in_store(ir.Model(graph, ir_version=10), store.models)
+
+
+def result(model: Model) -> np.ndarray:
+    session = open_session(model.path, SessionConfig())
+    answer: np.ndarray = session.run(None, {"x": np.zeros(2048, np.float32)})[0]
+    return answer
+
+
+def test_a_linked_weight_is_read_where_it_is(model: Model, store: Store, user_file: Path) -> None:
+    assert np.array_equal(result(model), WEIGHTS + OWN)
+    assert sum(path.stat().st_size for path in store.models.glob("*.data")) == OWN.nbytes
+    graph = read_ir(model.path)
+    assert is_linked(graph.graph.initializers["weights"].const_value)
+    assert not is_linked(graph.graph.initializers["own"].const_value)
+    assert np.array_equal(graph.graph.initializers["weights"].const_value.numpy(), WEIGHTS)  # type: ignore[union-attr]
+    assert user_file.stat().st_nlink == 1
+
+
+def test_it_stays_linked_when_a_pass_writes_the_graph_anew(model: Model, store: Store) -> None:
+    graph = model.ir()
+    graph.doc_string = "changed"
+    again = save_in_store(graph, store.models)
+    assert again.path != model.path
+    assert np.array_equal(result(again), WEIGHTS + OWN)
+    assert external_files(again.path) == external_files(model.path)
+
+
+def test_delivering_copies_what_the_graph_uses(model: Model, tmp_path: Path, user_file: Path) -> None:
+    deliver(model, tmp_path / "out")
+    user_file.unlink()
+    found = onnx.load(tmp_path / "out" / "model.onnx")
+    arrays = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in found.graph.initializer}
+    assert np.array_equal(arrays["weights"], WEIGHTS) and np.array_equal(arrays["own"], OWN)
+
+
+def test_delivering_beside_the_weights_copies_only_the_rest(model: Model, user_file: Path) -> None:
+    deliver_linked(model, user_file.parent, name="model.onnx")
+    assert (user_file.parent / "model.onnx.data").stat().st_size == OWN.nbytes
+    proto = onnx.load(user_file.parent / "model.onnx", load_external_data=False)
+    places = {t.name: {e.key: e.value for e in t.external_data}["location"] for t in proto.graph.initializer}
+    assert places == {"weights": "weights.bin", "own": "model.onnx.data"}
+    onnx.checker.check_model(user_file.parent / "model.onnx")
+
+
+def test_the_user_s_file_outlives_everything_the_store_deletes(model: Model, store: Store, user_file: Path) -> None:
+    before = file_digest(user_file)
+    assert is_whole(model.path)
+    model.path.write_bytes(b"damaged")
+    copy = store.root / "copy.onnx"
+
+    def again() -> Path:
+        shutil.copy(copy, model.path)
+        return model.path
+
+    copy.write_bytes(b"also damaged")
+    with pytest.raises(Exception, match="store-damaged"):
+        restore(model.path, again)
+    with store.in_use():
+        store.keep_only(set(store.models.iterdir()), set())
+    assert file_digest(user_file) == before
+
+
+def test_a_graph_whose_weights_are_gone_is_not_whole(model: Model, user_file: Path) -> None:
+    user_file.unlink()
+    assert not is_whole(model.path)

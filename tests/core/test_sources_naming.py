@@ -1,0 +1,73 @@
+"""What a user may name beside an ONNX file, and what only looks like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from optim.cli.main import main
+from optim.cli.source_options import source_request
+from optim.errors import ExitStatus, OptimError
+from optim.sources.naming import needs_export
+
+
+def test_a_factory_and_a_model_folder_are_exported_first(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    assert needs_export("package.module:factory")
+    assert needs_export(str(tmp_path))
+    assert not needs_export("model.onnx")
+    assert not needs_export(str(tmp_path / "absent" / "model.onnx"))
+
+
+def test_the_name_of_a_model_on_a_hub_says_how_to_make_a_folder_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptimError) as caught:
+        needs_export("sentence-transformers/all-MiniLM-L6-v2")
+    assert caught.value.reference == "source-is-hub-name"
+    assert "hf download sentence-transformers/all-MiniLM-L6-v2 --local-dir all-MiniLM-L6-v2" in caught.value.fix
+    (tmp_path / "models").mkdir()
+    assert not needs_export("models/typo")  # a folder of that name is there: a mistyped path
+
+
+def test_weights_without_a_model_are_refused(tmp_path: Path) -> None:
+    for name in ("model.safetensors", "model.pt"):
+        (tmp_path / name).write_bytes(b"weights")
+        with pytest.raises(OptimError) as caught:
+            needs_export(str(tmp_path / name))
+        assert caught.value.reference == "source-is-weights"
+    with pytest.raises(OptimError) as caught:
+        needs_export(str(tmp_path))
+    assert caught.value.reference == "source-without-config" and "model.pt" in caught.value.cause
+
+
+def test_options_of_a_source_are_read_as_a_shell_gives_them() -> None:
+    words = {
+        "source_args": ("layers=2", "name=small", "rate=0.5", "flag=true"),
+        "dynamic": ("input_ids=batch,sequence", "mems=batch,past,"), "state": ("mems",),
+    }  # fmt: skip
+    request = source_request("m:f", words)
+    assert request.arguments == {"layers": 2, "name": "small", "rate": 0.5, "flag": True}
+    assert request.dynamic == {"input_ids": ("batch", "sequence"), "mems": ("batch", "past", "")}
+    assert (request.state, request.weights) == (("mems",), "copy")
+
+
+@pytest.mark.parametrize("words", [{"source_args": ("layers",)}, {"dynamic": ("x",)}, {"dynamic": ("x=1batch",)}])
+def test_options_that_cannot_be_read_are_refused(words: dict[str, tuple[str, ...]]) -> None:
+    with pytest.raises(OptimError) as caught:
+        source_request("m:f", words)
+    assert caught.value.reference == "bad-source-option"
+
+
+def test_a_model_that_is_onnx_already_takes_no_source_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"x")
+    arguments = ["run", str(tmp_path / "model.onnx"), "-o", str(tmp_path / "out"), "--state", "mems"]
+    assert main(arguments) == ExitStatus.USAGE
+    assert "conflicting-request" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "model.onnx"), "-o", str(tmp_path / "out")]) == ExitStatus.USAGE
+    assert "source-is-model" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

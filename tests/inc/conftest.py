@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from optim.isolation.install import install_environment
+from optim.isolation.owner import FOLDER_VARIABLE, ending_workers
+from optim_inc.environment import ISOLATION
+
+DATA = Path(__file__).parents[2] / ".cache" / "isolated"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def neural_compressor():
+    """The real one, in an environment made once and kept in ``.cache``; one worker for all tests."""
+    with pytest.MonkeyPatch.context() as patch, ending_workers():
+        patch.setenv("OPTIM_DATA_DIR", str(DATA))
+        patch.delenv(FOLDER_VARIABLE, raising=False)
+        install_environment(ISOLATION)
+        yield
+        assert os.environ["OPTIM_DATA_DIR"] == str(DATA)

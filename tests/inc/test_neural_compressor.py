@@ -1,0 +1,137 @@
+"""The real neural-compressor: what it makes, and its failures with their true cause."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from optim.errors import OptimError
+from optim.isolation.client import run_isolated
+from optim.isolation.environments import remove_environment
+from optim.target import Target
+from optim.testing import models
+from optim.testing.conformance import _Cpu
+from optim.testing.trial import Trial
+from optim_inc.environment import ISOLATION
+from optim_inc.quantize_aware_of_accuracy import QuantizeAwareOfAccuracy
+from optim_inc.quantize_dynamic import QuantizeDynamic
+from optim_inc.quantize_static import QuantizeStatic
+from optim_inc.quantize_weights import QuantizeWeights
+
+CPU = Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory) -> Trial:
+    folder = tmp_path_factory.mktemp("encoder")
+    return Trial.of(models.encoder(folder), folder / "trial", CPU, _Cpu())
+
+
+@pytest.mark.parametrize(
+    ("pass_class", "options", "operators", "most"),
+    [
+        (QuantizeDynamic, {}, {"DynamicQuantizeLinear", "MatMulInteger"}, 0.05),
+        (QuantizeStatic, {}, {"QuantizeLinear"}, 0.05),
+        (QuantizeStatic, {"format": "QLinear"}, {"QuantizeLinear", "QLinearMatMul"}, 0.05),
+        (QuantizeStatic, {"calibration": "kl"}, {"QuantizeLinear"}, 0.2),
+        (QuantizeStatic, {"calibration": "percentile", "per_channel": False}, {"QuantizeLinear"}, 0.2),
+        (QuantizeStatic, {"smooth_quant": True}, {"QuantizeLinear"}, 0.2),
+        (QuantizeStatic, {"smooth_quant": True, "alpha": "auto", "samples": 2}, {"QuantizeLinear"}, 0.2),
+        (QuantizeWeights, {}, {"MatMulNBits"}, 0.3),
+        (QuantizeWeights, {"algorithm": "GPTQ", "symmetric": False}, {"MatMulNBits"}, 0.3),
+        (QuantizeWeights, {"algorithm": "AWQ", "samples": 2}, {"MatMulNBits"}, 0.3),
+    ],
+)
+def test_each_way_makes_the_operators_it_says_and_computes_about_the_same(trial, pass_class, options, operators, most):
+    result = trial.apply(pass_class(), trial.model, trial.options(pass_class, options))
+    assert result.changed
+    assert operators <= set(result.counts)
+    assert 0 < trial.drift(result).relative_l2 < most
+
+
+def test_other_options_make_other_models(trial):
+    def digest(pass_class, **options):
+        return trial.apply(pass_class(), trial.model, trial.options(pass_class, options)).model.digest
+
+    assert digest(QuantizeStatic) != digest(QuantizeStatic, smooth_quant=True)
+    weights = {digest(QuantizeWeights, algorithm=name, samples=2) for name in ("RTN", "GPTQ", "AWQ")}
+    assert len(weights) == 3
+
+
+def test_weights_that_the_runtime_would_refuse_stay_in_float(trial):
+    asymmetric = {"symmetric": False, "group_size": 32}
+    result = trial.apply(QuantizeWeights(), trial.model, trial.options(QuantizeWeights, asymmetric))
+    assert result.changed
+    assert "odd number of groups" in result.notes[-1]
+    assert trial.drift(result).relative_l2 < 0.3
+
+
+def test_tuning_ends_at_the_first_model_that_the_host_finds_good(trial):
+    result = _tuned(trial, tolerable_loss=0.5, max_trials=5)
+    assert result.changed
+    assert result.notes[0] == "calibrated on the 3 of 8 samples that have equal shapes"
+    assert "of the models tried: 0.9" in result.notes[1]
+    assert result.notes[1].count(",") == 0
+
+
+@pytest.mark.parametrize("strategy", ["basic", "bayesian", "mse", "mse_v2", "exhaustive"])
+def test_a_goal_that_no_model_reaches_is_no_failure_and_no_model(trial, strategy):
+    result = _tuned(trial, strategy=strategy, tolerable_loss=1e-9, max_trials=3)
+    assert not result.changed
+    assert any("no model that was tried" in note or "quantized no operator" in note for note in result.notes)
+
+
+def test_tuning_out_of_time_is_a_goal_missed(trial):
+    result = _tuned(trial, tolerable_loss=1e-9, seconds=1e-3, max_trials=50)
+    assert not result.changed
+    assert result.notes[0].startswith("no model that was tried")
+
+
+def _tuned(trial, **options):
+    return trial.apply(QuantizeAwareOfAccuracy(), trial.model, trial.options(QuantizeAwareOfAccuracy, options))
+
+
+def test_names_to_keep_are_names_and_not_regular_expressions(tmp_path):
+    path = models.mlp(tmp_path)
+    graph = onnx.load(path)
+    products = [node for node in graph.graph.node if node.op_type in ("MatMul", "Gemm")]
+    products[0].name, products[1].name = "layer(0)/x.y", "layer(0)/xzy"
+    onnx.save(graph, path)
+    one = Trial.of(path, tmp_path / "trial", CPU, _Cpu())
+    result = one.apply(QuantizeDynamic(), one.model, one.options(QuantizeDynamic, {"keep": ["layer(0)/x.y"]}))
+    whole = one.apply(QuantizeDynamic(), one.model, one.options(QuantizeDynamic, {}))
+    assert whole.counts["MatMulInteger"] == 2
+    assert result.counts["MatMulInteger"] == 1
+
+
+def test_an_exception_inside_neural_compressor_comes_out_with_its_cause(tmp_path):
+    np.savez(tmp_path / "wrong.npz", nobody=np.zeros(3, np.float32))
+    request = _request(tmp_path, {"approach": "static"}, samples=[str(tmp_path / "wrong.npz")])
+    with pytest.raises(OptimError) as raised:
+        run_isolated(ISOLATION, "quantize", request)
+    assert raised.value.reference == "isolated-job-failed"
+    assert "nobody" in raised.value.cause or "x" in raised.value.cause
+    assert "NeuralCompressorError" in raised.value.cause
+    assert "returned nothing" not in raised.value.cause
+
+
+def test_a_model_that_is_not_there_is_said(tmp_path):
+    request = _request(tmp_path, {"approach": "dynamic"}) | {"model": str(tmp_path / "none.onnx")}
+    with pytest.raises(OptimError, match=r"none\.onnx"):
+        run_isolated(ISOLATION, "quantize", request)
+
+
+def test_without_its_environment_a_pass_declines_and_says_how_to_make_it(trial, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPTIM_DATA_DIR", str(tmp_path))
+    assert not remove_environment("inc")
+    applicable = trial.applicable(QuantizeDynamic(), trial.model)
+    assert not applicable.yes
+    assert "optim plugins install inc" in applicable.reason
+
+
+def _request(folder, config, samples=()):
+    return {
+        "model": str(models.mlp(folder)), "output": str(folder / "out.onnx"), "config": config, "keep": [],
+        "samples": list(samples), "tuning": None,
+    }  # fmt: skip

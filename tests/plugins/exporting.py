@@ -1,0 +1,76 @@
+"""Exports in this process: the three jobs of :mod:`optim.sources.make`, one after the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnxruntime
+
+from optim.generation.decoder import Decoder
+from optim.graphs.files import deliver
+from optim.jobs import source_check, source_export, source_reference
+from optim.jobs.source_export import Graph
+from optim.plugins.registry import load_registry
+from optim.source import SourceRequest
+from optim.sources.evidence import Evidence
+from optim.sources.pipeline import Choice, SourceStep
+from optim.sources.verify import Verified
+
+
+class Silent:
+    """A channel to nobody."""
+
+    def event(self, name: str, **fields: Any) -> None:
+        logging.getLogger("test").debug("%s %s", name, fields)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A source as graphs, verified."""
+
+    folder: Path
+    graphs: dict[str, Graph]
+    steps: dict[str, SourceStep]
+    verified: dict[str, Verified]
+    evidence: Evidence
+    notes: tuple[str, ...]
+
+    def path(self, name: str = "model") -> Path:
+        """A graph as it would be delivered."""
+        deliver(self.graphs[name].model, self.folder / "delivered", name=f"{name}.onnx")
+        return self.folder / "delivered" / f"{name}.onnx"
+
+    def proto(self, name: str = "model") -> onnx.ModelProto:
+        return onnx.load(self.graphs[name].model.path, load_external_data=False)
+
+    def session(self, name: str = "model") -> onnxruntime.InferenceSession:
+        return onnxruntime.InferenceSession(str(self.path(name)), providers=["CPUExecutionProvider"])
+
+    def decoder(self) -> Decoder:
+        return Decoder.of_sessions({name: self.session(name) for name in self.graphs}, self.evidence.facts)
+
+
+def export(
+    spec: str | Path, folder: Path, *, named: Mapping[str, Any] | None = None, without: tuple[str, ...] = (),
+    **request: Any,
+) -> Exported:  # fmt: skip
+    """Record, export and verify a source."""
+    asked = SourceRequest(str(spec), **request)
+    target = replace(load_registry().target("cpu"), probe=None)
+    choice = Choice(dict(named or {}), without)
+    channel: Any = Silent()
+    recorded = source_reference.run(
+        source_reference.Request(asked, target, choice, folder / "evidence"), channel
+    ).evidence  # fmt: skip
+    made = source_export.run(source_export.Request(asked, target, choice, folder / "store"), channel)
+    models = {graph.component: graph.model for graph in made.graphs}
+    checked = source_check.run(source_check.Request(models, folder / "evidence", made.lossy), channel)
+    return Exported(
+        folder, {graph.component: graph for graph in made.graphs}, {step.name: step for step in made.steps},
+        {found.component: found for found in checked.verified}, recorded, made.notes,
+    )  # fmt: skip

@@ -1,0 +1,54 @@
+"""``ort.fix-shapes``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ort_models import CPU, apply, context, drift, export, feeds_for
+
+from optim.errors import OptimError
+from optim.options import parse_options
+from optim_plugins.ort.fix_shapes import FixShapes
+
+
+def test_an_export_with_fixed_dimensions_computes_the_same(tmp_path: Path) -> None:
+    model, feeds = export("bert.dynamo", tmp_path), feeds_for("bert.dynamo")
+    batch, seq = feeds["input_ids"].shape
+    names = model.inputs[0].shape
+    assert names is not None
+    by_name = apply(FixShapes, model, tmp_path, dimensions={str(names[0]): batch, str(names[1]): seq})
+    by_shape = apply(FixShapes, model, tmp_path, shapes={name: array.shape for name, array in feeds.items()})
+    assert by_name.model.digest == by_shape.model.digest
+    assert not any(info.is_dynamic for info in (*by_name.model.inputs, *by_name.model.outputs))
+    assert drift(model, by_name.model, feeds) < 1e-6
+
+
+def test_without_options_the_samples_say_the_shape(tmp_path: Path) -> None:
+    model, feeds = export("bert.ts", tmp_path), feeds_for("bert.ts")
+    given = replace(context(tmp_path), samples=lambda: iter((feeds, feeds)))
+    result = FixShapes().apply(model, parse_options(FixShapes, {}), given)
+    assert result.model.inputs[0].shape == feeds["input_ids"].shape
+    assert "fixed: input_ids" in result.notes[0]
+
+
+def test_both_ways_at_once_are_refused(tmp_path: Path) -> None:
+    model = export("bert.ts", tmp_path)
+    with pytest.raises(OptimError, match="dimensions and shapes exclude each other"):
+        apply(FixShapes, model, tmp_path, dimensions={"batch": 1}, shapes={"input_ids": [1, 8]})
+
+
+def test_samples_of_another_shape_are_refused(tmp_path: Path) -> None:
+    model, feeds = export("bert.ts", tmp_path), feeds_for("bert.ts")
+    given = replace(context(tmp_path), samples=lambda: iter((feeds,)))
+    shapes = {name: np.add(array.shape, 1).tolist() for name, array in feeds.items()}
+    with pytest.raises(OptimError, match="would not take the samples"):
+        FixShapes().apply(model, parse_options(FixShapes, {"shapes": shapes}), given)
+
+
+def test_what_is_fixed_already_is_declined(tmp_path: Path) -> None:
+    model = export("bert.ts", tmp_path)
+    fixed = apply(FixShapes, model, tmp_path, shapes={"input_ids": [1, 8]})
+    assert FixShapes().applicable(fixed.model, CPU).reason == "the inputs have fixed shapes already"

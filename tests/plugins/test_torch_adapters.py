@@ -1,0 +1,66 @@
+"""LoRA adapters of peft: merged into the weights, or kept under their own names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from exporting import export
+from tiny_models import build, save
+
+from optim.errors import OptimError
+
+peft = pytest.importorskip("peft")
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")  # of peft, about itself
+
+
+@pytest.fixture(scope="module")
+def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lora")
+    save("llama", folder / "base")
+    model = build("llama")
+    model.config.name_or_path = str(folder / "base")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    torch.manual_seed(1)
+    adapted = peft.get_peft_model(model, config)
+    adapted.peft_config["default"].base_model_name_or_path = str(folder / "base")
+    adapted.save_pretrained(folder / "adapter")
+    return folder / "adapter"
+
+
+def _logits(found: object, ids: np.ndarray) -> np.ndarray:
+    decoder = found.decoder()  # type: ignore[attr-defined]
+    positions = np.arange(ids.shape[1])[None]
+    feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "position_ids": positions}
+    feeds |= decoder.interface.empty_state(1)
+    return decoder.session.run(["logits"], feeds)[0]
+
+
+def test_an_adapter_is_merged_and_changes_what_the_model_says(adapter: Path, tmp_path: Path) -> None:
+    found = export(adapter, tmp_path / "merged")
+    assert found.steps["torch.merge-lora"].counts == {"merged": 4}
+    base = export(adapter.parent / "base", tmp_path / "base")
+    assert "Add" in found.graphs["model"].operators
+    assert found.graphs["model"].operators["MatMul"] == base.graphs["model"].operators["MatMul"]
+    ids = np.array([[5, 6, 7]])
+    assert not np.allclose(_logits(found, ids), _logits(base, ids), atol=1e-3)
+
+
+def test_an_adapter_can_be_kept_for_extraction(adapter: Path, tmp_path: Path) -> None:
+    found = export(adapter, tmp_path, without=("torch.merge-lora",))
+    names = {tensor.name for tensor in found.proto().graph.initializer}
+    assert "model.layers.0.self_attn.q_proj.lora_A.default.weight" in names
+    assert "keep their own names" in found.steps["torch.dynamo"].notes[0]
+
+
+def test_the_model_of_an_adapter_must_be_here(adapter: Path, tmp_path: Path) -> None:
+    lonely = tmp_path / "adapter"
+    lonely.mkdir()
+    for file in adapter.iterdir():
+        text = file.read_bytes().replace(str(adapter.parent / "base").encode(), b"acme/llama")
+        (lonely / file.name).write_bytes(text)
+    with pytest.raises(OptimError) as caught:
+        export(lonely, tmp_path / "out")
+    assert caught.value.reference == "adapter-base-missing" and "acme/llama" in caught.value.cause

@@ -1,0 +1,293 @@
+"""Target web: every preset in onnxruntime-web under Node, the page in Chromium, and what is refused or skipped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import task_models
+
+from optim.backend import Delivery
+from optim.errors import OptimError
+from optim.gate.drift import compare_output
+from optim.graphs.files import deliver as deliver_model
+from optim.graphs.operators import operator_counts
+from optim.model import SessionConfig
+from optim.options import parse_options
+from optim.testing.trial import Trial
+from optim_prepost.append import Append
+from optim_prepost.interface import raw
+from optim_prepost.plugin import WEB
+from optim_prepost.web import chromium, packages
+from optim_prepost.web.backend import OrtWebBackend, web_options
+from optim_prepost.web.deliver import PAGE, deliver
+from optim_prepost.web.node_session import NodeSession
+from optim_prepost.web.serve import Served
+from optim_prepost.web.tables import judge, tables
+
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node on this machine")
+needs_chromium = pytest.mark.skipif(chromium.find_chromium() is None, reason="there is no Chromium on this machine")
+
+
+@pytest.fixture
+def compose_for_web(tmp_path, backend, cpu):
+    """Compose a model for target web; its trial, options and result."""
+
+    def make(path, **options):
+        web = Trial.of(path, tmp_path / "trial", WEB, OrtWebBackend())
+        return web, web.apply_watched(Append(), web.options(Append, options))
+
+    return make
+
+
+def with_words(make, **how):
+    return lambda folder: (make(folder, **how), {"vocabulary": str(task_models.vocabulary(folder))})
+
+
+PRESETS = {
+    "image-classification": lambda folder: (
+        task_models.digits(folder), {"labels": task_models.DIGIT_NAMES, "top_k": 3},
+    ),
+    "object-detection": lambda folder: (task_models.detector(folder), {"score_threshold": 0.1}),
+    "segmentation": lambda folder: (task_models.segmenter(folder), {"mean": (0.4, 0.5, 0.6), "std": (0.2, 0.3, 0.4)}),
+    "super-resolution": lambda folder: (task_models.enlarger(folder), {}),
+    "text-embedding": with_words(task_models.encoder),
+    "text-classification": with_words(task_models.encoder, columns=3, kind="classes"),
+    "question-answering": with_words(task_models.encoder, columns=2, kind="answer"),
+    "speech": lambda folder: (task_models.listener(folder), {"labels": tuple("-abcdefgh")}),
+}  # fmt: skip
+
+
+@needs_node
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_runs_in_onnxruntime_web_as_natively(compose_for_web, tmp_path, preset):
+    path, options = PRESETS[preset](tmp_path)
+    trial, result = compose_for_web(path, preset=preset, **options)
+    assert set(result.model.opset) == {""}
+    brought = set(operator_counts(result.model.path)) - set(operator_counts(trial.model.path))
+    assert brought <= set(tables()["wasm"])
+    with (
+        NodeSession(result.model.path, {}) as node,
+        trial.backend.open_reference(result.model, WEB) as native,
+    ):
+        for feeds in raw(**result.interface.parameters):
+            got, expected = node.run(feeds), native.run(feeds)
+            assert list(got) == list(expected)
+            for name, array in expected.items():
+                found = compare_output(name, array, got[name])
+                assert not found.problem
+                assert found.relative_l2 <= 1e-3, name
+
+
+@needs_node
+def test_whispers_features_are_made_in_onnxruntime_web(compose_for_web, tmp_path):
+    trial, result = compose_for_web(task_models.whisper_like(tmp_path), preset="speech")
+    assert trial.drift(result).relative_l2 <= 1e-3
+
+
+@needs_node
+def test_what_the_model_refuses_is_said_with_the_words_of_the_runtime(tmp_path):
+    helper, floats = task_models.helper, task_models.TensorProto.FLOAT
+    ends = [helper.make_tensor_value_info(name, floats, [1]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("NoSuchOperator", ["x"], ["y"])], "g", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "m.onnx")
+    with pytest.raises(OptimError, match="NoSuchOperator") as refused:
+        NodeSession(tmp_path / "m.onnx", {})
+    assert refused.value.reference == "ort-web-failed"
+    with NodeSession(task_models.digits(tmp_path / "right"), {}) as session:
+        with pytest.raises(OptimError, match="it could not run the model"):
+            session.run({"pixel_values": np.zeros((1, 2, 8, 8), np.float32)})
+        assert session.run({"pixel_values": np.zeros((1, 1, 8, 8), np.float32)})["logits"].shape == (1, 10)
+
+
+REFUSED = [
+    ({"preset": "image-classification", "input": "bytes"}, "ConvertImageToBGR", "DecodeImage", "raw pixels"),
+    ({"preset": "text-embedding", "input": "text"}, "BertTokenizer", "BertTokenizer", "stays in JavaScript"),
+    ({"preset": "speech", "input": "bytes"}, "AudioDecoder", "AudioDecoder", "samples"),
+    ({"post": [{"DrawBoundingBoxes": {}}]}, "DrawBoundingBoxes", "DrawBoundingBoxes", "the page draws them"),
+    ({"post": [{"ConvertBGRToImage": {}}]}, "ConvertBGRToImage", "EncodeImage", "canvas"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "step", "operator", "instead"), REFUSED)
+def test_a_custom_operator_is_refused_before_anything_is_built(options, step, operator, instead, cpu):
+    asked = parse_options(Append, options)
+    with pytest.raises(OptimError) as refused:
+        Append().refuse(asked, WEB)
+    assert refused.value.reference == "not-for-web"
+    assert step in refused.value.what
+    assert operator in refused.value.cause
+    assert instead in refused.value.fix
+    Append().refuse(asked, cpu)
+
+
+def test_a_custom_operator_of_ones_own_step_is_refused_too(compose_for_web, tmp_path):
+    pre = [{"own_steps:Foreign": {}}, {"ImageBytesToFloat": {}}, {"Unsqueeze": {"axes": [0]}}]
+    args = [{"name": "pixels", "data_type": "uint8", "shape": [1, 8, 8]}]
+    with pytest.raises(OptimError) as refused:
+        compose_for_web(task_models.digits(tmp_path), pre=pre, tool_command_args=args)
+    assert refused.value.reference == "not-for-web"
+    assert "Foreign" in refused.value.what
+    assert "ai.onnx.contrib:Inverse" in refused.value.cause
+
+
+@pytest.fixture
+def delivered(compose_for_web, tmp_path):
+    """A run folder of the digits, with one digit as its sample; the checks of its delivery."""
+    from PIL import Image
+
+    pixels, digit = task_models.digit_image(3)
+    sample = tmp_path / "digit.png"
+    Image.fromarray(pixels).save(sample)
+    _, result = compose_for_web(
+        task_models.digits(tmp_path), preset="image-classification", labels=task_models.DIGIT_NAMES, top_k=2,
+        samples=str(sample),
+    )  # fmt: skip
+    folder = tmp_path / "run"
+    folder.mkdir()
+    deliver_model(result.model, folder)
+
+    def make():
+        return folder, {check.name: check for check in deliver(Delivery(folder, result.model, WEB, ()))}, digit, sample
+
+    return make
+
+
+@needs_node
+@needs_chromium
+def test_the_page_shows_the_right_digit_in_chromium(delivered):
+    folder, checks, digit, sample = delivered()
+    assert checks["opens under Node"].status == "passed"
+    assert checks["opens in Chromium"].status == "passed"
+    assert (folder / "page.png").stat().st_size > 5000
+    assert {check.status for name, check in checks.items() if name.startswith("Web")} == {"not-run"}
+    shot = folder / "again.png"
+    found = chromium.run_page(folder, {}, chromium.find_chromium(), shot, picture=sample)
+    assert found["labels"][0, 0] == task_models.DIGIT_NAMES[digit]
+    assert found["indices"][0, 0] == digit
+
+
+@needs_node
+@needs_chromium
+def test_a_file_that_is_no_picture_is_said_by_the_page(delivered, tmp_path):
+    folder, _, _, _ = delivered()
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG nothing more")
+    with pytest.raises(OptimError) as failed:
+        chromium.run_page(folder, {}, chromium.find_chromium(), picture=tmp_path / "broken.png")
+    assert "broken.png is no picture" in failed.value.cause
+
+
+@needs_node
+def test_without_chromium_the_check_is_skipped_and_says_why(delivered, monkeypatch):
+    monkeypatch.setattr(chromium, "find_chromium", lambda: None)
+    _, checks, _, _ = delivered()
+    assert checks["opens in Chromium"].status == "skipped"
+    assert "there is no Chromium" in checks["opens in Chromium"].text
+
+
+@needs_node
+def test_a_page_that_computes_something_else_is_no_success(delivered, monkeypatch):
+    from optim_prepost.web import deliver as module
+
+    right = module.expected_of
+    monkeypatch.setattr(module, "expected_of", lambda *a: {n: x[:, ::-1] for n, x in right(*a).items()})
+    with pytest.raises(OptimError) as failed:
+        delivered()
+    assert failed.value.reference == "page-differs"
+
+
+def test_without_node_the_target_is_unavailable_with_the_reason(monkeypatch):
+    monkeypatch.setattr(packages.shutil, "which", lambda name: None)
+    assert "there is no Node" in packages.unavailable()
+    with pytest.raises(OptimError) as missing:
+        packages.node()
+    assert missing.value.reference == "node-missing"
+
+
+def test_without_npm_nothing_is_installed_and_that_is_said(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPTIM_NPM_DIR", str(tmp_path / "npm"))
+    monkeypatch.setattr(packages.shutil, "which", lambda name: "/bin/node" if name == "node" else None)
+    assert "npm" in packages.unavailable()
+    with pytest.raises(OptimError) as missing:
+        packages.require(packages.ONNXRUNTIME_WEB)
+    assert missing.value.reference == "npm-missing"
+    assert [path.name for path in (tmp_path / "npm").iterdir()] == [".onnxruntime-web.lock"]
+
+
+@needs_node
+def test_the_tokenizer_of_the_page_is_that_of_hugging_face(tmp_path):
+    from optim_prepost.reference.text import bert_tokenizer
+
+    texts = [
+        "The small cat sleeps, unbelievably!", "R\u00c9SUM\u00c9 na\u00efve caf\u00e9", "\u4e2dcat\u4e2d", "a\tb\nc  d",
+        "",
+        "don't stop-me: 3.14 $5 <b>~`^|", "zz\u0000\u200dq \U0001f600 end", "x" * 120, "CAT\u00a0cat",
+    ]  # fmt: skip
+    vocabulary = task_models.vocabulary(tmp_path)
+    script = f"""
+      import fs from 'node:fs';
+      import {{ WordPiece }} from {json.dumps((PAGE / "tokenizer.mjs").as_uri())};
+      const words = fs.readFileSync({json.dumps(str(vocabulary))}, 'utf-8').split('\\n');
+      const texts = {json.dumps(texts)};
+      const all = [[1, 1], [0, 0]].map(([do_lower_case, strip_accents]) => {{
+        const made = new WordPiece(words, {{ do_lower_case, strip_accents }});
+        return [...texts.map((text) => made.encode(text)), made.encode(texts[0], texts[1])];
+      }});
+      console.log(JSON.stringify(all));
+    """
+    done = subprocess.run(
+        ["node", "--input-type=module", "-e", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    for lower, rows in zip((1, 0), json.loads(done.stdout), strict=True):
+        param = {"params": {"vocab_or_file": str(vocabulary), "do_lower_case": lower, "strip_accents": lower}}
+        for given, found in zip([*([text] for text in texts), texts[:2]], rows, strict=True):
+            ids, _, types = bert_tokenizer(np.array(given, dtype=object), param)
+            assert found["ids"] == ids[0].tolist(), given
+            assert found["types"] == types[0].tolist(), given
+
+
+def test_a_folder_is_served_isolated_and_on_this_machine_only(tmp_path):
+    with pytest.raises(OptimError) as refused:
+        Served(tmp_path)
+    assert refused.value.reference == "not-a-web-folder"
+    (tmp_path / "index.html").write_text("<p>page", encoding="utf-8")
+    (tmp_path / "plan.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "a.mjs").write_text("1", encoding="utf-8")
+    with Served(tmp_path) as served:
+        with urllib.request.urlopen(served.url + "a.mjs", timeout=10) as answer:
+            assert answer.headers["Content-Type"] == "text/javascript"
+            assert answer.headers["Cross-Origin-Embedder-Policy"] == "require-corp"
+        with pytest.raises(urllib.error.HTTPError) as absent:
+            urllib.request.urlopen(served.url + "../secret", timeout=10)
+        absent.value.close()
+        port = int(served.url.rsplit(":", 1)[1].strip("/"))
+        with pytest.raises(OptimError) as taken:
+            Served(tmp_path, port)
+        assert taken.value.reference == "port-in-use"
+
+
+def test_session_settings_have_the_names_of_onnxruntime_web():
+    level = SessionConfig({"graph_optimization_level": "ORT_ENABLE_BASIC", "intra_op_num_threads": 2}, {}, ("A", "B"))
+    assert web_options(level) == {
+        "graphOptimizationLevel": "basic", "extra": {"optimization": {"disable_specified_optimizers": "A;B"}}
+    }
+    with pytest.raises(OptimError, match="does not have a session setting"):
+        web_options(SessionConfig({"execution_mode": "ORT_PARALLEL"}))
+
+
+def test_operators_are_judged_at_their_opset():
+    assert tables()["version"] == packages.ONNXRUNTIME_WEB[1]
+    assert judge("webgpu", ["Conv", "MatMul", "Constant"], 18).missing == ()
+    assert judge("webgpu", ["Conv", "NoSuchOperator"], 18).missing == ("NoSuchOperator",)
+
+
+def test_nothing_of_the_page_asks_for_something_outside_its_folder():
+    for path in sorted(Path(PAGE).iterdir()):
+        assert "http" not in path.read_text(encoding="utf-8").replace("http-equiv", ""), path.name

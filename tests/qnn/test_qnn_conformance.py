@@ -1,0 +1,66 @@
+"""The passes of the plugin ``qnn`` held to what the author's kit asks of everybody's."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+from qnn_models import OFFLINE, small_net
+
+from optim import Stage
+from optim.testing import PassConformance
+from optim_qnn.backend import OfflineBackend
+from optim_qnn.float16 import ConvertFloat16
+from optim_qnn.preprocess import Preprocess
+from optim_qnn.quantize import Quantize
+
+
+class Offline(PassConformance):
+    """In the model's own precision: HTP rounds more than these passes may."""
+
+    @pytest.fixture
+    def target(self):
+        return OFFLINE
+
+    @pytest.fixture
+    def backend(self):
+        return OfflineBackend()
+
+    @pytest.fixture
+    def model_path(self, tmp_path):
+        return small_net(tmp_path).path
+
+
+class TestPreprocess(Offline):
+    """On a model of fixed shapes: fixing them changes the inputs on purpose."""
+
+    max_drift = 1e-5
+    fires_on_everything = True
+
+    @pytest.fixture
+    def pass_class(self):
+        return Preprocess
+
+
+class TestQuantize(Offline):
+    max_drift = 0.05
+    stage = Stage.QUANTIZE
+
+    @pytest.fixture
+    def pass_class(self):
+        return Quantize
+
+
+class TestQuantizeWeightsTo4Bits(TestQuantize):
+    max_drift = 0.5
+    opset_may_rise = True
+    options: ClassVar = {"weights": "int4"}
+
+
+class TestConvertFloat16(Offline):
+    max_drift = 0.01
+    stage = Stage.CONVERT_PRECISION
+
+    @pytest.fixture
+    def pass_class(self):
+        return ConvertFloat16
