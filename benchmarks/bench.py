@@ -28,7 +28,10 @@ from plan import HERE, MODELS, OLIVE, PYTHON, WORK, BenchModel
 from results import print_tables, write_results
 
 STEPS = ("make", "tools", "time", "report")
-AT_ONCE_BYTES = 3 << 30
+FRESH = 3
+"""Races for each group of results, each in fresh processes."""
+
+AT_ONCE_BYTES = 8 << 30
 """Models open together while they are timed, weights and what a session makes of them."""
 
 
@@ -114,36 +117,60 @@ def apply(model: BenchModel, name: str, label: str, command: list[str], *, timeo
         {"OPTIM_CACHE_DIR": str(cache)},
     )  # fmt: skip
     shutil.rmtree(cache, ignore_errors=True)
-    for folder in ("work", "work-cache"):
-        shutil.rmtree(out / "made" / folder, ignore_errors=True)
+    for folder in (out / "made" / "work", out / "made" / "work-cache"):
+        shutil.rmtree(folder, ignore_errors=True)
+    for left in set(out.glob("*.data")) | set(out.glob("*.onnx")):
+        left.unlink()
     record.write_text(json.dumps({"name": name, "label": label, **asdict(done)}, indent=1))
 
 
 def measure(model: BenchModel, seconds: float) -> None:
-    """Time every result of a model interleaved with the original, and compare it."""
+    """Compare every result of a model, and time those that run, interleaved with the original."""
     rows: list[dict[str, Any]] = []
     ready: list[tuple[dict[str, Any], Path]] = []
     for record in sorted((WORK / "results" / model.name).glob("*/applied.json")):
         row = json.loads(record.read_text())
         made = record.parent / "made"
         rows.append(row)
-        if (made / "model.onnx").is_file():
-            ready.append((row, made if (made / "session.json").is_file() else made / "model.onnx"))
-        else:
+        if not (made / "model.onnx").is_file():
             row["error"] = last_line(row)
+            continue
+        path = made if (made / "session.json").is_file() else made / "model.onnx"
+        compare(model, row, path)
+        if not row.get("error"):
+            ready.append((row, path))
     base: dict[str, Any] = {"name": "onnxruntime", "label": "onnxruntime, defaults", "latency_ratio": 1.0, "drift": 0.0}
     for heat in heats(model, ready):
         print(f"{model.name}: timing {len(heat)} results", flush=True)
         paths = [str(model.path), *(str(path) for _, path in heat)]
-        timed = optim("bench", *paths, "--data", str(model.feeds_path), "--seconds", str(seconds))["models"]
-        base |= {key: timed[0][key] for key in ("latency_ms", "size_bytes", "peak_memory_bytes", "latency_ratio_ci")}
-        for (row, path), found in zip(heat, timed[1:], strict=True):
-            row |= {key: found[key] for key in found if key not in ("model", "shapes")}
-            compare(model, row, path)
+        arguments = (*paths, "--data", str(model.feeds_path), "--seconds", str(seconds / FRESH))
+        pooled = pool([optim("bench", *arguments)["models"] for _ in range(FRESH)])
+        base |= pooled[0]
+        for (row, _), found in zip(heat, pooled[1:], strict=True):
+            row |= found
     if model.metric:
         compare(model, base, model.path)
     measured = {"model": model.name, "rows": [base, *rows]}
     (WORK / "results" / model.name / "measured.json").write_text(json.dumps(measured, indent=1))
+
+
+def pool(races: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """By model, what several races in fresh processes came to: their median, and an interval that holds all of theirs.
+
+    Two processes with the same model differ by some percent (where its memory lies), which no single race can see.
+    """
+    found = []
+    for entries in zip(*races, strict=True):
+        failed = next((entry["error"] for entry in entries if entry["error"]), None)
+        if failed:
+            found.append({"error": failed})
+            continue
+        middle = sorted(entries, key=lambda entry: entry["latency_ratio"])[len(entries) // 2]
+        lows, highs = zip(*(entry["latency_ratio_ci"] for entry in entries), strict=True)
+        interval = [min(lows), max(highs)]
+        kept = ("latency_ms", "latency_ratio", "size_bytes", "peak_memory_bytes")
+        found.append({**{key: middle[key] for key in kept}, "latency_ratio_ci": interval})
+    return found
 
 
 def heats(model: BenchModel, ready: list[tuple[dict[str, Any], Path]]) -> list[list[tuple[dict[str, Any], Path]]]:
@@ -159,7 +186,7 @@ def compare(model: BenchModel, row: dict[str, Any], path: Path) -> None:
     metric = ["--metric", model.metric] if model.metric else []
     found = optim("verify", str(model.path), str(path), "--data", str(model.feeds_path), "--max-drift", "1e9", *metric)
     if "error" in found:
-        row["error"] = found["error"]["what"]
+        row["error"] = str(found["error"].get("cause") or found["error"]["what"])[:160]
         return
     row["drift"], row["task"] = found["drift"]["relative_l2"], found.get("task")
     if row["drift"] is None:

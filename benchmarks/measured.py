@@ -34,13 +34,16 @@ class Done:
 
 
 def run(command: Sequence[str], log: Path, timeout_s: float, environment: Mapping[str, str] | None = None) -> Done:
-    """Run a command to its end in a process group of its own; Linux only, as ``memory.py`` is."""
+    """Run a command to its end, in a process group of its own, where the log lies: tools leave files where they stand.
+
+    Linux only, as ``memory.py`` is.
+    """
     started = time.monotonic()
     peak = 0
     with log.open("wb") as stream:
         process = subprocess.Popen(
             list(command), stdout=stream, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})},
-            start_new_session=True,
+            start_new_session=True, cwd=log.parent,
         )  # fmt: skip
         try:
             while process.poll() is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 WORK = ROOT / ".cache" / "bench"
 PYTHON = ROOT / ".cache" / "bench-env" / "bin" / "python"
