@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from wheels import make_wheel
 
@@ -26,6 +29,15 @@ def test_a_package_that_would_move_one_of_ours_is_refused_with_pips_reason(tmp_p
     with pytest.raises(Exception, match="numpy") as raised:
         install_package(str(wheel), alone=False)
     assert raised.value.reference == "plugin-install-failed"
+
+
+def test_setuptools_can_be_imported_after_an_install_in_the_same_process(tmp_path):
+    """Its hook gives up distutils once anybody asks the import system for pip; torch.compile imports it, for one."""
+    info = {"METADATA": "Metadata-Version: 2.1\nName: greedy\nVersion: 1.0\nRequires-Dist: numpy<2\n"}
+    wheel = make_wheel(tmp_path, "greedy", extra=info)
+    program = f"from optim.cli.main import main; main(['plugins', 'install', {str(wheel)!r}]); import setuptools"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_plugin_of_optims_own_environment_has_none_to_make_or_remove(capsys):

@@ -29,7 +29,6 @@ def target(mode: str, **options: str) -> Target:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch, importing what compiles
-@pytest.mark.filterwarnings("ignore:The distutils package is deprecated:DeprecationWarning")  # torch.compile imports it
 @pytest.mark.parametrize("mode", ["eager", "script", "compile"])
 def test_it_gives_what_the_module_gives(mode: str) -> None:
     if mode == "compile" and not shutil.which("g++"):

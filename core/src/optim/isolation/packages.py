@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import importlib.metadata
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -105,7 +105,8 @@ def _is_local(one: importlib.metadata.Distribution) -> bool:
 
 def _pip() -> list[str]:
     """Pip of this environment; an environment that uv made has none."""
-    if importlib.util.find_spec("pip") is not None:
+    # not importlib.util.find_spec: being asked for pip, setuptools' hook keeps distutils from whatever comes later
+    if importlib.machinery.PathFinder.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     pip = shutil.which("pip")
     if pip is None:

@@ -102,7 +102,8 @@ def _why_kept(attempt: Attempt) -> str:
     if attempt.step.role == "enable":
         return "makes way for what follows"
     if attempt.ratio is not None and attempt.parent_ratio is not None:
-        return f"latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
+        found = f"latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
+        return found if attempt.ratio < attempt.parent_ratio else f"{found} when explored; the chain with it won"
     if attempt.ratio is not None:
         return f"latency ratio {attempt.ratio:.2f} with it"
     return "part of the best model found"
