@@ -113,7 +113,6 @@ def test_mean_iou_is_over_classes_that_occur():
 
 
 def test_word_error_rate_of_text_of_tokens_and_of_ctc_scores():
-    pytest.importorskip("jiwer", reason="jiwer is not installed: pip install 'optim-core[wer]'")
     text = ({"text": np.array(["the cat sat"])}, {"label": np.array(["the cat sat down"])})
     empty = ({"text": np.array(["uh"])}, {"label": np.array([""])})
     assert value("wer", [text]) == pytest.approx(1 / 4)
