@@ -17,6 +17,7 @@ from optim.gate.drift import worst_drift
 from optim.gate.repair import Repair
 from optim.jobs.offer import Proposal
 from optim.passes import Role
+from optim.search.asking import Asker
 from optim.search.journal import Journal, step_of
 from optim.search.nodes import Attempt, Node, StepStatus
 from optim.search.plan import Planned, slots
@@ -53,9 +54,10 @@ class Expander:
     """Tries the passes of a stage on a chain."""
 
     def __init__(
-        self, bench: Workbench, budget: Budget, journal: Journal, gallery: Gallery, deadline: float
+        self, bench: Workbench, asker: Asker, budget: Budget, journal: Journal, gallery: Gallery, deadline: float
     ) -> None:  # fmt: skip
         self._bench = bench
+        self._asker = asker
         self._budget = budget
         self._journal = journal
         self._gallery = gallery
@@ -91,7 +93,7 @@ class Expander:
         chosen = [planned for planned in passes if planned.pass_class.session_only]
         if not chosen:
             return found
-        asked = self._bench.ask(node, [planned.offered for planned in chosen])
+        asked = self._asker.ask(node, [planned.offered for planned in chosen])
         for planned in chosen:
             answer = asked[planned.ordered.name]
             for proposal in answer.proposals:
@@ -116,7 +118,7 @@ class Expander:
         return self._judge(node, attempt, tried)
 
     def _try_slot(self, node: Node, slot: Sequence[Planned]) -> list[Node]:
-        asked = self._bench.ask(node, [planned.offered for planned in slot])
+        asked = self._asker.ask(node, [planned.offered for planned in slot])
         found: list[Node] = []
         wanted: list[tuple[Planned, Proposal, Attempt]] = []
         for planned in slot:

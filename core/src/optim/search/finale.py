@@ -15,6 +15,7 @@ from optim.search.goal import FASTER, Objective
 from optim.search.journal import Journal
 from optim.search.nodes import Measured, Node, Step, StepStatus
 from optim.search.points import Gallery
+from optim.search.racing import check_chain, comparable_original, lanes_at_once, race_chains
 from optim.search.workbench import Workbench
 from optim.timing.race import Effort
 
@@ -152,14 +153,14 @@ class Finale:
     def aside(self, node: Node) -> Measured | None:
         """Figures of a model beyond the budget, on all samples; None where it does not run."""
         if not self._bench.target.timed:
-            ready = self._bench.check(node).ready
+            ready = check_chain(self._bench, node).ready
             unmeasured = Measured(with_comparison(node, ready), None, comparisons=ready.comparisons) if ready else None
             if unmeasured is not None:
                 self._gallery.aside(unmeasured, None)
             return unmeasured
         effort = self._effort(_AGAIN_S, least_rounds=8, drop=False)
-        _, (result,) = self._bench.race(
-            [node], effort, purpose="aside", samples=self._bench.prepared.compared, measure_task=True
+        _, (result,) = race_chains(
+            self._bench, [node], effort, purpose="aside", samples=self._bench.prepared.compared, measure_task=True
         )  # fmt: skip
         if result.ready is None or result.ratio is None:
             return None
@@ -175,7 +176,7 @@ class Finale:
 
     def _room(self, finalists: Sequence[Node]) -> int:
         """So many more models may be open at once."""
-        return max(0, min(_OTHERS, self._bench.lanes_at_once() - len(finalists)))
+        return max(0, min(_OTHERS, lanes_at_once(self._bench) - len(finalists)))
 
     def _first_right(self, nodes: Sequence[Node]) -> list[Measured]:
         """The best of the chains that is right, on a target that cannot be timed: the others need no look."""
@@ -198,7 +199,7 @@ class Finale:
         return asked_for or self._objective.is_reached(item, self.clock.base, self._original_of(item.node))
 
     def _original_of(self, node: Node) -> Node:
-        return self._bench.original if node.recast is None else self._bench.comparable_original(node)
+        return self._bench.original if node.recast is None else comparable_original(self._bench, node)
 
     def _was_asked_for(self, step: Step) -> bool:
         asked = self._bench.settings.named_options(step.pass_name) is not None
