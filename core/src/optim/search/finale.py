@@ -15,6 +15,7 @@ from optim.search.goal import FASTER, Objective
 from optim.search.journal import Journal
 from optim.search.nodes import Measured, Node, Step, StepStatus
 from optim.search.points import Gallery
+from optim.search.source_gate import SourceGate
 from optim.search.workbench import Workbench
 from optim.timing.race import Effort
 
@@ -52,6 +53,7 @@ class Finale:
         self._journal = journal
         self._gallery = gallery
         self._objective = Objective(bench.settings.goal, bench.target.timed)
+        self._source = SourceGate(bench, budget)
         self.clock = Clock(bench, budget, time.monotonic())
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
@@ -105,7 +107,8 @@ class Finale:
             if objection := self.clock.objections.get(node.model.digest):
                 attempt = self._journal.find(node)
                 if attempt is not None:
-                    attempt.settle(StepStatus.DROPPED, f"on all samples: {objection}")
+                    seen = "" if node.model.digest in self._source.objections else "on all samples: "
+                    attempt.settle(StepStatus.DROPPED, seen + objection)
                 if node.model.digest in self.clock.wrong:
                     self._gallery.judged(self.clock.wrong[node.model.digest], objection)
 
@@ -145,9 +148,25 @@ class Finale:
             again = {item.node.model.digest: item for item in self.clock.again(contending, effort)}
             found = [again.get(item.node.model.digest, item) for item in found]
             found = [item for item in found if item.node.model.digest not in self.clock.objections]
+        found = self._held_against_source(found)
         for item in found:
             self._gallery.proven(item, self.clock.results.get(item.node.model.digest))
         return found
+
+    def _held_against_source(self, items: Sequence[Measured]) -> list[Measured]:
+        """What also holds against the module that was exported; why others do not is an objection as any other."""
+        held = self._source.judge(items)
+        for item in items:
+            if objection := self._source.objections.get(item.node.model.digest):
+                self.clock.objections[item.node.model.digest] = objection
+                self.clock.wrong[item.node.model.digest] = item.node
+        return held
+
+    def check(self, node: Node) -> Measured | None:
+        """Whether a chain is right on a target that cannot be timed; why not is among the clock's objections."""
+        found = self.clock.check(node)
+        held = self._held_against_source([found]) if found is not None else []
+        return held[0] if held else None
 
     def aside(self, node: Node) -> Measured | None:
         """Figures of a model beyond the budget, on all samples; None where it does not run."""
@@ -180,7 +199,7 @@ class Finale:
     def _first_right(self, nodes: Sequence[Node]) -> list[Measured]:
         """The best of the chains that is right, on a target that cannot be timed: the others need no look."""
         for node in nodes:
-            found = self.clock.check(node)
+            found = self.check(node)
             if found is not None and self.is_better(found):
                 self._gallery.proven(found, None)
                 return [found]
