@@ -87,7 +87,7 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
         versions=_versions(bench),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=time.monotonic() - started,
-        computed=bench.computed,
+        computed=bench.jobs.count,
         from_cache=bench.from_cache,
         exported=bench.exported,
     )  # fmt: skip

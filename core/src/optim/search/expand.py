@@ -17,10 +17,12 @@ from optim.gate.drift import worst_drift
 from optim.gate.repair import Repair
 from optim.jobs.offer import Proposal
 from optim.passes import Role
+from optim.search.asking import Asker
 from optim.search.journal import Journal, step_of
 from optim.search.nodes import Attempt, Node, StepStatus
 from optim.search.plan import Planned, slots
 from optim.search.points import Gallery
+from optim.search.source_gate import SourceGate
 from optim.search.workbench import Tried, Workbench
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
@@ -35,6 +37,9 @@ _REPAIRABLE = 20.0
 
 _PART_FOR_THE_METRIC = 0.5
 """What a loss takes in drift is not known: half of the drift is tried."""
+
+_MARGIN_TO_SOURCE = 0.9
+"""Drifts from the source do not go down quite as those do that a repair measures."""
 
 _MOST_WORK_KEPT = 0.9
 """A repair that leaves more of the work in float gains nothing."""
@@ -53,13 +58,15 @@ class Expander:
     """Tries the passes of a stage on a chain."""
 
     def __init__(
-        self, bench: Workbench, budget: Budget, journal: Journal, gallery: Gallery, deadline: float
+        self, bench: Workbench, asker: Asker, budget: Budget, journal: Journal, gallery: Gallery, deadline: float
     ) -> None:  # fmt: skip
         self._bench = bench
+        self._asker = asker
         self._budget = budget
         self._journal = journal
         self._gallery = gallery
         self._deadline = deadline
+        self._source = SourceGate(bench, budget)
         self._hopeless: dict[tuple[str, str], str] = {}
         self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
         self._took: dict[str, float] = {}
@@ -91,7 +98,7 @@ class Expander:
         chosen = [planned for planned in passes if planned.pass_class.session_only]
         if not chosen:
             return found
-        asked = self._bench.ask(node, [planned.offered for planned in chosen])
+        asked = self._asker.ask(node, [planned.offered for planned in chosen])
         for planned in chosen:
             answer = asked[planned.ordered.name]
             for proposal in answer.proposals:
@@ -116,7 +123,7 @@ class Expander:
         return self._judge(node, attempt, tried)
 
     def _try_slot(self, node: Node, slot: Sequence[Planned]) -> list[Node]:
-        asked = self._bench.ask(node, [planned.offered for planned in slot])
+        asked = self._asker.ask(node, [planned.offered for planned in slot])
         found: list[Node] = []
         wanted: list[tuple[Planned, Proposal, Attempt]] = []
         for planned in slot:
@@ -237,9 +244,16 @@ class Expander:
         return [result] if result is not None else []
 
     def _limit(self, outcome: Tried) -> float:
-        """The drift that a repair aims at; where the task metric is what was missed, a part of what there is."""
+        """The drift that a repair aims at.
+
+        Where only the drift from the source is beyond the budget, it is brought down by as much; where the task metric
+        is what was missed, a part of what there is.
+        """
         limit = self._budget.limit(lossy=True)
         drift = worst_drift(outcome.answer.comparisons).relative_l2 if outcome.answer else 0.0
+        times = self._source.times_too_far(outcome.answer.result.model) if outcome.answer else 1.0
+        if drift <= limit and times > 1:
+            return drift / times * _MARGIN_TO_SOURCE
         return drift * _PART_FOR_THE_METRIC if drift <= limit else limit
 
     def _judge(self, node: Node, attempt: Attempt, tried: Tried) -> Node | None:
@@ -263,6 +277,8 @@ class Expander:
         objection = self._budget.objection(
             tried.answer.comparisons, new.is_lossy, tried.answer.task, provisional=True
         )  # fmt: skip
+        if not objection and new.is_lossy:
+            objection = self._source.objection(new)
         attempt.size_bytes = new.size_bytes
         self._gallery.judged(replace(new, drift=attempt.drift, task=attempt.task), objection)
         if objection:

@@ -15,6 +15,7 @@ from optim.search.goal import FASTER, Objective
 from optim.search.journal import Journal
 from optim.search.nodes import Measured, Node, Step, StepStatus
 from optim.search.points import Gallery
+from optim.search.racing import check_chain, comparable_original, lanes_at_once, race_chains
 from optim.search.source_gate import SourceGate
 from optim.search.workbench import Workbench
 from optim.timing.race import Effort
@@ -159,7 +160,9 @@ class Finale:
         for item in items:
             if objection := self._source.objections.get(item.node.model.digest):
                 self.clock.objections[item.node.model.digest] = objection
-                self.clock.wrong[item.node.model.digest] = item.node
+                found = self._source.found.get(item.node.model.digest)
+                drift = item.node.drift.worst(found.drift) if found is not None else item.node.drift
+                self.clock.wrong[item.node.model.digest] = replace(item.node, drift=drift)
         return held
 
     def check(self, node: Node) -> Measured | None:
@@ -171,20 +174,26 @@ class Finale:
     def aside(self, node: Node) -> Measured | None:
         """Figures of a model beyond the budget, on all samples; None where it does not run."""
         if not self._bench.target.timed:
-            ready = self._bench.check(node).ready
-            unmeasured = Measured(with_comparison(node, ready), None, comparisons=ready.comparisons) if ready else None
-            if unmeasured is not None:
-                self._gallery.aside(unmeasured, None)
+            ready = check_chain(self._bench, node).ready
+            if ready is None:
+                return None
+            unmeasured = self._with_source(Measured(with_comparison(node, ready), None, comparisons=ready.comparisons))
+            self._gallery.aside(unmeasured, None)
             return unmeasured
         effort = self._effort(_AGAIN_S, least_rounds=8, drop=False)
-        _, (result,) = self._bench.race(
-            [node], effort, purpose="aside", samples=self._bench.prepared.compared, measure_task=True
+        _, (result,) = race_chains(
+            self._bench, [node], effort, purpose="aside", samples=self._bench.prepared.compared, measure_task=True
         )  # fmt: skip
         if result.ready is None or result.ratio is None:
             return None
-        measured = measured_of(node, result)
+        measured = self._with_source(measured_of(node, result))
         self._gallery.aside(measured, result)
         return measured
+
+    def _with_source(self, item: Measured) -> Measured:
+        """With how far it is from the source, whether it holds or not."""
+        self._source.objection(item.node)
+        return replace(item, source=self._source.found.get(item.node.model.digest))
 
     def _effort(self, seconds: float, *, least_rounds: int, drop: bool) -> Effort:
         return Effort(
@@ -194,7 +203,7 @@ class Finale:
 
     def _room(self, finalists: Sequence[Node]) -> int:
         """So many more models may be open at once."""
-        return max(0, min(_OTHERS, self._bench.lanes_at_once() - len(finalists)))
+        return max(0, min(_OTHERS, lanes_at_once(self._bench) - len(finalists)))
 
     def _first_right(self, nodes: Sequence[Node]) -> list[Measured]:
         """The best of the chains that is right, on a target that cannot be timed: the others need no look."""
@@ -217,7 +226,7 @@ class Finale:
         return asked_for or self._objective.is_reached(item, self.clock.base, self._original_of(item.node))
 
     def _original_of(self, node: Node) -> Node:
-        return self._bench.original if node.recast is None else self._bench.comparable_original(node)
+        return self._bench.original if node.recast is None else comparable_original(self._bench, node)
 
     def _was_asked_for(self, step: Step) -> bool:
         asked = self._bench.settings.named_options(step.pass_name) is not None

@@ -6,8 +6,8 @@ what the source computed on its trials, in shapes, paddings and lengths of the p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from optim.feeds.feedset import SYNTHESIZED
@@ -16,15 +16,12 @@ from optim.jobs import source_result
 from optim.jobs.recast import recast_place
 from optim.model import Model
 from optim.passes import Interface
-from optim.processes.process import WorkerFailed, run_job
+from optim.processes.process import WorkerFailed
 from optim.search.nodes import Measured, Node
 from optim.search.workbench import Workbench
 from optim.sources.result import SourceDrift
 from optim.sources.verify import LIMITS
-from optim.store import cache_key
-from optim.wire import from_wire, to_wire
-
-_AT_ONCE = 2
+from optim.wire import from_wire
 
 
 class SourceGate:
@@ -33,35 +30,47 @@ class SourceGate:
     def __init__(self, bench: Workbench, budget: Budget) -> None:
         self._bench = bench
         self._budget = budget
+        self.found: dict[str, SourceDrift] = {}
+        """By the digest of a model: how far it is from the source."""
         self.objections: dict[str, str] = {}
-        """Why a result does not hold, by the digest of its model."""
+        """Likewise: why it does not hold."""
 
     def judge(self, items: Sequence[Measured]) -> list[Measured]:
         """Those that hold, with how far they are from the source."""
-        if self._bench.exported is None or not any(item.node.steps for item in items):
+        nodes = [item.node for item in items if item.node.steps]
+        if self._bench.exported is None or not nodes:
             return list(items)
         self._bench.say("running the result on what its source was run on")
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            judged = list(pool.map(self._judged, items))
-        return [item for item in judged if item.node.model.digest not in self.objections]
+        list(self._bench.executor.map(self.objection, nodes))
+        held = [item for item in items if item.node.model.digest not in self.objections]
+        return [replace(item, source=self.found.get(item.node.model.digest)) for item in held]
 
-    def _judged(self, item: Measured) -> Measured:
-        if not item.node.steps:
-            return item
+    def objection(self, node: Node) -> str:
+        """Why a chain is not what its source computes, in one sentence; empty where it is."""
+        digest = node.model.digest
+        if self._bench.exported is None:
+            return ""
         try:
-            found = self._compared(item.node)
+            found = self._compared(node)
         except WorkerFailed as failed:
-            self.objections[item.node.model.digest] = f"on what its source was run on: {failed.reason}"
-            return item
-        lossy = item.node.is_lossy or not self._bench.target.exact
-        limit = self._limit(lossy=lossy)
-        found = replace(found, limit=limit)
+            self.objections[digest] = f"on what its source was run on: {failed.reason}"
+            return self.objections[digest]
+        lossy = node.is_lossy or not self._bench.target.exact
+        found = replace(found, limit=self._limit(lossy=lossy))
         far = _too_far(found, self._budget, lossy=lossy)
         if far and (found.problem or not lossy or self._bench.prepared.origin == SYNTHESIZED):
-            self.objections[item.node.model.digest] = far
+            self.objections[digest] = far
         elif far:  # the user's own data says what the budget is for; the values of a trial are made up
             found = replace(found, note=f"{far}; the budget is held on your data")
-        return replace(item, source=found)
+        self.found[digest] = found
+        return self.objections.get(digest, "")
+
+    def times_too_far(self, model: Model) -> float:
+        """By which factor a model is beyond what it is held to; 1 where it is not, or was not looked at."""
+        found = self.found.get(model.digest)
+        if found is None or model.digest not in self.objections or not math.isfinite(found.drift.relative_l2):
+            return 1.0
+        return max(1.0, found.drift.relative_l2 / found.limit)
 
     def _limit(self, *, lossy: bool) -> float:
         """What the run accepts, and how far the exported graph itself is from the source."""
@@ -81,17 +90,14 @@ class SourceGate:
         if given.model.digest == bench.original.model.digest:
             return SourceDrift(note=given.note)
         assert bench.exported is not None
-        key = cache_key(
-            "source-result", given.model.digest, [to_wire(one) for one in given.interfaces], self._component,
-            bench.exported.evidence.name, to_wire(bench.place), bench.prepared.versions,
-        )  # fmt: skip
-        known = None if bench.settings.fresh else bench.store.read("steps", key)
+        evidence = bench.exported.evidence
+        key = bench.keys.source_result(given.model, given.interfaces, evidence.name, self._component)
+        known = bench.known(key)
         if known is None:
             request = source_result.Request(
-                given.model, bench.place, bench.original.model, given.interfaces, bench.exported.evidence,
-                self._component,
-            )  # fmt: skip
-            known, _ = run_job(source_result.__name__, to_wire(request), bench.settings.timeout_s)
+                given.model, bench.place, bench.original.model, given.interfaces, evidence, self._component
+            )
+            known = bench.jobs.run(source_result, request, bench.settings.timeout_s)
             bench.store.write("steps", key, known)
         found = from_wire(source_result.Answer, known).found
         return replace(found, note=given.note) if given.note else found
