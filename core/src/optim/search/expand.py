@@ -220,9 +220,23 @@ class Expander:
         left = min(self._repair_s, self._deadline - time.monotonic())
         if not near or left <= 0:
             return []
-        started = time.monotonic()
         attempt, outcome = min(near, key=lambda item: item[0].drift.relative_l2 if item[0].drift else 0.0)
-        offered, limit = planned[attempt.step.pass_name].offered, self._limit(outcome)
+        one = planned[attempt.step.pass_name]
+        new, again = self._repair_to(node, one, attempt, outcome, self._limit(outcome))
+        times = self._source.times_too_far(again.answer.result.model) if again and again.answer else 1.0
+        if new is None and again is not None and again.answer is not None and times > 1:  # only from the source
+            drift = worst_drift(again.answer.comparisons).relative_l2
+            new, _ = self._repair_to(node, one, attempt, outcome, drift / times * _MARGIN_TO_SOURCE)
+        return [new] if new is not None else []
+
+    def _repair_to(
+        self, node: Node, planned: Planned, attempt: Attempt, outcome: Tried, limit: float
+    ) -> tuple[Node | None, Tried | None]:
+        """A candidate with as many nodes left alone as a drift takes; what holds, and what was tried."""
+        started, left = time.monotonic(), min(self._repair_s, self._deadline - time.monotonic())
+        if left <= 0:
+            return None, None
+        offered = planned.offered
         kept = offered.over_models.kept
         repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left * _FIRST_REPAIR)
         took = time.monotonic() - started
@@ -230,18 +244,17 @@ class Expander:
         if repair is None:
             note = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
             attempt.notes = (*attempt.notes, note)
-            return []
+            return None, None
         if repair.work > _MOST_WORK_KEPT:
             attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay {kept}")
-            return []
+            return None, None
         options = {**attempt.step.options, "keep": list(repair.keep)}
         again = self._journal.open(step_of(offered, options), node)
         again.notes = (_in_words(repair, kept),)
         self._repaired_as[attempt.step.key] = options
-        forced = planned[attempt.step.pass_name].forced
-        timeout = self._bench.settings.timeout_s if forced else self._time_for_one(left - took)
-        result = self._judge(node, again, self._bench.try_one(node, offered, options, timeout))
-        return [result] if result is not None else []
+        timeout = self._bench.settings.timeout_s if planned.forced else self._time_for_one(left - took)
+        tried = self._bench.try_one(node, offered, options, timeout)
+        return self._judge(node, again, tried), tried
 
     def _limit(self, outcome: Tried) -> float:
         """The drift that a repair aims at.
