@@ -101,6 +101,7 @@ def _run_key(bench: Workbench) -> str:
         "run", to_wire(settings), to_wire(bench.target), bench.original.model.digest, bench.prepared.digest,
         bench.prepared.versions, plugins, source_digest("optim"), machine_key(),
         bench.prepared.task.digest if bench.prepared.task else "",
+        bench.exported.evidence.name if bench.exported else "",
     )  # fmt: skip
 
 

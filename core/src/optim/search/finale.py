@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from optim.gate.budget import Budget
 from optim.passes import Role
@@ -16,6 +17,7 @@ from optim.search.nodes import Measured, Node, Step, StepStatus
 from optim.search.points import Gallery
 from optim.search.racing import check_chain, comparable_original, lanes_at_once, race_chains
 from optim.search.rebuild import Rebuilder
+from optim.search.source_gate import SourceGate
 from optim.search.workbench import Workbench
 from optim.timing.race import Effort
 
@@ -55,6 +57,7 @@ class Finale:
         self._objective = Objective(bench.settings.goal, bench.target.timed)
         self._build = Rebuilder(bench, journal)
         self._mender = Mender(bench, budget, journal)
+        self._source = SourceGate(bench, budget)
         self.clock = Clock(bench, budget, time.monotonic())
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
@@ -100,7 +103,7 @@ class Finale:
         """The best of those that break the budget on all samples, repaired: where nothing that holds is as fast."""
         explored = {item.node.model.digest: self._rank(item) for item in (*self._gallery.held(), *ranking)}
         best = min((self._rank(item) for item in measured if self.is_better(item)), default=math.inf)
-        wrong = [node for node in nodes if node.model.digest in self.clock.wrong]
+        wrong = [node for node in nodes if self._is_mendable(node)]
         for node in sorted(wrong, key=lambda node: explored.get(node.model.digest, math.inf)):
             if explored.get(node.model.digest, math.inf) * _SAME >= best:
                 break
@@ -109,6 +112,10 @@ class Finale:
             if mended is not None:
                 return self._prove([mended])
         return []
+
+    def _is_mendable(self, node: Node) -> bool:
+        """Whether samples of the run showed it to be beyond the budget: a repair measures on those, not on a source."""
+        return node.model.digest in self.clock.wrong and node.model.digest not in self._source.objections
 
     def _alike(self, node: Node, other: Node) -> bool:
         """Whether both take and give the same, so that they can be timed against one original."""
@@ -136,7 +143,8 @@ class Finale:
             if objection := self.clock.objections.get(node.model.digest):
                 attempt = self._journal.find(node)
                 if attempt is not None:
-                    attempt.settle(StepStatus.DROPPED, f"on all samples: {objection}")
+                    seen = "" if node.model.digest in self._source.objections else "on all samples: "
+                    attempt.settle(StepStatus.DROPPED, seen + objection)
                 if node.model.digest in self.clock.wrong:
                     self._gallery.judged(self.clock.wrong[node.model.digest], objection)
 
@@ -176,17 +184,36 @@ class Finale:
             again = {item.node.model.digest: item for item in self.clock.again(contending, effort)}
             found = [again.get(item.node.model.digest, item) for item in found]
             found = [item for item in found if item.node.model.digest not in self.clock.objections]
+        found = self._held_against_source(found)
         for item in found:
             self._gallery.proven(item, self.clock.results.get(item.node.model.digest))
         return found
+
+    def _held_against_source(self, items: Sequence[Measured]) -> list[Measured]:
+        """What also holds against the module that was exported; why others do not is an objection as any other."""
+        held = self._source.judge(items)
+        for item in items:
+            if objection := self._source.objections.get(item.node.model.digest):
+                self.clock.objections[item.node.model.digest] = objection
+                found = self._source.found.get(item.node.model.digest)
+                drift = item.node.drift.worst(found.drift) if found is not None else item.node.drift
+                self.clock.wrong[item.node.model.digest] = replace(item.node, drift=drift)
+        return held
+
+    def check(self, node: Node) -> Measured | None:
+        """Whether a chain is right on a target that cannot be timed; why not is among the clock's objections."""
+        found = self.clock.check(node)
+        held = self._held_against_source([found]) if found is not None else []
+        return held[0] if held else None
 
     def aside(self, node: Node) -> Measured | None:
         """Figures of a model beyond the budget, on all samples; None where it does not run."""
         if not self._bench.target.timed:
             ready = check_chain(self._bench, node).ready
-            unmeasured = Measured(with_comparison(node, ready), None, comparisons=ready.comparisons) if ready else None
-            if unmeasured is not None:
-                self._gallery.aside(unmeasured, None)
+            if ready is None:
+                return None
+            unmeasured = self._with_source(Measured(with_comparison(node, ready), None, comparisons=ready.comparisons))
+            self._gallery.aside(unmeasured, None)
             return unmeasured
         effort = self._effort(_AGAIN_S, least_rounds=8, drop=False)
         _, (result,) = race_chains(
@@ -194,9 +221,14 @@ class Finale:
         )  # fmt: skip
         if result.ready is None or result.ratio is None:
             return None
-        measured = measured_of(node, result)
+        measured = self._with_source(measured_of(node, result))
         self._gallery.aside(measured, result)
         return measured
+
+    def _with_source(self, item: Measured) -> Measured:
+        """With how far it is from the source, whether it holds or not."""
+        self._source.objection(item.node)
+        return replace(item, source=self._source.found.get(item.node.model.digest))
 
     def _effort(self, seconds: float, *, least_rounds: int, drop: bool) -> Effort:
         return Effort(
@@ -212,7 +244,7 @@ class Finale:
         """The best of the chains that is right, on a target that cannot be timed: the others need no look."""
         for node in nodes:
             found = self._checked(node)
-            if found is None and node.model.digest in self.clock.wrong:
+            if found is None and self._is_mendable(node):
                 mended = self._mender.mend(self.clock.wrong[node.model.digest])
                 found = self._checked(mended) if mended is not None else None
             if found is not None and self.is_better(found):
@@ -221,7 +253,7 @@ class Finale:
         return []
 
     def _checked(self, node: Node) -> Measured | None:
-        found = self.clock.check(node)
+        found = self.check(node)
         self._note_objections([node])
         return found
 

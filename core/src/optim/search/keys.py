@@ -12,6 +12,7 @@ from optim.jobs.place import Place
 from optim.jobs.prepare import Answer as Prepared
 from optim.metrics.spec import MetricSpec
 from optim.model import Model
+from optim.passes import Interface
 from optim.plugins.offers import OfferedPass
 from optim.plugins.registry import Registry
 from optim.plugins.versions import plugin_version_key, source_digest
@@ -66,6 +67,12 @@ class Keys:
         return cache_key(
             "candidate", *_of(node), offered.name, plugin_version_key(offered.plugin), options, self._reference,
             self._settings.seed, self._prepared.explored,
+        )  # fmt: skip
+
+    def source_result(self, model: Model, interfaces: Sequence[Interface], evidence: str, component: str) -> str:
+        """Of a model held against its source."""
+        return cache_key(
+            "source-result", model.digest, [to_wire(one) for one in interfaces], self._reference, evidence, component
         )  # fmt: skip
 
     def repair(

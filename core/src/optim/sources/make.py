@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from optim.plugins.registry import Registry
 from optim.plugins.versions import plugin_version_key, source_digest
 from optim.processes.jobs import Jobs, Say
 from optim.source import SourceRequest
+from optim.sources.evidence import keep_evidence
 from optim.sources.pipeline import Choice, SourceStep
 from optim.sources.verify import Verified
 from optim.store import Store, cache_key
@@ -46,6 +48,7 @@ class ExportedSource:
         notes: for the report.
         peak_memory_bytes: of the process that exported it.
         seconds: spent.
+        evidence: folder in the store with what the source computed on every trial.
     """
 
     request: SourceRequest
@@ -56,6 +59,7 @@ class ExportedSource:
     notes: tuple[str, ...] = ()
     peak_memory_bytes: int = 0
     seconds: float = 0.0
+    evidence: Path = Path()
 
     def graph(self, component: str) -> Graph:
         """The graph of a component."""
@@ -75,7 +79,8 @@ def make_graphs(
     known = None if fresh else store.read("steps", key)
     if known is not None:
         made = from_wire(ExportedSource, known)
-        if all(is_whole(graph.model.path) for graph in made.graphs):
+        if all(is_whole(graph.model.path) for graph in made.graphs) and made.evidence.is_dir():
+            os.utime(made.evidence)
             say(f"{request.spec} was exported before (--fresh does it again)")
             return made
     started = time.monotonic()
@@ -99,9 +104,10 @@ def make_graphs(
             ))  # fmt: skip
         except OptimError as error:
             raise _with_failures(error, exported.steps) from error
+        kept = keep_evidence(store, evidence)
     made = ExportedSource(
         request, exported.graphs, exported.steps, checked.verified, dict(reference.evidence.facts), exported.notes,
-        exporting.peak_memory_bytes, time.monotonic() - started,
+        exporting.peak_memory_bytes, time.monotonic() - started, kept,
     )  # fmt: skip
     store.write("steps", key, to_wire(made))
     return made
