@@ -51,6 +51,7 @@ _REPAIR_GRACE_S = 10.0
 """For the evaluation that was begun in time."""
 
 _REPLAYED_SAMPLES = 1
+_WAY_OUT_OF_SAMPLE = "mend that sample, or leave it out of --data; --debug shows the whole trace"
 _MARGIN = 0.97
 """Aim a little below the budget where some samples are not looked at."""
 
@@ -454,7 +455,8 @@ class Workbench:
                 raise failed.error from failed
             raise OptimError(
                 f"{what}-failed", f"could not {what} {self.settings.source.name}", failed.reason,
-                "run it with --debug for the whole trace", status=ExitStatus.BAD_INPUT,
+                _WAY_OUT_OF_SAMPLE if failed.doing else "run it with --debug for the whole trace",
+                status=ExitStatus.BAD_INPUT,
             ) from failed  # fmt: skip
 
     def _known(self, key: str) -> Any | None:
