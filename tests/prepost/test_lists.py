@@ -243,6 +243,20 @@ def test_a_composed_model_is_not_composed_again(compose, tmp_path, cpu):
     assert "already" in Append().applicable(result.model, cpu).reason
 
 
+def test_a_folder_that_says_nothing_is_refused_and_one_without_the_preprocessor_noted(compose, tmp_path):
+    folder = tmp_path / "settings"
+    folder.mkdir()
+    with pytest.raises(OptimError, match="cannot be used") as refused:
+        compose(task_models.digits(tmp_path), preset="image-classification", settings=str(folder))
+    assert "none of preprocessor_config.json, config.json" in refused.value.cause
+    (folder / "config.json").write_text('{"model_type": "vit"}', encoding="utf-8")
+    result, _, _ = compose(task_models.digits(tmp_path), preset="image-classification", settings=str(folder), top_k=1)
+    assert any("has no preprocessor_config.json: factor, mean and size are the preset's" in n for n in result.notes)
+    (folder / "config.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(OptimError, match=r"config\.json cannot be used"):
+        compose(task_models.digits(tmp_path), preset="image-classification", settings=str(folder))
+
+
 def test_settings_that_are_no_json_are_refused_by_name(compose, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text("{size:", encoding="utf-8")
     with pytest.raises(OptimError) as refused:

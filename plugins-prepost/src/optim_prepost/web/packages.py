@@ -18,6 +18,8 @@ PUPPETEER = ("puppeteer-core", "25.16.0")
 """Drives a Chromium that is on the machine; brings none."""
 
 _TIMEOUT_S = 600.0
+_SOON = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000")
+"""Without a network npm would try for minutes before it says so."""
 
 
 def packages_folder() -> Path:
@@ -97,7 +99,7 @@ def _install(what: str, folder: Path) -> None:
             "there is no program 'npm' on the PATH", "install Node 20 or later, which brings npm", PACKAGE,
             ExitStatus.TARGET_UNAVAILABLE,
         )  # fmt: skip
-    quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"]
+    quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev", *_SOON]
     command = [npm, "install", "--prefix", str(folder), *quiet, what]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
