@@ -221,6 +221,19 @@ def test_without_npm_nothing_is_installed_and_that_is_said(monkeypatch, tmp_path
     assert [path.name for path in (tmp_path / "npm").iterdir()] == [".onnxruntime-web.lock"]
 
 
+@pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm on this machine")
+def test_without_a_network_npm_is_quoted_in_a_few_lines_and_nothing_is_left(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPTIM_NPM_DIR", str(tmp_path / "npm"))
+    monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9/")
+    monkeypatch.setenv("npm_config_cache", str(tmp_path / "cache"))
+    with pytest.raises(OptimError) as failed:
+        packages.require(packages.ONNXRUNTIME_WEB)
+    assert failed.value.reference == "npm-failed"
+    assert "ECONNREFUSED" in failed.value.cause
+    assert len(failed.value.cause.splitlines()) <= 4
+    assert [path.name for path in (tmp_path / "npm").iterdir()] == [".onnxruntime-web.lock"]
+
+
 @needs_node
 def test_the_tokenizer_of_the_page_is_that_of_hugging_face(tmp_path):
     from optim_prepost.reference.text import bert_tokenizer

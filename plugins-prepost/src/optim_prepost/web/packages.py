@@ -18,6 +18,7 @@ PUPPETEER = ("puppeteer-core", "25.16.0")
 """Drives a Chromium that is on the machine; brings none."""
 
 _TIMEOUT_S = 600.0
+_MOST_LINES, _LONGEST = 4, 200
 _SOON = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000")
 """Without a network npm would try for minutes before it says so."""
 
@@ -103,7 +104,7 @@ def _install(what: str, folder: Path) -> None:
     command = [npm, "install", "--prefix", str(folder), *quiet, what]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-        problem = "" if done.returncode == 0 else done.stderr.strip()[-600:]
+        problem = "" if done.returncode == 0 else _reason(done.stderr) or f"exit status {done.returncode}"
     except subprocess.TimeoutExpired:
         problem = f"it did not finish within {_TIMEOUT_S:.0f} s"
     if problem:
@@ -112,3 +113,10 @@ def _install(what: str, folder: Path) -> None:
             "look at npm's own settings (npm config list), or set OPTIM_NPM_DIR to a folder that has the package",
             PACKAGE, ExitStatus.TARGET_UNAVAILABLE,
         )  # fmt: skip
+
+
+def _reason(said: str) -> str:
+    """The lines of npm that say why: what stands before its own stack trace, at most three."""
+    lines = [line.removeprefix("npm error").removeprefix("npm ERR!").strip() for line in said.splitlines()]
+    kept = [line for line in lines if line and not line.startswith(("at ", "A complete log", "{", "}", "npm warn"))]
+    return "\n".join(line[:_LONGEST] for line in kept[:_MOST_LINES])
