@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import ExitStatus, OptimError, disk_error
 from optim_prepost.step_classes import PACKAGE
 
 ONNXRUNTIME_WEB = ("onnxruntime-web", "1.30.0")
@@ -45,26 +45,34 @@ def require(package: tuple[str, str]) -> Path:
     Raises:
         OptimError[npm-missing]: there is no npm on this machine.
         OptimError[npm-failed]: npm could not install it.
+        OptimError[not-writable]: where it would be kept.
     """
+    if found := installed(package):
+        return found
+    try:
+        _put_in_place(package)
+    except OSError as error:
+        raise disk_error(error, f"the package {package[0]} of npm could not be kept") from error
+    found = installed(package)
+    assert found is not None
+    return found
+
+
+def _put_in_place(package: tuple[str, str]) -> None:
     from filelock import FileLock
 
     name, version = package
-    if found := installed(package):
-        return found
     root = packages_folder()
     root.mkdir(parents=True, exist_ok=True)
     with FileLock(root / f".{name}.lock"):
-        if found := installed(package):
-            return found
+        if installed(package):
+            return
         with tempfile.TemporaryDirectory(dir=root, prefix=".new-") as scratch:
             _install(f"{name}@{version}", Path(scratch))
             final = root / f"{name}@{version}"
             shutil.rmtree(final, ignore_errors=True)
             Path(scratch).rename(final)
             Path(scratch).mkdir()  # for the context manager to remove
-    found = installed(package)
-    assert found is not None
-    return found
 
 
 def node() -> str:
