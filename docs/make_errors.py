@@ -39,8 +39,8 @@ COMPUTED = {
     ("cli/run.py", "report.status"): ("budget-missed", "failed"),
     ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend"),
     ("preprocess.py", "kind"): ("unknown-input", "unknown-output"),
-    ("search/workbench.py", "f'{what}-failed'"): ("ingest-failed", "prepare-failed", "measure-failed"),
-    ("sources/make.py", "f'source-{what}-failed'"): (
+    ("processes/jobs.py", "reference"): (
+        "ingest-failed", "prepare-failed", "measure-failed",
         "source-load-failed", "source-export-failed", "source-verify-failed",
     ),
     ("errors.py", "f\"unknown-{kind.replace(' ', '-')}\""): (),

@@ -16,6 +16,7 @@ from optim.passes import Interface
 from optim.plugins.registry import load_registry
 from optim.processes.process import WorkerFailed
 from optim.search.clock import Clock
+from optim.search.racing import race_chains
 from optim.search.settings import RunSettings
 from optim.search.workbench import Workbench, thread_executor
 from optim.store import Store
@@ -72,7 +73,7 @@ def large_race(bench, node_of):
         "refused": replace(equal, model=equal.model.with_session(SessionConfig({"no_such_option": 1}))),
     }
     effort = Effort(seconds=6.0, least_rounds=12, most_rounds=100_000, width=0.0, drop=False)
-    base, results = bench.race(list(lanes.values()), effort, purpose="large")
+    base, results = race_chains(bench, list(lanes.values()), effort, purpose="large")
     return base, dict(zip(lanes, results, strict=True))
 
 
@@ -129,22 +130,23 @@ def test_a_lane_that_fails_says_why(large_race):
 def test_a_race_with_a_failure_in_it_is_run_again(bench):
     failing = replace(bench.original, interfaces=(Interface(outputs="lane_interfaces:fail"),))
     for _ in range(2):
-        before = bench.computed
-        bench.race([failing], replace(QUICK, seconds=0.5), purpose="failing")
-        assert bench.computed == before + 1
+        before = bench.jobs.count
+        race_chains(bench, [failing], replace(QUICK, seconds=0.5), purpose="failing")
+        assert bench.jobs.count == before + 1
 
 
 def test_a_race_without_failures_is_remembered(bench):
-    before = (bench.computed, bench.from_cache)
-    first, second = (bench.race([bench.original], replace(QUICK, seconds=0.5), purpose="remembered") for _ in range(2))
+    before = (bench.jobs.count, bench.from_cache)
+    quick, nodes = replace(QUICK, seconds=0.5), [bench.original]
+    first, second = (race_chains(bench, nodes, quick, purpose="remembered") for _ in range(2))
     assert first == second
-    assert (bench.computed, bench.from_cache) == (before[0] + 1, before[1] + 1)
+    assert (bench.jobs.count, bench.from_cache) == (before[0] + 1, before[1] + 1)
 
 
 def test_a_beaten_lane_leaves_the_race(bench, node_of):
     slower, faster = node_of("beaten", network({"a": 40})), node_of("ahead", network())
     effort = Effort(seconds=4.0, least_rounds=5, most_rounds=20, width=0.0, drop=True)
-    _, (lost, won) = bench.race([slower, faster], effort, purpose="beaten")
+    _, (lost, won) = race_chains(bench, [slower, faster], effort, purpose="beaten")
     assert lost.ratio.rounds < won.ratio.rounds
     assert lost.ratio.value > won.ratio.value
 
@@ -157,7 +159,7 @@ def test_a_base_that_does_not_run_is_an_error(bench):
     try:
         bench.original = broken
         with pytest.raises(WorkerFailed, match="no value 'FASTEST'"):
-            bench.race([whole], QUICK, purpose="broken base")
+            race_chains(bench, [whole], QUICK, purpose="broken base")
     finally:
         bench.original = whole
 
@@ -180,7 +182,7 @@ def test_a_renamed_output_is_right_only_through_its_interface(bench, node_of):
     model.graph.node[-1].output[0] = model.graph.output[0].name = "renamed"
     bare = node_of("renamed", model)
     back = Interface(outputs="lane_interfaces:rename", parameters={"renamed": "y"})
-    _, (lost, right) = bench.race(
+    _, (lost, right) = race_chains(bench,
         [bare, replace(bare, interfaces=(back,))], replace(QUICK, seconds=0.5), purpose="renamed"
     )
     assert "candidate: renamed" in lost.failure

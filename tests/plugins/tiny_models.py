@@ -24,6 +24,9 @@ MODELS: dict[str, Callable[[], Any]] = {
         hf.GPT2Config(vocab_size=99, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=1, eos_token_id=2)
     ),
     "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**TEXT, num_key_value_heads=2)),
+    "llama-64": lambda: hf.LlamaForCausalLM(
+        hf.LlamaConfig(**{**TEXT, "hidden_size": 64, "intermediate_size": 96}, num_key_value_heads=2)
+    ),
     "qwen3": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(**TEXT, num_key_value_heads=2, head_dim=8)),
     "gemma3": lambda: hf.Gemma3ForCausalLM(
         hf.Gemma3TextConfig(

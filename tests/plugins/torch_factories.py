@@ -138,3 +138,24 @@ def conv_net() -> tuple[nn.Module, list[tuple[torch.Tensor]]]:
         for _ in range(4):
             module(torch.randn(4, 3, 8, 8) * 2 + 1)
     return module, [(torch.randn(2, 3, 8, 8),), (torch.randn(3, 3, 8, 8),)]
+
+
+class IgnoresOneFeature(nn.Module):
+    """Its first feature is large and counts for nothing: 8 bits for all of them leave none to the others."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(size, size, bias=False)
+        self.second = nn.Linear(size, 8, bias=False)
+        self.first.weight.data[:, 0] = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.relu(self.first(x)))
+
+
+def linear_layers(outlier: float = 1.0, size: int = 64) -> tuple[nn.Module, list[tuple[torch.Tensor]]]:
+    torch.manual_seed(0)
+    examples = [torch.randn(2, 3, size), torch.randn(3, 5, size)]
+    for example in examples:
+        example[..., 0] *= outlier
+    return IgnoresOneFeature(size), [(example,) for example in examples]

@@ -22,6 +22,7 @@ from optim.reports.schema import (
     ResultReport,
     SearchReport,
     ShapeReport,
+    SourceDriftReport,
     StepReport,
     TaskReport,
 )
@@ -107,11 +108,22 @@ def _export(outcome: Outcome) -> ExportReport | None:
         trials=found.trials,
         skipped=found.skipped,
         tokens=found.tokens,
+        result_drift=_source_drift(outcome),
         steps=tuple(
             ExportStepReport(**{**asdict(step), "stage": step.stage.value})
             for step in made.steps if step.component in ("", component)
         ),
         notes=(*made.notes, *found.notes),
+    )  # fmt: skip
+
+
+def _source_drift(outcome: Outcome) -> SourceDriftReport | None:
+    found = outcome.result.source if outcome.result else None
+    if found is None:
+        return None
+    return SourceDriftReport(
+        drift=_drift(found.drift), samples=found.samples, trials=found.trials, skipped=found.skipped,
+        worst=f"output '{found.output}' {found.place}" if found.output else "", limit=found.limit, note=found.note,
     )  # fmt: skip
 
 

@@ -69,6 +69,18 @@ class ExportStepReport(_Part):
     seconds: float
 
 
+class SourceDriftReport(_Part):
+    """How far the result is from what the source itself computes."""
+
+    drift: DriftReport
+    samples: int = Field(description="runs compared; 0 where the result takes none of the trials")
+    trials: tuple[str, ...] = Field(description="shapes, padding and past lengths it was held against")
+    skipped: tuple[str, ...] = Field(description="trials that the result does not take, with the reason")
+    worst: str = Field(description="the output that is furthest, and on which trial")
+    limit: Figure = Field(description="what it was held to, relative L2; null where nothing bounds the drift")
+    note: str = ""
+
+
 class ExportReport(_Part):
     """How the original was exported, and how far it is from its source."""
 
@@ -78,6 +90,9 @@ class ExportReport(_Part):
     trials: tuple[str, ...] = Field(description="shapes, padding and past lengths it was held against")
     skipped: tuple[str, ...] = Field(description="trials that the source itself refuses, with the reason")
     tokens: int = Field(description="greedy tokens compared one by one")
+    result_drift: SourceDriftReport | None = Field(
+        default=None, description="of the result, from the same record; null where it is the exported graph itself"
+    )
     steps: tuple[ExportStepReport, ...]
     notes: tuple[str, ...]
 

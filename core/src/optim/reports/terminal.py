@@ -16,6 +16,7 @@ from optim.reports.words import (
     latency_text,
     options_text,
     ratio_text,
+    result_drift_text,
     share_text,
     size_text,
 )
@@ -36,6 +37,8 @@ def print_report(report: Report, console: Console) -> None:
     console.print(_verdict(report))
     if report.export is not None:
         console.print(f"  {export_text(report.export)}", markup=False, highlight=False)
+        if report.export.result_drift is not None:
+            console.print(f"  {result_drift_text(report.export.result_drift)}", markup=False, highlight=False)
     for label, before, after in _figures(report):
         console.print(f"  {label:<12}{before:>9}  ->  {after}", markup=False, highlight=False)
     rows = list(_rows(report.steps))

@@ -45,7 +45,16 @@ def _aside(outcome: Outcome) -> str:
     speed = "" if found.ratio is None else f"ratio {found.ratio:.2f}, "
     task = "" if found.node.task is None else f", metric {found.node.task.value:.4g}"
     name = " + ".join(step.pass_name for step in found.node.steps)
-    return f"; the nearest is kept aside in nearest/: {name}, {speed}drift {found.node.drift.relative_l2:.3g}{task}"
+    drift = f"drift {found.node.drift.relative_l2:.3g}{_to_source(found)}"
+    return f"; the nearest is kept aside in nearest/: {name}, {speed}{drift}{task}"
+
+
+def _to_source(found: Measured) -> str:
+    """How far it is from the source, where that is more than from the exported graph."""
+    source = found.source
+    if source is None or not source.samples or source.drift.relative_l2 <= found.node.drift.relative_l2:
+        return ""
+    return f", {source.drift.relative_l2:.3g} from the source"
 
 
 def _with_recast(outcome: Outcome, result: Measured) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from optim.reports.schema import ExportReport, StepReport
+from optim.reports.schema import ExportReport, SourceDriftReport, StepReport
 
 NOTHING = "–"  # noqa: RUF001 - an en dash stands in an empty cell
 
@@ -68,6 +68,21 @@ def export_text(export: ExportReport) -> str:
     tokens = f", {export.tokens} greedy tokens equal" if export.tokens else ""
     drift = figure_text(export.drift.relative_l2)
     return f"exported by {', '.join(kept)}: drift {drift} from its source on {len(export.trials)} trials{tokens}"
+
+
+def result_drift_text(found: SourceDriftReport) -> str:
+    """How far the result is from its source, or why nobody can tell."""
+    about = f" ({found.note})" if found.note else ""
+    if not found.samples:
+        why = found.skipped[0] if found.skipped else "it takes nothing that the source takes"
+        return f"result not held against its source: {found.note or why}"
+    limit = f", {figure_text(found.limit)} allowed" if found.limit is not None else ""
+    several = f"{found.samples} runs of {len(found.trials)} trials" if found.samples > len(found.trials) else (
+        f"{found.samples} trials"
+    )  # fmt: skip
+    left = f"; {len(found.skipped)} trials it does not take" if found.skipped else ""
+    drift = figure_text(found.drift.relative_l2)
+    return f"result: drift {drift} from its source on {several}{limit}{left}{about}"
 
 
 def counts_text(counts: dict[str, int]) -> str:

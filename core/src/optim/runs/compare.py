@@ -21,6 +21,7 @@ from optim.plugins.registry import Registry
 from optim.runs.execute import require_target
 from optim.runs.session_file import MODEL_FILE, read_session_file
 from optim.search.nodes import Node
+from optim.search.racing import check_chain, race_chains
 from optim.search.settings import DEFAULT_TIMEOUT_S, RunSettings
 from optim.search.workbench import Workbench, thread_executor
 from optim.source import SourceRequest
@@ -124,10 +125,10 @@ def verify_models(
 def _compared(bench: Workbench, candidate: Node) -> LaneResult:
     """The candidate's outputs on the reference's feeds; the reference is opened again only where both are timed."""
     if not bench.target.timed:
-        return bench.check(candidate)
+        return check_chain(bench, candidate)
     effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
     samples = bench.prepared.compared
-    return bench.race([candidate], effort, purpose="verify", samples=samples, measure_task=True)[1][0]
+    return race_chains(bench, [candidate], effort, purpose="verify", samples=samples, measure_task=True)[1][0]
 
 
 def bench_models(
@@ -164,7 +165,7 @@ def bench_models(
         lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
         say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
-        base, results = bench.race(nodes, effort, purpose="bench", samples=(), places=lanes)
+        base, results = race_chains(bench, nodes, effort, purpose="bench", samples=(), places=lanes)
         if base.ready is None:
             raise OptimError(
                 "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"

@@ -87,7 +87,7 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
         versions=_versions(bench),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=time.monotonic() - started,
-        computed=bench.computed,
+        computed=bench.jobs.count,
         from_cache=bench.from_cache,
         exported=bench.exported,
     )  # fmt: skip
@@ -101,6 +101,7 @@ def _run_key(bench: Workbench) -> str:
         "run", to_wire(settings), to_wire(bench.target), bench.original.model.digest, bench.prepared.digest,
         bench.prepared.versions, plugins, source_digest("optim"), machine_key(),
         bench.prepared.task.digest if bench.prepared.task else "",
+        bench.exported.evidence.name if bench.exported else "",
     )  # fmt: skip
 
 

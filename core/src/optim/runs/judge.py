@@ -89,7 +89,7 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
     if bench.target.timed:
         measured = finale.measure([node])
     else:
-        measured = [found for found in (finale.clock.check(node),) if found is not None]
+        measured = [found for found in (finale.check(node),) if found is not None]
     if not measured:
         objection = finale.clock.objections[node.model.digest]
         raise OptimError(

@@ -193,8 +193,7 @@ def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
 
     if outcome.delivered is not None:
         outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
-        if outcome.exported is not None:
-            write_component_file(outcome.exported, outcome.settings.component, folder)
+        write_component_file(outcome, folder)
     if outcome.nearest is not None:
         _set_aside(outcome, outcome.nearest.node, folder / NEAREST_FOLDER)
     report = build_report(outcome)

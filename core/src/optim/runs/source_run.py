@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from optim.store import Store
 if TYPE_CHECKING:
     from optim.recipes.lock import Lock
     from optim.reports.schema import Report
+    from optim.runs.outcome import Outcome
     from optim.sources.make import ExportedSource
 
 
@@ -65,18 +66,27 @@ def run_source(
         reports[name] = run_settings(part, output / name, say, exported=made, pick=pick)
     files = {name: f"{name}/{MODEL_FILE}" for name in names if reports[name].result is not None}
     if len(files) == len(names):
-        _write(made, files, output)
+        _write(made, files, output, {name: far for name in names if (far := _drift(reports[name])) is not None})
     return reports
 
 
-def write_component_file(made: ExportedSource, component: str, folder: Path) -> None:
+def _drift(report: Report) -> float | None:
+    found = report.export.result_drift if report.export else None
+    return found.drift.relative_l2 if found is not None and found.samples else None
+
+
+def write_component_file(outcome: Outcome, folder: Path) -> None:
     """``export.json`` of a run folder that holds one component."""
-    if not component or len(made.graphs) == 1:
-        _write(made, {made.graphs[0].component: MODEL_FILE}, folder)
+    made, component = outcome.exported, outcome.settings.component
+    if made is not None and (not component or len(made.graphs) == 1):
+        found = outcome.result.source if outcome.result else None
+        own = {made.graphs[0].component: found.drift.relative_l2} if found is not None and found.samples else {}
+        _write(made, {made.graphs[0].component: MODEL_FILE}, folder, own)
 
 
-def _write(made: ExportedSource, files: dict[str, str], folder: Path) -> None:
-    drift = {verified.component: verified.drift.relative_l2 for verified in made.verified}
+def _write(made: ExportedSource, files: dict[str, str], folder: Path, own: Mapping[str, float]) -> None:
+    """Write the file; ``own`` has the drift of those graphs that are no longer what was exported."""
+    drift = {verified.component: verified.drift.relative_l2 for verified in made.verified} | dict(own)
     components = {name: ExportedComponent(file, made.graph(name).state, drift[name]) for name, file in files.items()}
     write_export_file(folder, export_file(made.request.spec, made.facts, components))
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
 from optim.passes import Role, Stage
+from optim.search.asking import Asker
 from optim.search.clock import Clock
 from optim.search.expand import OUT_OF_TIME, Expander
 from optim.search.goal import FASTER, Objective
@@ -47,8 +48,9 @@ class Beam:
         seconds = bench.settings.search_seconds
         self._deadline = time.monotonic() + seconds
         self._objective = Objective(bench.settings.goal, bench.target.timed)
+        self._asker = Asker(bench)
         self._expander = Expander(
-            bench, budget, self.journal, self.gallery, self._deadline - _FOR_RACES * seconds
+            bench, self._asker, budget, self.journal, self.gallery, self._deadline - _FOR_RACES * seconds
         )  # fmt: skip
         self.clock = Clock(bench, budget, self._deadline)
         self._legs = _legs(plan)
@@ -112,7 +114,7 @@ class Beam:
         tune = self._plan.stages.get(Stage.TUNE, ())[:1] if stage is not Stage.TUNE else ()
         first = slots(passes)[0]
         if first[0].pass_class.role is not Role.ENABLE and len(beam) > 1:
-            self._bench.ask_side_by_side([parent.node for parent in beam], [planned.offered for planned in passes])
+            self._asker.ask_side_by_side([parent.node for parent in beam], [planned.offered for planned in passes])
         pools = [(parent, self._expander.expand(parent.node, passes)) for parent in beam]
         nodes = _unique([node for _, pool in pools for node in pool])
         parents = {node.model.digest: parent for parent, pool in reversed(pools) for node in pool}
@@ -128,7 +130,7 @@ class Beam:
             return list(beam)
         looking = [planned.offered for planned in tune if planned.pass_class.session_only]
         if looking:
-            self._bench.ask_side_by_side(nodes, looking)
+            self._asker.ask_side_by_side(nodes, looking)
         variants = {node.model.digest: self._expander.session_variants(node, tune)[:_LOOK_AHEAD] for node in nodes}
         racing = [node for node in nodes if node.steps and not self._only_makes_way(node, parents)]
         lanes = [lane for lane in _in_turns(racing, variants) if lane.steps and not self.clock.is_beaten(lane)]

@@ -10,6 +10,7 @@ from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
 from optim.jobs.lane import Ready
 from optim.search.nodes import Measured, Node
+from optim.search.racing import check_chain, lanes_at_once, race_chains
 from optim.search.workbench import Workbench
 from optim.timing.race import Effort, LaneResult, joined
 
@@ -62,7 +63,7 @@ class Clock:
         affordable = max(least, int(left / self._lane_s))
         chosen = list(nodes)[:affordable]
         found: list[Measured] = []
-        width = self._bench.lanes_at_once()
+        width = lanes_at_once(self._bench)
         for start in range(0, len(chosen), width):
             heat = chosen[start : start + width]
             seconds = max(1.0, left * len(heat) / len(chosen) - 0.4 * self._lane_s * len(heat))
@@ -84,8 +85,8 @@ class Clock:
     ) -> list[Measured]:  # fmt: skip
         """One race; a chain that does not run, or is not right with its session settings, is an objection."""
         self._bench.say(f"timing {len(nodes)} model{'s' if len(nodes) > 1 else ''} against the original")
-        self.base, results = self._bench.race(
-            nodes, effort, purpose=purpose, samples=samples, measure_task=measure_task, budget=self._budget
+        self.base, results = race_chains(
+            self._bench, nodes, effort, purpose=purpose, samples=samples, measure_task=measure_task, budget=self._budget
         )  # fmt: skip
         found = []
         for node, result in zip(nodes, results, strict=True):
@@ -103,7 +104,7 @@ class Clock:
             time is an objection.
         """
         self._bench.say(f"timing {len(items)} model{'s' if len(items) > 1 else ''} again in fresh processes")
-        _, results = self._bench.race([item.node for item in items], effort, purpose="again", samples=())
+        _, results = race_chains(self._bench, [item.node for item in items], effort, purpose="again", samples=())
         found = []
         for item, second in zip(items, results, strict=True):
             digest = item.node.model.digest
@@ -122,7 +123,7 @@ class Clock:
     def check(self, node: Node) -> Measured | None:
         """Whether a chain is right on a target that cannot be timed; why not is in :attr:`objections`."""
         self._bench.say("running the result on every sample")
-        result = self._bench.check(node)
+        result = check_chain(self._bench, node)
         self.results[node.model.digest] = result
         if self._objects(node, result) or result.ready is None:
             return None

@@ -14,13 +14,15 @@ from typing import Any
 
 from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
-from optim.gate.repair import Repair
+from optim.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE
 from optim.jobs.offer import Proposal
 from optim.passes import Role
+from optim.search.asking import Asker
 from optim.search.journal import Journal, step_of
 from optim.search.nodes import Attempt, Node, StepStatus
 from optim.search.plan import Planned, slots
 from optim.search.points import Gallery
+from optim.search.source_gate import SourceGate
 from optim.search.workbench import Tried, Workbench
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
@@ -30,14 +32,8 @@ _GRACE_S = 10.0
 
 _UNSET: tuple[Any, ...] = (None, [], ())
 
-_REPAIRABLE = 20.0
-"""Drift beyond the budget by more than this factor is not repaired."""
-
-_PART_FOR_THE_METRIC = 0.5
-"""What a loss takes in drift is not known: half of the drift is tried."""
-
-_MOST_WORK_KEPT = 0.9
-"""A repair that leaves more of the work in float gains nothing."""
+_MARGIN_TO_SOURCE = 0.9
+"""Drifts from the source do not go down quite as those do that a repair measures."""
 
 _REPAIR_SHARE = 0.4
 """Of the search time, for all repairs together."""
@@ -53,13 +49,15 @@ class Expander:
     """Tries the passes of a stage on a chain."""
 
     def __init__(
-        self, bench: Workbench, budget: Budget, journal: Journal, gallery: Gallery, deadline: float
+        self, bench: Workbench, asker: Asker, budget: Budget, journal: Journal, gallery: Gallery, deadline: float
     ) -> None:  # fmt: skip
         self._bench = bench
+        self._asker = asker
         self._budget = budget
         self._journal = journal
         self._gallery = gallery
         self._deadline = deadline
+        self._source = SourceGate(bench, budget)
         self._hopeless: dict[tuple[str, str], str] = {}
         self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
         self._took: dict[str, float] = {}
@@ -91,7 +89,7 @@ class Expander:
         chosen = [planned for planned in passes if planned.pass_class.session_only]
         if not chosen:
             return found
-        asked = self._bench.ask(node, [planned.offered for planned in chosen])
+        asked = self._asker.ask(node, [planned.offered for planned in chosen])
         for planned in chosen:
             answer = asked[planned.ordered.name]
             for proposal in answer.proposals:
@@ -116,7 +114,7 @@ class Expander:
         return self._judge(node, attempt, tried)
 
     def _try_slot(self, node: Node, slot: Sequence[Planned]) -> list[Node]:
-        asked = self._bench.ask(node, [planned.offered for planned in slot])
+        asked = self._asker.ask(node, [planned.offered for planned in slot])
         found: list[Node] = []
         wanted: list[tuple[Planned, Proposal, Attempt]] = []
         for planned in slot:
@@ -213,9 +211,23 @@ class Expander:
         left = min(self._repair_s, self._deadline - time.monotonic())
         if not near or left <= 0:
             return []
-        started = time.monotonic()
         attempt, outcome = min(near, key=lambda item: item[0].drift.relative_l2 if item[0].drift else 0.0)
-        offered, limit = planned[attempt.step.pass_name].offered, self._limit(outcome)
+        one = planned[attempt.step.pass_name]
+        new, again = self._repair_to(node, one, attempt, outcome, self._limit(outcome))
+        times = self._source.times_too_far(again.answer.result.model) if again and again.answer else 1.0
+        if new is None and again is not None and again.answer is not None and times > 1:  # only from the source
+            drift = worst_drift(again.answer.comparisons).relative_l2
+            new, _ = self._repair_to(node, one, attempt, outcome, drift / times * _MARGIN_TO_SOURCE)
+        return [new] if new is not None else []
+
+    def _repair_to(
+        self, node: Node, planned: Planned, attempt: Attempt, outcome: Tried, limit: float
+    ) -> tuple[Node | None, Tried | None]:
+        """A candidate with as many nodes left alone as a drift takes; what holds, and what was tried."""
+        started, left = time.monotonic(), min(self._repair_s, self._deadline - time.monotonic())
+        if left <= 0:
+            return None, None
+        offered = planned.offered
         kept = offered.over_models.kept
         repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left * _FIRST_REPAIR)
         took = time.monotonic() - started
@@ -223,24 +235,30 @@ class Expander:
         if repair is None:
             note = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
             attempt.notes = (*attempt.notes, note)
-            return []
-        if repair.work > _MOST_WORK_KEPT:
+            return None, None
+        if repair.work > MOST_WORK_KEPT:
             attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay {kept}")
-            return []
-        options = {**attempt.step.options, "keep": list(repair.keep)}
+            return None, None
+        options = {**attempt.step.options, "keep": [*attempt.step.options["keep"], *repair.keep]}
         again = self._journal.open(step_of(offered, options), node)
-        again.notes = (_in_words(repair, kept),)
+        again.notes = (repair.text(kept),)
         self._repaired_as[attempt.step.key] = options
-        forced = planned[attempt.step.pass_name].forced
-        timeout = self._bench.settings.timeout_s if forced else self._time_for_one(left - took)
-        result = self._judge(node, again, self._bench.try_one(node, offered, options, timeout))
-        return [result] if result is not None else []
+        timeout = self._bench.settings.timeout_s if planned.forced else self._time_for_one(left - took)
+        tried = self._bench.try_one(node, offered, options, timeout)
+        return self._judge(node, again, tried), tried
 
     def _limit(self, outcome: Tried) -> float:
-        """The drift that a repair aims at; where the task metric is what was missed, a part of what there is."""
+        """The drift that a repair aims at.
+
+        Where only the drift from the source is beyond the budget, it is brought down by as much; where the task metric
+        is what was missed, a part of what there is.
+        """
         limit = self._budget.limit(lossy=True)
         drift = worst_drift(outcome.answer.comparisons).relative_l2 if outcome.answer else 0.0
-        return drift * _PART_FOR_THE_METRIC if drift <= limit else limit
+        times = self._source.times_too_far(outcome.answer.result.model) if outcome.answer else 1.0
+        if drift <= limit and times > 1:
+            return drift / times * _MARGIN_TO_SOURCE
+        return drift * PART_FOR_THE_METRIC if drift <= limit else limit
 
     def _judge(self, node: Node, attempt: Attempt, tried: Tried) -> Node | None:
         attempt.seconds += tried.seconds
@@ -263,6 +281,8 @@ class Expander:
         objection = self._budget.objection(
             tried.answer.comparisons, new.is_lossy, tried.answer.task, provisional=True
         )  # fmt: skip
+        if not objection and new.is_lossy:
+            objection = self._source.objection(new)
         attempt.size_bytes = new.size_bytes
         self._gallery.judged(replace(new, drift=attempt.drift, task=attempt.task), objection)
         if objection:
@@ -280,12 +300,4 @@ def _may_be_repaired(outcome: Tried, limit: float) -> bool:
     wrong = [comparison for comparison in outcome.answer.comparisons if comparison.problem]
     if wrong:
         return all(comparison.overflowed for comparison in wrong)
-    return limit < worst_drift(outcome.answer.comparisons).relative_l2 < _REPAIRABLE * limit
-
-
-def _in_words(repair: Repair, kept: str) -> str:
-    """What a repair found and what that took, for the report."""
-    nodes = "1 node" if len(repair.keep) == 1 else f"{len(repair.keep)} nodes"
-    took = "1 evaluation" if repair.evaluations == 1 else f"{repair.evaluations} evaluations"
-    estimates = f" and {repair.estimates} estimates" if repair.estimates else ""
-    return f"repaired: {nodes} left {kept}, {repair.work:.0%} of the work; found in {took}{estimates}"
+    return limit < worst_drift(outcome.answer.comparisons).relative_l2 < REPAIRABLE * limit

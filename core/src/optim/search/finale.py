@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from optim.gate.budget import Budget
-from optim.gate.drift import worst_drift
 from optim.passes import Role
 from optim.search.clock import Clock, measured_of, with_comparison
 from optim.search.goal import FASTER, Objective
 from optim.search.journal import Journal
+from optim.search.mend import Mender
 from optim.search.nodes import Measured, Node, Step, StepStatus
 from optim.search.points import Gallery
+from optim.search.racing import check_chain, comparable_original, lanes_at_once, race_chains
+from optim.search.rebuild import Rebuilder
+from optim.search.source_gate import SourceGate
 from optim.search.workbench import Workbench
 from optim.timing.race import Effort
 
@@ -52,6 +55,9 @@ class Finale:
         self._journal = journal
         self._gallery = gallery
         self._objective = Objective(bench.settings.goal, bench.target.timed)
+        self._build = Rebuilder(bench, journal)
+        self._mender = Mender(bench, budget, journal)
+        self._source = SourceGate(bench, budget)
         self.clock = Clock(bench, budget, time.monotonic())
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
@@ -78,6 +84,7 @@ class Finale:
         others = self._gallery.worth_proving(finalists, self._room(finalists))
         finalists = [*finalists, *(node for node in others if self._alike(node, finalists[0]))]
         measured = self._prove(finalists)
+        measured += self._mended(finalists, ranking, measured)
         known = {node.model.digest for node in finalists}
         for _ in range(_FALLBACKS):
             promised = [item for item in ranking if not self._only_makes_way(item.node.steps)]
@@ -89,6 +96,26 @@ class Finale:
             known |= {node.model.digest for node in waiting}
             measured += self._prove(waiting)
         return measured
+
+    def _mended(
+        self, nodes: Sequence[Node], ranking: Sequence[Measured], measured: Sequence[Measured]
+    ) -> list[Measured]:
+        """The best of those that break the budget on all samples, repaired: where nothing that holds is as fast."""
+        explored = {item.node.model.digest: self._rank(item) for item in (*self._gallery.held(), *ranking)}
+        best = min((self._rank(item) for item in measured if self.is_better(item)), default=math.inf)
+        wrong = [node for node in nodes if self._is_mendable(node)]
+        for node in sorted(wrong, key=lambda node: explored.get(node.model.digest, math.inf)):
+            if explored.get(node.model.digest, math.inf) * _SAME >= best:
+                break
+            self._bench.say("the best did not hold on all samples: repairing it")
+            mended = self._mender.mend(self.clock.wrong[node.model.digest])
+            if mended is not None:
+                return self._prove([mended])
+        return []
+
+    def _is_mendable(self, node: Node) -> bool:
+        """Whether samples of the run showed it to be beyond the budget: a repair measures on those, not on a source."""
+        return node.model.digest in self.clock.wrong and node.model.digest not in self._source.objections
 
     def _alike(self, node: Node, other: Node) -> bool:
         """Whether both take and give the same, so that they can be timed against one original."""
@@ -105,7 +132,8 @@ class Finale:
             if objection := self.clock.objections.get(node.model.digest):
                 attempt = self._journal.find(node)
                 if attempt is not None:
-                    attempt.settle(StepStatus.DROPPED, f"on all samples: {objection}")
+                    seen = "" if node.model.digest in self._source.objections else "on all samples: "
+                    attempt.settle(StepStatus.DROPPED, seen + objection)
                 if node.model.digest in self.clock.wrong:
                     self._gallery.judged(self.clock.wrong[node.model.digest], objection)
 
@@ -145,27 +173,51 @@ class Finale:
             again = {item.node.model.digest: item for item in self.clock.again(contending, effort)}
             found = [again.get(item.node.model.digest, item) for item in found]
             found = [item for item in found if item.node.model.digest not in self.clock.objections]
+        found = self._held_against_source(found)
         for item in found:
             self._gallery.proven(item, self.clock.results.get(item.node.model.digest))
         return found
 
+    def _held_against_source(self, items: Sequence[Measured]) -> list[Measured]:
+        """What also holds against the module that was exported; why others do not is an objection as any other."""
+        held = self._source.judge(items)
+        for item in items:
+            if objection := self._source.objections.get(item.node.model.digest):
+                self.clock.objections[item.node.model.digest] = objection
+                found = self._source.found.get(item.node.model.digest)
+                drift = item.node.drift.worst(found.drift) if found is not None else item.node.drift
+                self.clock.wrong[item.node.model.digest] = replace(item.node, drift=drift)
+        return held
+
+    def check(self, node: Node) -> Measured | None:
+        """Whether a chain is right on a target that cannot be timed; why not is among the clock's objections."""
+        found = self.clock.check(node)
+        held = self._held_against_source([found]) if found is not None else []
+        return held[0] if held else None
+
     def aside(self, node: Node) -> Measured | None:
         """Figures of a model beyond the budget, on all samples; None where it does not run."""
         if not self._bench.target.timed:
-            ready = self._bench.check(node).ready
-            unmeasured = Measured(with_comparison(node, ready), None, comparisons=ready.comparisons) if ready else None
-            if unmeasured is not None:
-                self._gallery.aside(unmeasured, None)
+            ready = check_chain(self._bench, node).ready
+            if ready is None:
+                return None
+            unmeasured = self._with_source(Measured(with_comparison(node, ready), None, comparisons=ready.comparisons))
+            self._gallery.aside(unmeasured, None)
             return unmeasured
         effort = self._effort(_AGAIN_S, least_rounds=8, drop=False)
-        _, (result,) = self._bench.race(
-            [node], effort, purpose="aside", samples=self._bench.prepared.compared, measure_task=True
+        _, (result,) = race_chains(
+            self._bench, [node], effort, purpose="aside", samples=self._bench.prepared.compared, measure_task=True
         )  # fmt: skip
         if result.ready is None or result.ratio is None:
             return None
-        measured = measured_of(node, result)
+        measured = self._with_source(measured_of(node, result))
         self._gallery.aside(measured, result)
         return measured
+
+    def _with_source(self, item: Measured) -> Measured:
+        """With how far it is from the source, whether it holds or not."""
+        self._source.objection(item.node)
+        return replace(item, source=self._source.found.get(item.node.model.digest))
 
     def _effort(self, seconds: float, *, least_rounds: int, drop: bool) -> Effort:
         return Effort(
@@ -175,17 +227,24 @@ class Finale:
 
     def _room(self, finalists: Sequence[Node]) -> int:
         """So many more models may be open at once."""
-        return max(0, min(_OTHERS, self._bench.lanes_at_once() - len(finalists)))
+        return max(0, min(_OTHERS, lanes_at_once(self._bench) - len(finalists)))
 
     def _first_right(self, nodes: Sequence[Node]) -> list[Measured]:
         """The best of the chains that is right, on a target that cannot be timed: the others need no look."""
         for node in nodes:
-            found = self.clock.check(node)
+            found = self._checked(node)
+            if found is None and self._is_mendable(node):
+                mended = self._mender.mend(self.clock.wrong[node.model.digest])
+                found = self._checked(mended) if mended is not None else None
             if found is not None and self.is_better(found):
                 self._gallery.proven(found, None)
                 return [found]
-            self._note_objections([node])
         return []
+
+    def _checked(self, node: Node) -> Measured | None:
+        found = self.check(node)
+        self._note_objections([node])
+        return found
 
     def is_better(self, item: Measured) -> bool:
         """Whether it reaches the goal: faster beyond the noise, or smaller.
@@ -198,7 +257,7 @@ class Finale:
         return asked_for or self._objective.is_reached(item, self.clock.base, self._original_of(item.node))
 
     def _original_of(self, node: Node) -> Node:
-        return self._bench.original if node.recast is None else self._bench.comparable_original(node)
+        return self._bench.original if node.recast is None else comparable_original(self._bench, node)
 
     def _was_asked_for(self, step: Step) -> bool:
         asked = self._bench.settings.named_options(step.pass_name) is not None
@@ -264,26 +323,4 @@ class Finale:
         return attempt.ratio >= attempt.parent_ratio * FASTER
 
     def _rebuild(self, steps: Sequence[Step]) -> Node | None:
-        node: Node | None = self._bench.original
-        for step in steps:
-            assert node is not None
-            node = self._again(node, step)
-            if node is None:
-                return None
-        return node
-
-    def _again(self, node: Node, step: Step) -> Node | None:
-        """Apply one known step to another chain; None where it changes nothing or fails there."""
-        offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
-        attempt = self._journal.open(step, node)
-        tried = self._bench.try_one(node, offered, step.options, min(self._bench.settings.timeout_s, 4 * _SHORTER_S))
-        if tried.answer is None:
-            attempt.settle(StepStatus.FAILED, tried.failure)
-            return None
-        result = tried.answer.result
-        if not result.changed:
-            attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
-            return None
-        attempt.drift, attempt.size_bytes = worst_drift(tried.answer.comparisons), tried.answer.size_bytes
-        attempt.counts, attempt.notes, attempt.seconds = dict(result.counts), result.notes, tried.seconds
-        return replace(node.after(step, result.model, tried.answer.size_bytes, result.interface), drift=attempt.drift)
+        return self._build.chain(steps)

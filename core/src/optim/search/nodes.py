@@ -10,6 +10,7 @@ from optim.gate.drift import NO_DRIFT, Drift, OutputComparison
 from optim.gate.task import TaskFigure
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
+from optim.sources.result import SourceDrift
 
 
 class StepStatus(StrEnum):
@@ -130,6 +131,7 @@ class Measured:
         latency_ms: median.
         peak_memory_bytes: of opening and running it.
         comparisons: with the original, on the explored samples.
+        source: how far it is from the source that was exported; None where it was not held against one.
     """
 
     node: Node
@@ -139,6 +141,7 @@ class Measured:
     latency_ms: float | None = None
     peak_memory_bytes: int = 0
     comparisons: tuple[OutputComparison, ...] = ()
+    source: SourceDrift | None = None
 
     def with_node(self, node: Node) -> Measured:
         """The same figures for an equal node."""

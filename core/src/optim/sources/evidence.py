@@ -7,7 +7,9 @@ its own.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ from optim.feeds.feedset import FeedSet, FeedWriter
 from optim.model import TensorInfo
 from optim.plugins.plugin import describe_exception
 from optim.source import Component, Source
+from optim.store import Store
 from optim.wire import from_wire, to_wire
 
 _INDEX = "evidence.json"
@@ -101,6 +104,18 @@ def record(source: Source, folder: Path) -> Evidence:
 def read_evidence(folder: Path) -> Evidence:
     """What :func:`record` left in a folder."""
     return from_wire(Evidence, json.loads((folder / _INDEX).read_text()))
+
+
+def keep_evidence(store: Store, folder: Path) -> Path:
+    """Move what :func:`record` left into the store, called by its content: the same source is kept once."""
+    indexes = sorted(folder.rglob("*.json"))  # that of a feed set has the digest of its arrays
+    digest = hashlib.sha256(b"".join(index.read_bytes() for index in indexes)).hexdigest()
+
+    def move(into: Path) -> None:
+        for entry in list(folder.iterdir()):
+            shutil.move(entry, into / entry.name)
+
+    return store.folder("references", f"source-{digest}", move)[0]
 
 
 def steps_of(folder: Path, component: RecordedComponent, trial: RecordedTrial) -> Iterator[RecordedStep]:

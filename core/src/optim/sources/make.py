@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,15 +23,14 @@ from optim.jobs.source_export import Graph
 from optim.passes import Stage
 from optim.plugins.registry import Registry
 from optim.plugins.versions import plugin_version_key, source_digest
-from optim.processes.process import WorkerFailed, run_job
+from optim.processes.jobs import Jobs, Say
 from optim.source import SourceRequest
+from optim.sources.evidence import keep_evidence
 from optim.sources.pipeline import Choice, SourceStep
 from optim.sources.verify import Verified
 from optim.store import Store, cache_key
 from optim.target import Target
 from optim.wire import from_wire, to_wire
-
-Say = Callable[[str], None]
 
 _FINGERPRINTED = (".json", ".safetensors", ".bin", ".py", ".txt", ".model")
 
@@ -48,6 +48,7 @@ class ExportedSource:
         notes: for the report.
         peak_memory_bytes: of the process that exported it.
         seconds: spent.
+        evidence: folder in the store with what the source computed on every trial.
     """
 
     request: SourceRequest
@@ -58,6 +59,7 @@ class ExportedSource:
     notes: tuple[str, ...] = ()
     peak_memory_bytes: int = 0
     seconds: float = 0.0
+    evidence: Path = Path()
 
     def graph(self, component: str) -> Graph:
         """The graph of a component."""
@@ -77,58 +79,38 @@ def make_graphs(
     known = None if fresh else store.read("steps", key)
     if known is not None:
         made = from_wire(ExportedSource, known)
-        if all(is_whole(graph.model.path) for graph in made.graphs):
+        if all(is_whole(graph.model.path) for graph in made.graphs) and made.evidence.is_dir():
+            os.utime(made.evidence)
             say(f"{request.spec} was exported before (--fresh does it again)")
             return made
     started = time.monotonic()
     target = replace(target, probe=None)
     with TemporaryDirectory(dir=store.root, prefix="scratch-") as scratch:
         evidence = Path(scratch) / "evidence"
-        job = _Jobs(request, say, timeout_s)
-        reference = from_wire(source_reference.Answer, job.run(
-            source_reference, source_reference.Request(request, target, choice, evidence), "load"
+        reference = from_wire(source_reference.Answer, Jobs(say).need(
+            source_reference, source_reference.Request(request, target, choice, evidence), timeout_s,
+            "source-load-failed", f"load {request.spec}",
         ))  # fmt: skip
-        exported = from_wire(source_export.Answer, job.run(
-            source_export, source_export.Request(request, target, choice, store.models), "export"
+        exporting = Jobs(say)
+        exported = from_wire(source_export.Answer, exporting.need(
+            source_export, source_export.Request(request, target, choice, store.models), timeout_s,
+            "source-export-failed", f"export {request.spec}",
         ))  # fmt: skip
-        peak = job.peak_memory_bytes
         models = {graph.component: graph.model for graph in exported.graphs}
         try:
-            checked = from_wire(source_check.Answer, job.run(
-                source_check, source_check.Request(models, evidence, exported.lossy), "verify"
+            checked = from_wire(source_check.Answer, Jobs(say).need(
+                source_check, source_check.Request(models, evidence, exported.lossy), timeout_s,
+                "source-verify-failed", f"verify {request.spec}",
             ))  # fmt: skip
         except OptimError as error:
             raise _with_failures(error, exported.steps) from error
+        kept = keep_evidence(store, evidence)
     made = ExportedSource(
         request, exported.graphs, exported.steps, checked.verified, dict(reference.evidence.facts), exported.notes,
-        peak, time.monotonic() - started,
+        exporting.peak_memory_bytes, time.monotonic() - started, kept,
     )  # fmt: skip
     store.write("steps", key, to_wire(made))
     return made
-
-
-class _Jobs:
-    """Runs the jobs, and says what became of them in words."""
-
-    def __init__(self, request: SourceRequest, say: Say, timeout_s: float) -> None:
-        self._request = request
-        self._say = say
-        self._timeout_s = timeout_s
-        self.peak_memory_bytes = 0
-
-    def run(self, job: Any, request: object, what: str) -> Any:
-        try:
-            data, self.peak_memory_bytes = run_job(
-                job.__name__, to_wire(request), self._timeout_s, lambda event: self._say(event.get("text", what))
-            )
-        except WorkerFailed as failed:
-            if failed.error:
-                raise failed.error from failed
-            raise OptimError(
-                f"source-{what}-failed", f"could not {what} {self._request.spec}", failed.reason,
-                "run it with --debug for the whole trace",
-            ) from failed  # fmt: skip
-        return data
 
 
 def _with_failures(error: OptimError, steps: Sequence[SourceStep]) -> OptimError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,8 @@ from optim.errors import ExitStatus, OptimError
 from optim.feeds.feedset import dtype_of
 from optim.gate.drift import Drift, OutputComparison, compare_output, merge_samples, worst_drift
 from optim.generation.interface import session_inputs
-from optim.sources.evidence import Evidence, RecordedComponent, RecordedTrial, generations_of, steps_of
+from optim.model import TensorInfo
+from optim.sources.evidence import Evidence, RecordedComponent, RecordedStep, RecordedTrial, generations_of, steps_of
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -68,10 +69,7 @@ def verify_component(
         for index, step in enumerate(steps_of(folder, component, trial)):
             outputs = _run(session, component, {**step.feeds, **carried}, trial, index)
             carried = {taker: outputs[giver] for giver, taker in component.state.items()}
-            compared = [
-                compare_output(name, expected, _as(outputs[name], expected, lossy), step.valid.get(name))
-                for name, expected in step.outputs.items()
-            ]
+            compared = compare_step(step, outputs, cast=lossy)
             for comparison in compared:
                 limit = _LOSSY_LIMIT if lossy else LIMITS.get(comparison.dtype, 0.0)
                 if comparison.problem or comparison.relative_l2 > limit:
@@ -81,6 +79,27 @@ def verify_component(
         raise OptimError("nothing-compared", f"nothing of {component.name} could be compared", "every output is empty")
     names = tuple(trial.name for trial in component.trials)
     return Verified(component.name, names, component.skipped, worst_drift(worst.values()), tuple(worst.values()))
+
+
+def compare_step(step: RecordedStep, outputs: Mapping[str, Array], *, cast: bool) -> list[OutputComparison]:
+    """Every output of one run against what the source computed.
+
+    Args:
+        step: as it was recorded.
+        outputs: of the graph.
+        cast: compare in the source's type, where a pass that the user named has changed precision.
+    """
+    return [
+        compare_output(name, expected, _as(outputs[name], expected, cast), step.valid.get(name))
+        for name, expected in step.outputs.items()
+    ]
+
+
+def as_taken(feeds: Mapping[str, Array], inputs: Iterable[TensorInfo]) -> dict[str, Array]:
+    """Recorded feeds as a graph takes them: what it has no input for is left out, types are its own."""
+    return {
+        info.name: feeds[info.name].astype(dtype_of(info.dtype), copy=False) for info in inputs if info.name in feeds
+    }
 
 
 def verify_generation(generate: object, folder: Path, evidence: Evidence) -> tuple[int, tuple[str, ...]]:
@@ -128,15 +147,14 @@ def _run(
     trial: RecordedTrial, step: int,
 ) -> dict[str, Array]:  # fmt: skip
     names = [output.name for output in session.get_outputs()]
-    types = {info.name: dtype_of(info.dtype) for info in session_inputs(session.get_inputs())}
-    given = {name: array.astype(types[name], copy=False) for name, array in feeds.items() if name in types}
+    given = as_taken(feeds, session_inputs(session.get_inputs()))
     try:
         return dict(zip(names, session.run(None, given), strict=True))
     except Exception as error:  # whatever the runtime says, the graph does not run
         shapes = ", ".join(f"{name} {'x'.join(map(str, a.shape))}" for name, a in list(feeds.items())[:4])
         raise OptimError(
             "export-refuses", f"the exported {component.name} does not run where its source does",
-            f"{_where(trial, step)} ({shapes}): {str(error).splitlines()[0][:300]}",
+            f"{place_of(trial, step)} ({shapes}): {str(error).splitlines()[0][:300]}",
             "a size became a constant: give an example of another size, or leave the dimension fixed with --dynamic",
             status=ExitStatus.NOT_HELD,
         ) from error  # fmt: skip
@@ -148,14 +166,15 @@ def _differs(
     drift = f"drift {found.relative_l2:.3g}, {limit:.3g} allowed, largest difference {found.max_abs:.3g}"
     return OptimError(
         "export-differs", f"output '{found.name}' of the exported {component.name} is not what its source computes",
-        f"{_where(trial, step)}: {found.problem or drift}",
+        f"{place_of(trial, step)}: {found.problem or drift}",
         "the module decides by values or sizes of the example: give an example of another size, or export with "
         "--without torch.dynamo",
         status=ExitStatus.NOT_HELD,
     )  # fmt: skip
 
 
-def _where(trial: RecordedTrial, step: int) -> str:
+def place_of(trial: RecordedTrial, step: int) -> str:
+    """Where in the trials something happened, for a message."""
     return f"on '{trial.name}'" + (f", step {step + 1} of {trial.steps}" if trial.steps > 1 else "")
 
 
