@@ -1,0 +1,142 @@
+"""Files that are no model, or a broken one: each is refused with what is wrong, and nothing is left behind."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from feed_models import FLOAT, build, helper, value
+from ingest_models import WEIGHT, external, linear, refused
+from onnx import TensorProto
+
+from optim.errors import OptimError
+from optim.graphs.ingest import ingest
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.onnx"
+
+
+def test_a_missing_file_lists_what_is_there(tmp_path, path, store):
+    onnx.save(linear(), tmp_path / "other.onnx")
+    error = refused(path, store)
+    assert error.reference == "model-missing"
+    assert "other.onnx" in error.cause
+
+
+def test_a_folder_is_no_model_and_the_file_in_it_is_named(tmp_path, store):
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    onnx.save(linear(), folder / "net.onnx")
+    error = refused(folder, store)
+    assert error.reference == "model-is-a-folder"
+    assert str(folder / "net.onnx") in error.fix
+
+
+@pytest.mark.parametrize(
+    ("content", "reference", "hint"),
+    [
+        (b"", "model-empty", "0 bytes"),
+        (b"hello world, this is not a model", "not-onnx", "protobuf"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1", "not-onnx", "Git LFS"),
+        (b"PK\x03\x04" + b"\0" * 60, "not-onnx", "torch checkpoint"),
+        (b"\x18\x00\x00\x00ORTM" + b"\0" * 60, "not-onnx", "ORT format"),
+        (b'\x40\x00\x00\x00\x00\x00\x00\x00{"a":1}' + b" " * 60, "not-onnx", "safetensors"),
+        (b"<!DOCTYPE html><html>404</html>", "not-onnx", "web page"),
+        (bytes(range(256)) * 40, "not-onnx", "protobuf"),
+        (b"\x08\x09", "not-onnx", "protobuf"),
+    ],
+)
+def test_a_file_that_is_something_else_is_recognized(path, store, content, reference, hint):
+    path.write_bytes(content)
+    error = refused(path, store)
+    assert error.reference == reference
+    assert hint in error.cause
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.95])
+def test_a_truncated_file_is_called_truncated(path, store, share):
+    onnx.save(linear(), path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+    assert refused(path, store).reference == "model-truncated"
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_file_with_flipped_bytes_never_ends_in_a_traceback(path, store, seed):
+    onnx.save(linear(), path)
+    content = bytearray(path.read_bytes())
+    rng = np.random.default_rng(seed)
+    for place in rng.integers(0, 120, 4):
+        content[-int(place) - 1] = int(rng.integers(0, 256))
+        content[int(place) % 40] = int(rng.integers(0, 256))
+    path.write_bytes(content)
+    try:
+        ingest(path, store)
+    except OptimError as error:
+        known = {"model-truncated", "not-onnx", "invalid-graph", "unknown-operator", "ir-too-new"}
+        assert error.reference in known or error.reference.startswith("external-data")
+
+
+def test_an_invalid_graph_names_the_place(path, store):
+    onnx.save(build([helper.make_node("Relu", ["nowhere"], ["y"], name="act")], [], [value("y", FLOAT, [1])]), path)
+    error = refused(path, store)
+    assert error.reference == "invalid-graph"
+    assert "nowhere" in error.cause
+    assert "act" in error.cause
+
+
+def test_two_nodes_that_make_one_value_are_invalid(path, store):
+    node = helper.make_node("Relu", ["x"], ["y"])
+    onnx.save(build([node, node], [value("x", FLOAT, [1])], [value("y", FLOAT, [1])]), path)
+    assert refused(path, store).reference == "invalid-graph"
+
+
+def test_weights_that_do_not_fill_their_shape_are_invalid(path, store):
+    onnx.save(linear(TensorProto(name="w", dims=[64, 32], data_type=FLOAT, raw_data=bytes(8000))), path)
+    error = refused(path, store)
+    assert error.reference == "invalid-graph"
+    assert "8192 bytes" in error.cause
+
+
+@pytest.mark.parametrize(
+    ("op_type", "opset", "hint"),
+    [("MatMull", 17, "MatMul"), ("Gelu", 17, "came with opset 20"), ("Upsample", 17, "removed")],
+)
+def test_an_unknown_operator_is_named_with_the_near_ones(path, store, op_type, opset, hint):
+    node = helper.make_node(op_type, ["x"], ["y"], name="odd")
+    onnx.save(build([node], [value("x", FLOAT, [1])], [value("y", FLOAT, [1])], opset=opset), path)
+    error = refused(path, store)
+    assert error.reference == "unknown-operator"
+    assert op_type in error.what
+    assert "odd" in error.cause
+    assert hint in error.cause
+
+
+def test_missing_external_data_is_named(path, store):
+    onnx.save(external("gone.bin"), path)
+    error = refused(path, store)
+    assert error.reference == "external-data-missing"
+    assert "gone.bin" in error.cause
+    assert "'w'" in error.cause
+
+
+def test_external_data_that_ends_too_soon(tmp_path, path, store):
+    (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes()[:-1])
+    onnx.save(external("w.bin"), path)
+    error = refused(path, store)
+    assert error.reference == "external-data-too-short"
+    assert "8191" in error.cause
+
+
+@pytest.mark.parametrize("offset", [-4, "x"])
+def test_a_place_that_makes_no_sense(tmp_path, path, store, offset):
+    (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
+    onnx.save(external("w.bin", offset=offset), path)
+    assert refused(path, store).reference == "invalid-graph"

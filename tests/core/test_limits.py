@@ -1,0 +1,49 @@
+"""What a backend can open at all: opset, IR version, operator domains."""
+
+from __future__ import annotations
+
+import pytest
+from feed_models import FLOAT, build, helper, value, write
+
+from optim.backend import BackendLimits
+from optim.errors import OptimError
+from optim.graphs.limits import check_limits
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.onnx"
+
+
+LIMITS = BackendLimits(ir_version=10, opset={"": 21, "ai.onnx.ml": 4})
+
+
+def relu(path, **options):
+    node = helper.make_node("Relu", ["x"], ["y"], name="act", domain=options.pop("domain", ""))
+    return write(build([node], [value("x", FLOAT, [1])], [value("y", FLOAT, [1])], **options), path)
+
+
+def test_formats_within_the_limits_pass_and_unused_domains_do_not_matter(path):
+    check_limits(relu(path, opset=21, ir_version=10, domains=("com.unused",)), LIMITS, "thing")
+
+
+@pytest.mark.parametrize(
+    ("options", "reference", "newest"),
+    [
+        ({"opset": 22}, "opset-too-new", "21"),
+        ({"ir_version": 11}, "ir-too-new", "10"),
+        ({"domain": "my.ops", "domains": ("my.ops",)}, "unknown-domain", "ai.onnx, ai.onnx.ml"),
+    ],
+)
+def test_formats_beyond_the_limits_name_the_newest_accepted(path, options, reference, newest):
+    with pytest.raises(OptimError) as caught:
+        check_limits(relu(path, **options), LIMITS, "thing")
+    assert caught.value.reference == reference
+    assert newest in caught.value.cause
+    assert "thing" in caught.value.what
+
+
+def test_a_domain_that_the_model_defines_itself_is_known(path):
+    function = helper.make_function("my", "Relu", ["a"], ["b"], [helper.make_node("Abs", ["a"], ["b"])],
+                                    [helper.make_opsetid("", 17)])  # fmt: skip
+    check_limits(relu(path, domain="my", domains=("my",), functions=[function]), LIMITS, "thing")
