@@ -190,7 +190,9 @@ def test_passes_show_works_for_passes_over_the_source(site, optim):
     site.add("full", FULL)
     shown = json.loads(optim("passes", "show", "full.fix", "--json"))
     assert (shown["stage"], shown["role"], shown["options"], shown["targets"]) == ("pre-export", "enable", [], ["here"])
-    assert "Repairs the source." in optim("passes", "show", "full.fix")
+    text = optim("passes", "show", "full.fix")
+    assert "Repairs the source." in text
+    assert ["hardware", "any"] in [line.split() for line in text.splitlines()]
 
 
 def test_options_that_cannot_be_loaded_are_an_error_of_the_plugin(site, capsys):

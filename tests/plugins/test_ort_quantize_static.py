@@ -277,6 +277,15 @@ def test_a_weight_that_is_not_finite_stays_float(tmp_path: Path) -> None:
     assert any("b1" in note for note in result.notes)
 
 
+def test_integers_without_a_fast_kernel_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = apply(QuantizeStatic, _product(tmp_path), tmp_path, _ROWS, activations="uint16", format="qdq")
+    assert "known not to have a fast kernel: products with uint16 run in float between conversions" in wide.notes[0]
+    for x86, format_, told in ((True, "qoperator", True), (True, "qdq", False), (False, "qoperator", False)):
+        monkeypatch.setattr("optim_plugins.ort.static_graph.is_x86", lambda x86=x86: x86)
+        signed = apply(QuantizeStatic, _product(tmp_path), tmp_path, _ROWS, activations="int8", format=format_)
+        assert any("known not to have a fast kernel" in note for note in signed.notes) is told
+
+
 def test_options_that_do_not_fit_each_other_are_refused() -> None:
     for options in ({"activations": "int16"}, {"activations": "int8", "weights": "uint8"}, {"percentile": 20}):
         with pytest.raises(OptimError) as caught:

@@ -196,6 +196,12 @@ def test_a_machine_without_a_fast_kernel_is_told(tmp_path: Path, monkeypatch: py
     assert QuantizeWeights().worth_trying(model, CPU, "size")
 
 
+def test_an_accuracy_level_without_a_fast_kernel_is_told(tmp_path: Path) -> None:
+    for bits, level, told in ((8, 1, True), (2, 0, True), (4, 1, False), (8, 4, False)):
+        result = apply(QuantizeWeights, _product(tmp_path), tmp_path, bits=bits, accuracy_level=level)
+        assert any("known not to have a fast kernel" in note for note in result.notes) is told
+
+
 def test_options_that_do_not_fit_each_other_are_refused() -> None:
     for options in ({"method": "hqq", "bits": 8, "symmetric": False}, {"method": "hqq", "bits": 4}, {"bits": 3}):
         with pytest.raises(OptimError) as caught:

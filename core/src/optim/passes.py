@@ -154,6 +154,7 @@ class Pass(ABC):
         recasts: its interface brings samples of its own, see :class:`Interface`. It is tried on the original before
             anything is searched, and chains with it are timed against the original with it.
         hardware: what it wants of the hardware, one line for ``optim passes show``.
+        why_none: why ``candidates`` proposes nothing, where it may do that; the reason in the report.
     """
 
     name: ClassVar[str]
@@ -169,6 +170,7 @@ class Pass(ABC):
     recasts: ClassVar[bool] = False
     makes: ClassVar[str] = ""
     hardware: ClassVar[str] = ""
+    why_none: ClassVar[str] = "it proposed nothing"
 
     @abstractmethod
     def applicable(self, model: Model, target: Target) -> Applicable:

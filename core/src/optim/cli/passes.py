@@ -112,7 +112,7 @@ def _print_pass(item: SurveyedPass) -> None:
         ("after", ", ".join(fields["after"])),
         ("unresolved", ", ".join(missing)),
         ("alternatives", fields["alternatives"] or ""),
-        ("hardware", fields["hardware"]),
+        ("hardware", fields["hardware"] or "any"),
     ])  # fmt: skip
 
 

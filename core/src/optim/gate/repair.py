@@ -23,6 +23,15 @@ from dataclasses import dataclass, field
 
 from optim.gate.units import Unit, find_units
 
+REPAIRABLE = 20.0
+"""Drift beyond the budget by more than this factor is not repaired."""
+
+MOST_WORK_KEPT = 0.9
+"""A repair that leaves more of the work in float gains nothing."""
+
+PART_FOR_THE_METRIC = 0.5
+"""What a loss takes in drift is not known: half of the drift is tried."""
+
 _CORRECTIONS = 6
 _GIVEN_BACK = 6
 _NEAR = 1.05
@@ -48,6 +57,13 @@ class Repair:
     evaluations: int
     estimates: int = 0
     work: float = 0.0
+
+    def text(self, kept: str) -> str:
+        """What was found and what that took, for the report; ``kept`` is where nodes are left."""
+        nodes = "1 node" if len(self.keep) == 1 else f"{len(self.keep)} nodes"
+        took = "1 evaluation" if self.evaluations == 1 else f"{self.evaluations} evaluations"
+        estimates = f" and {self.estimates} estimates" if self.estimates else ""
+        return f"repaired: {nodes} left {kept}, {self.work:.0%} of the work; found in {took}{estimates}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from optim.graphs.digests import model_digest
 from optim.jobs.distrust import Untouched, require_fit, unchanged
 from optim.jobs.place import mapped_feeds
 from optim.model import Model
-from optim.options import parse_options
+from optim.options import options_class, parse_options
 from optim.passes import Applicable, Interface, Pass, PassResult
 from optim.plugins.registry import load_registry
 from optim.processes.channel import Channel
@@ -102,6 +102,8 @@ def _offer(transformation: Pass, asked: Asked, request: Request) -> Offer:
     with context_for(request.target, request.store, request.feeds, request.seed) as context:
         if asked.options is None:
             proposed = list(transformation.candidates(request.model, request.target, context))
+            if asked.forced and not proposed:  # what was named is tried, whatever the pass thinks of it
+                proposed = [options_class(type(transformation))()]
         else:
             proposed = [parse_options(type(transformation), asked.options)]
         session_only = transformation.session_only
@@ -109,7 +111,7 @@ def _offer(transformation: Pass, asked: Asked, request: Request) -> Offer:
             Proposal(to_wire(options), _tuned(transformation, options, request, context) if session_only else None)
             for options in proposed
         )
-    return Offer(asked.name, bool(proposals), "" if proposals else "it proposed nothing", proposals)
+    return Offer(asked.name, bool(proposals), "" if proposals else transformation.why_none, proposals)
 
 
 def _tuned(transformation: Pass, options: object, request: Request, context: Context) -> PassResult:

@@ -14,7 +14,7 @@ from typing import Any
 
 from optim.gate.budget import Budget
 from optim.gate.drift import worst_drift
-from optim.gate.repair import Repair
+from optim.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE
 from optim.jobs.offer import Proposal
 from optim.passes import Role
 from optim.search.asking import Asker
@@ -32,17 +32,8 @@ _GRACE_S = 10.0
 
 _UNSET: tuple[Any, ...] = (None, [], ())
 
-_REPAIRABLE = 20.0
-"""Drift beyond the budget by more than this factor is not repaired."""
-
-_PART_FOR_THE_METRIC = 0.5
-"""What a loss takes in drift is not known: half of the drift is tried."""
-
 _MARGIN_TO_SOURCE = 0.9
 """Drifts from the source do not go down quite as those do that a repair measures."""
-
-_MOST_WORK_KEPT = 0.9
-"""A repair that leaves more of the work in float gains nothing."""
 
 _REPAIR_SHARE = 0.4
 """Of the search time, for all repairs together."""
@@ -245,12 +236,12 @@ class Expander:
             note = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
             attempt.notes = (*attempt.notes, note)
             return None, None
-        if repair.work > _MOST_WORK_KEPT:
+        if repair.work > MOST_WORK_KEPT:
             attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay {kept}")
             return None, None
-        options = {**attempt.step.options, "keep": list(repair.keep)}
+        options = {**attempt.step.options, "keep": [*attempt.step.options["keep"], *repair.keep]}
         again = self._journal.open(step_of(offered, options), node)
-        again.notes = (_in_words(repair, kept),)
+        again.notes = (repair.text(kept),)
         self._repaired_as[attempt.step.key] = options
         timeout = self._bench.settings.timeout_s if planned.forced else self._time_for_one(left - took)
         tried = self._bench.try_one(node, offered, options, timeout)
@@ -267,7 +258,7 @@ class Expander:
         times = self._source.times_too_far(outcome.answer.result.model) if outcome.answer else 1.0
         if drift <= limit and times > 1:
             return drift / times * _MARGIN_TO_SOURCE
-        return drift * _PART_FOR_THE_METRIC if drift <= limit else limit
+        return drift * PART_FOR_THE_METRIC if drift <= limit else limit
 
     def _judge(self, node: Node, attempt: Attempt, tried: Tried) -> Node | None:
         attempt.seconds += tried.seconds
@@ -309,12 +300,4 @@ def _may_be_repaired(outcome: Tried, limit: float) -> bool:
     wrong = [comparison for comparison in outcome.answer.comparisons if comparison.problem]
     if wrong:
         return all(comparison.overflowed for comparison in wrong)
-    return limit < worst_drift(outcome.answer.comparisons).relative_l2 < _REPAIRABLE * limit
-
-
-def _in_words(repair: Repair, kept: str) -> str:
-    """What a repair found and what that took, for the report."""
-    nodes = "1 node" if len(repair.keep) == 1 else f"{len(repair.keep)} nodes"
-    took = "1 evaluation" if repair.evaluations == 1 else f"{repair.evaluations} evaluations"
-    estimates = f" and {repair.estimates} estimates" if repair.estimates else ""
-    return f"repaired: {nodes} left {kept}, {repair.work:.0%} of the work; found in {took}{estimates}"
+    return limit < worst_drift(outcome.answer.comparisons).relative_l2 < REPAIRABLE * limit

@@ -45,8 +45,6 @@ _REPAIR_GRACE_S = 10.0
 """For the evaluation that was begun in time."""
 
 _REPLAYED_SAMPLES = 1
-_MARGIN = 0.97
-"""Aim a little below the budget where some samples are not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +202,7 @@ class Workbench:
             return from_wire(repair.Answer, known).repair
         self.say(f"repairing {offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(node, offered, options, samples)
-        replayed = self.prepared.explored[:_REPLAYED_SAMPLES]
-        goal = limit if len(samples) == len(self.prepared.compared) else limit * _MARGIN
-        request = repair.Request(asked, replayed, whole, goal, _REPAIR_EVALUATIONS, seconds)
+        request = repair.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
         try:
             data = self.jobs.run(repair, request, seconds + max(_REPAIR_GRACE_S, 2 * tried.seconds))
         except WorkerFailed:

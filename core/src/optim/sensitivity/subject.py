@@ -29,7 +29,8 @@ class Subject:
 
     Attributes:
         request: the pass with its options, the model it is applied to, and what that is compared with.
-        nodes: names of what the pass can leave alone, in graph order.
+        nodes: names of what the pass can leave alone, in graph order, without those that its options leave alone.
+        samples: those that :meth:`drift` is measured on; the request's, unless somebody chose others.
         refusal: why the pass changed nothing when it was to change everything; empty as long as it does.
     """
 
@@ -43,7 +44,10 @@ class Subject:
         known = "keep" in options_class(pass_class).model_fields
         options = parse_options(pass_class, request.options)
         self.refusal = ""
-        self.nodes = tuple(dict.fromkeys(self._pass.keepable(request.model, options))) if known else ()
+        self.samples = tuple(request.samples)
+        self._kept = tuple(getattr(options, "keep", ())) if known else ()
+        names = dict.fromkeys(self._pass.keepable(request.model, options)) if known else ()
+        self.nodes = tuple(name for name in names if name not in self._kept)
 
     def applicable(self) -> Applicable:
         """What the pass says of the model."""
@@ -61,18 +65,23 @@ class Subject:
         return mapped_feeds(self._feeds.sample(sample), self.request.interfaces)
 
     def drift(self, keep: Collection[str]) -> float:
-        """Relative L2 to the original with ``keep`` left alone, on all samples; infinite where it does not run."""
-        asked = self.request
+        """Relative L2 to the original with ``keep`` left alone, the worst of the samples; infinite without a run."""
+        return max((drift for _, drift in self.drifts(keep, self.samples)), default=float("inf"))
+
+    def drifts(self, keep: Collection[str], samples: Iterable[int]) -> Iterator[tuple[int, float]]:
+        """The same sample by sample; one that is infinite, for the first of them, where it does not run at all."""
+        asked, waiting = self.request, list(samples)
         try:
             with self.applied(asked.model, keep, self._samples) as result:
                 if not keep and not result.changed:
                     self.refusal = "; ".join(result.notes)
                 interfaces = (*asked.interfaces, *_of(result))
                 with self.opened(result.model) as session:
-                    found = compare_session(session, asked.reference, asked.samples, interfaces)
+                    while waiting:
+                        found = compare_session(session, asked.reference, waiting[:1], interfaces)
+                        yield waiting.pop(0), worst_drift(found).relative_l2
         except OptimError:
-            return float("inf")
-        return worst_drift(found).relative_l2
+            yield from [(sample, float("inf")) for sample in waiting[:1]]
 
     @contextmanager
     def written(self, graph: ir.Model) -> Iterator[Model]:
@@ -91,7 +100,7 @@ class Subject:
 
         Args:
             model: what to apply it to.
-            keep: names of nodes to leave alone.
+            keep: names of nodes to leave alone, beside those that the options say.
             samples: feeds of ``model`` for calibration.
         """
         asked = self.request
@@ -100,7 +109,8 @@ class Subject:
             samples=lambda: iter(samples()), log=logging.getLogger("optim.pass"),
             report_progress=lambda share, text: None,
         )  # fmt: skip
-        changed = {"keep": [name for name in self.nodes if name in keep]} if "keep" in asked.options or keep else {}
+        left = [*self._kept, *(name for name in self.nodes if name in keep)]
+        changed = {"keep": left} if "keep" in asked.options or left else {}
         options = parse_options(type(self._pass), {**asked.options, **changed})
         try:
             yield self._pass.apply(model, options, context)

@@ -18,6 +18,11 @@ def processor_flags() -> frozenset[str]:
     return frozenset()
 
 
+def is_x86() -> bool:
+    """Whether this is a processor of Intel's or AMD's kind."""
+    return platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
+
+
 def multiplies_integers_exactly() -> bool:
     """Whether 8-bit products are added in 32 bits: with VNNI or on Arm.
 

@@ -30,6 +30,10 @@ class QuantizeStatic(Pass):
     after = ("ort.gemm-to-matmul",)
     alternatives = "quantization"
     hardware = "x86-64 with VNNI (AVX512-VNNI or AVX-VNNI) or Arm with dot product; without them range is reduced"
+    why_none = (
+        "it sees a few rows at a time (a decoder's step), and these do not show what ranges the next ones will have; "
+        "ort.quantize-dynamic and ort.quantize-weights need no ranges"
+    )
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a convolution or a matrix product with a constant weight."""

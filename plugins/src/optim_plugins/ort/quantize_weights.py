@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 _LEAST_SHARE = 0.25
+_INTEGERS, _FOUR = 4, 4
 
 
 class QuantizeWeights(Pass):
@@ -120,6 +121,11 @@ def _notes(options: QuantizeWeightsOptions, names: set[str], rewriter: BlockRewr
     unknown = sorted(set(options.keep) - names)
     if unknown:
         yield f"keep names no quantizable node: {', '.join(unknown)}"
+    if options.accuracy_level < _INTEGERS and options.bits != _FOUR:
+        yield (
+            f"known not to have a fast kernel: onnxruntime makes floats of weights of {options.bits} bits at each run "
+            f"at accuracy level {options.accuracy_level}; level {_INTEGERS} computes with them as they are"
+        )
     yield from (f"left in float, its weight is not finite: {name}" for name in rewriter.refused)
     if rewriter.without_samples:
         yield (

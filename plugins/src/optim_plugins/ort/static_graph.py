@@ -13,6 +13,7 @@ from optim_plugins.ort.calibrate import Calibration, Measured, calibrate
 from optim_plugins.ort.convert_opset import convert_graph
 from optim_plugins.ort.fixed_weights import fix_weights
 from optim_plugins.ort.friendly_graph import make_friendly
+from optim_plugins.ort.hardware import is_x86
 from optim_plugins.ort.smoothing import Factors, add_smoothed, connect_smoothed, find_factors, fold_smoothing
 from optim_plugins.ort.static_numbers import Scale, WeightStyle, scale_of
 from optim_plugins.ort.static_plan import Plan, make_plan
@@ -55,6 +56,7 @@ def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Contex
     plan = make_plan(graph, options.keep, products=options.products)
     unknown = sorted(set(options.keep) - set(plan.choices))
     notes = [f"keep names no quantizable node: {', '.join(unknown)}"] if unknown else []
+    notes += [f"known not to have a fast kernel: {why}"] if (why := _known_to_be_slow(options)) else []
     if not plan.measured():
         return PassResult(model, changed=False, notes=(*notes, "no node is left to quantize"))
     factors = _factors(plan, model, options, context)
@@ -76,6 +78,15 @@ def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Contex
     rewriter.finish()
     notes += [*left, f"ranges of {len(measured.ranges)} tensors from {measured.samples} samples"]
     return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts=counts)
+
+
+def _known_to_be_slow(options: QuantizeStaticOptions) -> str:
+    """Why onnxruntime is slow with such integers on a processor; empty where it is not."""
+    if options.activations.endswith("16"):
+        return f"products with {options.activations} run in float between conversions; they are for accelerators"
+    if options.activations == "int8" and options.format == "qoperator" and is_x86():
+        return "8-bit operators with int8 activations run slower than float on x86; uint8, or format qdq, does not"
+    return ""
 
 
 def _factors(plan: Plan, model: Model, options: QuantizeStaticOptions, context: Context) -> Factors:

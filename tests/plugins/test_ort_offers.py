@@ -1,0 +1,40 @@
+"""What passes of ``ort`` offer for a model, asked as a run asks them."""
+
+from __future__ import annotations
+
+import io
+import json
+import queue
+from pathlib import Path
+from typing import Any
+
+from ort_models import CPU, export, feeds_for
+
+from optim.feeds.feedset import FeedWriter
+from optim.jobs import offer
+from optim.jobs.offer import Asked
+from optim.processes.channel import Channel
+
+
+def _ask(folder: Path, *, forced: bool) -> Any:
+    """What ``ort.quantize-static`` offers for a decoder that sees one token at a time."""
+    with FeedWriter(folder / "feeds") as writer:
+        writer.add(feeds_for("gpt2.dynamo", batch=1, sequence=1))
+        writer.finish("a test", ())
+    model = export("gpt2.dynamo", folder)
+    asked = (Asked("ort.quantize-static", "ort", forced=forced),)
+    said = io.BytesIO()
+    request = offer.Request(model, CPU, asked, folder / "store", folder / "feeds", 0)
+    offer.run(request, Channel(said, queue.Queue()))
+    return json.loads(said.getvalue().splitlines()[-1])["offer"]
+
+
+def test_a_pass_that_proposes_nothing_says_why(tmp_path: Path) -> None:
+    said = _ask(tmp_path, forced=False)
+    assert not said["applicable"]
+    assert "do not show what ranges the next ones will have" in said["reason"]
+
+
+def test_what_is_named_is_tried_though_the_pass_would_propose_nothing(tmp_path: Path) -> None:
+    (proposal,) = _ask(tmp_path, forced=True)["proposals"]
+    assert proposal["options"]["calibration"] == "minmax"
