@@ -349,3 +349,14 @@ def test_a_dimension_of_minus_one_is_not_fixed(tmp_path):
     node = helper.make_node("Identity", ["x"], ["y"])
     model = write(build([node], [value("x", INT64, [-1])], [value("y", INT64, [-1])]), tmp_path / "m.onnx")
     assert load(tmp_path, model, {"x": np.arange(4)}).sample(0)["x"].shape == (4,)
+
+
+def test_texts_that_a_runtime_gives_as_objects_are_kept_and_digested_by_their_letters(tmp_path):
+    digests = set()
+    for number in range(2):
+        with FeedWriter(tmp_path / str(number)) as writer:
+            writer.add({"labels": np.array([["se" + "ven"], ["grün"]], dtype=object)})
+            kept = writer.finish("outputs", ())
+        assert kept.sample(0)["labels"].tolist() == [["seven"], ["grün"]]
+        digests.add(kept.digest)
+    assert len(digests) == 1

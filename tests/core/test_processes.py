@@ -55,6 +55,26 @@ def gone(pid, within_s=10.0):
     return True
 
 
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("exit", "its process ended with exit status 1 on sample 1 of feeds.npz: Bogus DQT index 14"),
+        ("raise", "ValueError: no (at unruly_job.py:"),
+        ("hang", "did not finish within 3 s on sample 1 of feeds.npz and was stopped"),
+    ],
+)
+def test_a_worker_that_fails_on_a_sample_is_reported_with_its_name(how, says):
+    failed = failure("end_on_a_sample", how=how, timeout_s=3.0)
+    assert says in failed.reason
+    assert failed.doing == "sample 1 of feeds.npz"
+    assert failed.doing in failed.reason
+
+
+def test_a_sample_that_was_done_is_not_blamed():
+    failed = failure("end_on_a_sample", how="later")
+    assert failed.reason == "its process ended with exit status 1"
+
+
 def test_an_answer_comes_back_whole():
     assert do("echo", text="grüße\n\"quoted\" \u2028") == "grüße\n\"quoted\" \u2028"
 

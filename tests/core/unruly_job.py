@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from optim.errors import ExitStatus, OptimError
 from optim.processes.channel import Channel
+from optim.processes.doing import doing
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,22 @@ def abort(channel):
 def segfault(channel):
     del channel
     ctypes.string_at(0)
+
+
+def end_on_a_sample(channel, how):
+    """What was done before is not what it ended on."""
+    del channel
+    with doing("sample 0 of feeds.npz"):
+        pass
+    if how == "later":
+        os._exit(1)
+    with doing("sample 1 of feeds.npz"):
+        if how == "raise":
+            raise ValueError("no")
+        if how == "hang":
+            time.sleep(600)
+        print("Bogus DQT index 14", file=sys.stderr, flush=True)
+        os._exit(1)
 
 
 def leave(channel, status):

@@ -63,4 +63,52 @@ class Foreign(Invert):
             """)
 
 
+class Written(Step):
+    """Its graph is written in the class, with A and B for its inputs, Y for its output."""
+
+    takes, graph = ("a",), ""
+
+    def __init__(self, name=None):
+        super().__init__(list(self.takes), ["made"], name)
+
+    def _create_graph_for_step(self, graph, onnx_opset):
+        text = self.graph.replace("Y", "made")
+        for letter, name in zip("AB", self.input_names, strict=False):
+            text = text.replace(letter, name)
+        return onnx.parser.parse_graph(text)
+
+
+class Misdeclared(Written):
+    graph = "g (uint8[32,40,3] A) => (float[1,3,32,40] Y) { Y = Identity (A) }"
+
+
+class Missized(Written):
+    graph = "g (uint8[32,40,3] A) => (uint8[32,41,3] Y) { Y = Identity (A) }"
+
+
+class Flat(Written):
+    graph = "g (uint8[32,40,3] A) => (float[32,40,3] Y) { Y = Cast <to=1> (A) }"
+
+
+class TakesFloats(Written):
+    graph = "g (float[32,40,3] A) => (float[32,40,3] Y) { Y = Identity (A) }"
+
+
+class TakesTwo(Written):
+    takes = ("a", "b")
+    graph = "g (uint8[32,40,3] A, uint8[32,40,3] B) => (uint8[32,40,3] Y) { Y = Add (A, B) }"
+
+
+class Misnamed(Written):
+    graph = "g (uint8[32,40,3] A) => (uint8[32,40,3] other) { other = Identity (A) }"
+
+
+class Mixed(Written):
+    graph = "g (uint8[32,40,3] A) => (uint8[32,40,3] Y) { c = Constant <value=float[1] {1}> ()\n Y = Sub (A, c) }"
+
+
+class TakesLabels(Written):
+    graph = "g (int64[batch,7] A) => (int64[batch,7] Y) { Y = Identity (A) }"
+
+
 NO_STEP = 1

@@ -150,7 +150,7 @@ BAD = {
         [{"CenterCrop": {"height": {"type": "__model_input__", "input_index": 0, "dim_index": 0}, "width": 3}}],
         "bad-step-list", "is open (batch)",
     ),
-    "does not join": ([{"Identity": {}}], "session-failed", "uint8"),
+    "does not join": ([{"Identity": {}}], "step-failed", "float[batch, 3, 32, 40]"),
     "one name twice": ([{"Identity": {"name": "a"}}, {"Identity": {"name": "a"}}], "step-failed", "two steps"),
 }  # fmt: skip
 
@@ -162,6 +162,54 @@ def test_a_bad_list_is_refused_with_what_is_wrong(compose, tmp_path, case):
         compose(task_models.classifier(tmp_path), pre=pre, tool_command_args=PIXELS)
     assert refused.value.reference == reference
     assert said in f"{refused.value.what} {refused.value.cause}"
+
+
+PIXELS_SAID = "image uint8[32, 40, 3]"
+MISFITS = {
+    "Misdeclared": "declares made as float[1, 3, 32, 40], and it is uint8[32, 40, 3]",
+    "Missized": "declares made as uint8[32, 41, 3], and it is uint8[32, 40, 3]",
+    "Flat": "it gives made float[32, 40, 3]; the model takes pixel_values float[batch, 3, 32, 40]",
+    "TakesFloats": f"it takes float[32, 40, 3]; it is given {PIXELS_SAID}",
+    "TakesTwo": f"its input 'b' is given nothing; before it there is {PIXELS_SAID}",
+    "Misnamed": "it names the output 'made'; its graph gives other",
+    "Mixed": "its graph cannot be computed",
+}
+
+
+@pytest.mark.parametrize("step", MISFITS)
+def test_a_step_of_ones_own_that_does_not_fit_is_named_with_what_does_not(compose, tmp_path, step):
+    with pytest.raises(OptimError) as refused:
+        compose(task_models.classifier(tmp_path), pre=[{f"own_steps:{step}": {}}], tool_command_args=PIXELS)
+    assert refused.value.what == f"step {step} does not fit"
+    assert MISFITS[step] in refused.value.cause
+
+
+def test_a_step_after_the_model_that_takes_something_else_is_named_with_what_the_model_gives(compose, tmp_path):
+    with pytest.raises(OptimError, match="step TakesLabels does not fit") as refused:
+        compose(task_models.classifier(tmp_path), post=[{"own_steps:TakesLabels": {}}])
+    assert refused.value.cause == "it takes int64[batch, 7]; it is given logits float[batch, 7]"
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        (["nobody", 0, 0], "names the step 'nobody'; before it there are: Identity"),
+        (["Identity", 4, 0], "names output of Identity number 4, and there are 1"),
+        (["Identity", 0, 3], "names input of Flat number 3, and there are 1"),
+    ],
+)
+def test_a_link_to_what_there_is_not_names_the_step_that_has_it(compose, tmp_path, link, said):
+    pre = [{"Identity": {}}, {"own_steps:Flat": {"params": {}, "io_map": [link]}}]
+    with pytest.raises(OptimError, match="step Flat does not fit") as refused:
+        compose(task_models.classifier(tmp_path), pre=pre, tool_command_args=PIXELS)
+    assert said in refused.value.cause
+
+
+def test_more_inputs_than_the_first_step_takes_are_refused_by_their_names(compose, tmp_path):
+    args = [*PIXELS, {"name": "more", "data_type": "float", "shape": [1]}]
+    with pytest.raises(OptimError, match="step ImageBytesToFloat does not fit") as refused:
+        compose(task_models.classifier(tmp_path), pre=NUMBERS, tool_command_args=args)
+    assert "tool_command_args has image, more" in refused.value.cause
 
 
 @pytest.mark.parametrize(
@@ -193,6 +241,20 @@ def test_what_olive_drew_or_generated_is_refused_with_the_way_out(compose, tmp_p
 def test_a_composed_model_is_not_composed_again(compose, tmp_path, cpu):
     result, _, _ = compose(task_models.digits(tmp_path), preset="image-classification")
     assert "already" in Append().applicable(result.model, cpu).reason
+
+
+def test_a_folder_that_says_nothing_is_refused_and_one_without_the_preprocessor_noted(compose, tmp_path):
+    folder = tmp_path / "settings"
+    folder.mkdir()
+    with pytest.raises(OptimError, match="cannot be used") as refused:
+        compose(task_models.digits(tmp_path), preset="image-classification", settings=str(folder))
+    assert "none of preprocessor_config.json, config.json" in refused.value.cause
+    (folder / "config.json").write_text('{"model_type": "vit"}', encoding="utf-8")
+    result, _, _ = compose(task_models.digits(tmp_path), preset="image-classification", settings=str(folder), top_k=1)
+    assert any("has no preprocessor_config.json: factor, mean and size are the preset's" in n for n in result.notes)
+    (folder / "config.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(OptimError, match=r"config\.json cannot be used"):
+        compose(task_models.digits(tmp_path), preset="image-classification", settings=str(folder))
 
 
 def test_settings_that_are_no_json_are_refused_by_name(compose, tmp_path):

@@ -109,6 +109,48 @@ def test_a_jpeg_that_is_cut_off_anywhere_is_an_error_and_not_the_end_of_the_proc
     assert len(session.run(None, {"image": whole})) == len(session.run(None, {"image": with_trailer})) == 3
 
 
+def test_a_composed_model_that_gives_texts_is_itself_verified(run_for_cpu, tmp_path):
+    _, out, _ = run_for_cpu
+    np.savez(tmp_path / "feeds.npz", image=png(task_models.digit_image(0)[0]))
+    status, said = run("verify", out / "model.onnx", out / "model.onnx", "--data", tmp_path / "feeds.npz")
+    assert status == 0, said
+    assert "labels 1x2 0 0 1" in said
+
+
+def damaged_jpeg():
+    """Whole but for the number of its quantization table: libjpeg in onnxruntime-extensions ends the process."""
+    written = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (48, 40, 3), np.uint8)).save(written, "JPEG")
+    content = bytearray(written.getvalue())
+    content[content.index(b"\xff\xdb") + 4] = 0xEE
+    return np.frombuffer(bytes(content), np.uint8)
+
+
+@pytest.mark.parametrize("command", ["verify", "bench", "run"])
+def test_an_image_that_ends_the_runtime_is_one_error_that_names_the_sample(run_for_cpu, tmp_path, command):
+    _, out, _ = run_for_cpu
+    feeds = tmp_path / "feeds"
+    feeds.mkdir()
+    np.savez(feeds / "a.npz", image=png(task_models.digit_image(0)[0]))
+    np.savez(feeds / "b.npz", image=damaged_jpeg())
+    more = ("-o", tmp_path / "out") if command == "run" else (out / "model.onnx",)
+    status, said = run(command, out / "model.onnx", *more, "--data", feeds)
+    assert status == 3, said
+    assert "on sample 1 of feeds: Bogus DQT index" in said
+    assert "mend that sample, or leave it out" in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["feeds"]
+
+
+def test_a_raw_sample_that_no_decoder_reads_is_named(compose, tmp_path):
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    (samples / "a.png").write_bytes(png(task_models.digit_image(0)[0]).tobytes())
+    (samples / "b.jpg").write_bytes(damaged_jpeg().tobytes())
+    with pytest.raises(OptimError, match=r"the raw sample .*b\.jpg cannot be read") as refused:
+        compose(task_models.digits(tmp_path), preset="image-classification", samples=str(samples))
+    assert refused.value.reference == "bad-sample"
+
+
 def test_the_lock_makes_the_same_model_again(run_for_cpu, tmp_path):
     model, out, _ = run_for_cpu
     status, said = run("run", model, "-o", tmp_path / "again", "--recipe", out / "recipe.lock.toml")

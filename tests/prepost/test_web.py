@@ -167,6 +167,7 @@ def test_the_page_shows_the_right_digit_in_chromium(delivered):
     assert checks["opens under Node"].status == "passed"
     assert checks["opens in Chromium"].status == "passed"
     assert (folder / "page.png").stat().st_size > 5000
+    assert json.loads((folder / "plan.json").read_text(encoding="utf-8"))["external"] == ["model.onnx.data"]
     assert {check.status for name, check in checks.items() if name.startswith("Web")} == {"not-run"}
     shot = folder / "again.png"
     found = chromium.run_page(folder, {}, chromium.find_chromium(), shot, picture=sample)
@@ -218,6 +219,27 @@ def test_without_npm_nothing_is_installed_and_that_is_said(monkeypatch, tmp_path
     with pytest.raises(OptimError) as missing:
         packages.require(packages.ONNXRUNTIME_WEB)
     assert missing.value.reference == "npm-missing"
+    assert [path.name for path in (tmp_path / "npm").iterdir()] == [".onnxruntime-web.lock"]
+
+
+def test_a_folder_for_packages_that_cannot_be_written_is_said(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("OPTIM_NPM_DIR", str(tmp_path / "file" / "npm"))
+    with pytest.raises(OptimError, match="the package onnxruntime-web of npm could not be kept") as refused:
+        packages.require(packages.ONNXRUNTIME_WEB)
+    assert refused.value.reference == "not-writable"
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm on this machine")
+def test_without_a_network_npm_is_quoted_in_a_few_lines_and_nothing_is_left(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPTIM_NPM_DIR", str(tmp_path / "npm"))
+    monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9/")
+    monkeypatch.setenv("npm_config_cache", str(tmp_path / "cache"))
+    with pytest.raises(OptimError) as failed:
+        packages.require(packages.ONNXRUNTIME_WEB)
+    assert failed.value.reference == "npm-failed"
+    assert "ECONNREFUSED" in failed.value.cause
+    assert len(failed.value.cause.splitlines()) <= 4
     assert [path.name for path in (tmp_path / "npm").iterdir()] == [".onnxruntime-web.lock"]
 
 

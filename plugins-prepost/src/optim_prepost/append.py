@@ -87,7 +87,7 @@ class Append(Pass):
         made = ir.serde.deserialize_model(composed.model)
         ir.external_data.set_base_dir(made.graph, context.store)
         notes += [f"step {name} has no counterpart: compared with itself" for name in without_counterpart(plan)]
-        notes += _compared_on(plan)
+        notes += _compared_on(plan) + _not_said(options, plan)
         return PassResult(
             context.save(made, model), changed=True, notes=tuple(notes), counts=composed.nodes,
             interface=interface_of(plan, composed),
@@ -161,6 +161,16 @@ def _refuse_other_domains(composed: Composed) -> None:
                 f"it needs the operator {node.domain}:{node.op_type}, which onnxruntime-web does not have",
                 "write the step with standard operators", PACKAGE, ExitStatus.NOT_HELD,
             )  # fmt: skip
+
+
+def _not_said(options: AppendOptions, plan: Plan) -> list[str]:
+    """That a folder says nothing of images or sound, which are then prepared by the preset's defaults."""
+    from optim_prepost.settings import PREPROCESSOR, read_settings
+
+    textual = plan.task.get("input") in ("text", "ids")
+    if options.settings is None or textual or read_settings(options.settings).preprocessor:
+        return []
+    return [f"{options.settings} has no {PREPROCESSOR}: factor, mean and size are the preset's unless you gave them"]
 
 
 def _compared_on(plan: Plan) -> list[str]:

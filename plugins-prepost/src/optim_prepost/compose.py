@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import onnx
 
 from optim.errors import ExitStatus, OptimError
+from optim_prepost.fitting import check_join, check_links, check_ports, step_failed, watch
 from optim_prepost.plan import Plan, PlannedStep, Port, Result
 from optim_prepost.step_classes import PACKAGE, make_step
 
@@ -138,19 +139,24 @@ def _build(
     checker = pipeline._custom_op_checker_context
     checker.opset_imports = {**checker.opset_imports, CONTRIB: 1}
     steps: dict[str, Step] = {}
+    gives: dict[str, list[onnx.ValueInfoProto]] = {}
+    names = dict(zip(stand_in.output, (value.name for value in outputs), strict=True))
 
     def made(planned: PlannedStep) -> tuple[Step, list[IoMapEntry]]:
         if planned.name in steps:
-            raise _failed(planned.name, "two steps have this name", "give one of them another: name")
-        steps[planned.name] = step = make_step(planned)
-        step._prefix = f"{PREFIX}{len(steps) - 1}_"
-        step._create_graph_for_step = _guarded(step)
+            raise step_failed(planned.name, "two steps have this name", "give one of them another: name")
+        step = make_step(planned)
+        check_links(step, planned, steps)
+        gives[planned.name] = watch(step, planned.kind, names)
+        step._prefix = f"{PREFIX}{len(steps)}_"
+        steps[planned.name] = step
         return step, [IoMapEntry(link.producer, link.output, link.input) for link in planned.links]
 
     joins: list[tuple[int, int]] = []
     try:
         if plan.pre:
             pipeline.add_pre_processing([made(planned) for planned in plan.pre])
+            check_ports(pipeline.pre_processors[0], plan.inputs)
             joins = _joins(pipeline.pre_processors[-1], inputs)
             last = pipeline.pre_processors[-1]
             pipeline._pre_processing_joins = [(last, place, taken[number].name) for number, place in joins]
@@ -160,7 +166,9 @@ def _build(
     except OptimError:
         raise
     except Exception as error:
-        raise _failed("list", f"{type(error).__name__}: {error}") from error
+        raise step_failed("list", f"{type(error).__name__}: {error}") from error
+    if joins:
+        check_join(last, [gives[last.name][place] for _, place in joins], [inputs[number] for number, _ in joins])
     return _Around(around, steps, tuple((inputs[number].name, place) for number, place in joins))
 
 
@@ -171,24 +179,8 @@ def _joins(last: Step, inputs: Sequence[onnx.ValueInfoProto]) -> list[tuple[int,
         return [(number, by_name[value.name]) for number, value in enumerate(inputs)]
     if len(inputs) > len(last.output_names):
         wanted = ", ".join(value.name for value in inputs)
-        raise _failed(last.name, f"the model takes {wanted}; the last step gives {', '.join(last.output_names)}")
+        raise step_failed(last.name, f"the model takes {wanted}; the last step gives {', '.join(last.output_names)}")
     return [(number, number) for number in range(len(inputs))]
-
-
-def _guarded(step: Step) -> Any:
-    """The step's own function, whose failure names it."""
-    create = step._create_graph_for_step
-
-    def create_graph_for_step(graph: onnx.GraphProto, onnx_opset: int) -> onnx.GraphProto:
-        try:
-            made: onnx.GraphProto = create(graph, onnx_opset)
-        except Exception as error:
-            given = [f"{value.name} {_shape_text(value)}" for value in graph.output if value.name in step.input_names]
-            why = f"{type(error).__name__}: {error}" if str(error) else f"{type(error).__name__} in its graph"
-            raise _failed(step.name, f"given {', '.join(given) or 'nothing'}: {why}") from error
-        return made
-
-    return create_graph_for_step
 
 
 def _name_nodes(around: _Around) -> dict[str, int]:
@@ -227,7 +219,7 @@ def _final_names(
 def _output_of(free: Sequence[str], sources: dict[str, tuple[str, int]], wanted: Result) -> str:
     found = next((name for name in free if sources[name] == (wanted.producer, wanted.output)), None)
     if found is None:
-        raise _failed(wanted.producer or "model", f"its output {wanted.output} is no result: a step takes it")
+        raise step_failed(wanted.producer or "model", f"its output {wanted.output} is no result: a step takes it")
     return found
 
 
@@ -317,18 +309,4 @@ def _element_type(port: Port) -> int:
     try:
         return int(onnx.TensorProto.DataType.Value(port.dtype.upper()))
     except ValueError:
-        raise _failed("list", f"input '{port.name}' has the unknown type '{port.dtype}'") from None
-
-
-def _shape_text(value: onnx.ValueInfoProto) -> str:
-    tensor = value.type.tensor_type
-    sizes = [str(size.dim_value) if size.HasField("dim_value") else size.dim_param or "?" for size in tensor.shape.dim]
-    return f"{onnx.TensorProto.DataType.Name(tensor.elem_type).lower()}[{', '.join(sizes)}]"
-
-
-def _failed(step: str, cause: str, fix: str = "") -> OptimError:
-    return OptimError(
-        "step-failed", f"step {step} does not fit", cause,
-        fix or "optim inspect shows the model's inputs and outputs; optim passes show prepost.append the options",
-        PACKAGE, ExitStatus.NOT_HELD,
-    )  # fmt: skip
+        raise step_failed("list", f"input '{port.name}' has the unknown type '{port.dtype}'") from None

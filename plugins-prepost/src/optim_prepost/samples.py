@@ -35,6 +35,7 @@ def raw_samples(plan: Plan) -> list[Feeds]:
 
     Raises:
         OptimError[no-samples]: the folder that the user named has none.
+        OptimError[bad-sample]: a file of it cannot be read.
     """
     if plan.samples:
         return _from_files(plan, Path(plan.samples))
@@ -147,16 +148,28 @@ def _from_files(plan: Plan, place: Path) -> list[Feeds]:
 
 
 def _read(path: Path, plan: Plan) -> Array:
-    """A file as the plan takes it: its bytes, or what is in it."""
+    """A file as the plan takes it: its bytes, or what is in it.
+
+    Raises:
+        OptimError[bad-sample]: it is no image or sound that can be read.
+    """
     from PIL import Image
 
     from optim_prepost.reference.speech import audio_decoder
 
     content = np.frombuffer(path.read_bytes(), np.uint8)
-    if len(plan.inputs[0].shape) == 3:
+    try:
+        if plan.preset == "speech":
+            samples: Array = audio_decoder(content, _rate(plan))[0]
+            return samples if plan.task.get("input") == "samples" else content
         with Image.open(path) as opened:
-            return np.asarray(opened.convert("RGB"))
-    return audio_decoder(content, _rate(plan))[0] if plan.task.get("input") == "samples" else content
+            pixels = np.asarray(opened.convert("RGB"))
+    except Exception as error:  # decoders raise whatever they meet
+        raise OptimError(
+            "bad-sample", f"the raw sample {path} cannot be read", f"{type(error).__name__}: {error}",
+            f"mend it, or take it out of {path.parent}", PACKAGE,
+        ) from error  # fmt: skip
+    return pixels if len(plan.inputs[0].shape) == 3 else content
 
 
 def _png(pixels: Any) -> Array:

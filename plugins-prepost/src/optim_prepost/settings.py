@@ -11,6 +11,8 @@ from typing import Any
 from optim.errors import ExitStatus, OptimError
 from optim_prepost.step_classes import PACKAGE
 
+PREPROCESSOR = "preprocessor_config.json"
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -43,21 +45,25 @@ def read_settings(path: str | None) -> Settings:
     """Read a folder, or the folder of one of its files.
 
     Raises:
-        OptimError[bad-settings]: a file there is not JSON.
+        OptimError[bad-settings]: a file there is not JSON, or there is none that says anything.
     """
     if path is None:
         return Settings()
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     modules = _read(folder / "modules.json")
-    return Settings(
-        preprocessor=_read(folder / "preprocessor_config.json") or _read(Path(path)) if Path(path).is_file() else
-        _read(folder / "preprocessor_config.json"),
-        config=_read(folder / "config.json"),
-        tokenizer=_read(folder / "tokenizer_config.json"),
-        pooling=_read(folder / "1_Pooling" / "config.json"),
+    preprocessor = _object(folder / PREPROCESSOR)
+    found = Settings(
+        preprocessor=preprocessor or (_object(Path(path)) if Path(path).is_file() else {}),
+        config=_object(folder / "config.json"),
+        tokenizer=_object(folder / "tokenizer_config.json"),
+        pooling=_object(folder / "1_Pooling" / "config.json"),
         modules=tuple(modules) if isinstance(modules, list) else (),
         vocabulary=next((str(folder / name) for name in _VOCABULARIES if (folder / name).is_file()), ""),
     )  # fmt: skip
+    if found == Settings():
+        known = (PREPROCESSOR, "config.json", "tokenizer_config.json", *_VOCABULARIES)
+        raise _bad(Path(path), f"it has none of {', '.join(known)}")
+    return found
 
 
 _VOCABULARIES = ("vocab.txt", "tokenizer.json", "vocab.json")
@@ -90,6 +96,13 @@ def read_labels(given: tuple[str, ...] | str | None, settings: Settings) -> tupl
 
 def _read(path: Path) -> Any:
     return _parsed(_text(path), path) if path.is_file() else {}
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    found = _read(path)
+    if not isinstance(found, dict):
+        raise _bad(path, "it is no JSON object")
+    return found
 
 
 def _text(path: Path) -> str:

@@ -49,7 +49,7 @@ def ask_htp(path: Path, target: Target) -> Answer:
         target: HTP; floats are computed in float16 where its chip has it.
     """
     from optim.onnxruntime_sessions import open_session
-    from optim_qnn.backend import nodes_by_provider
+    from optim_qnn.profile import nodes_by_provider
 
     options = {**target.provider_options, "enable_htp_fp16_precision": "1"}
     with _stderr() as log:

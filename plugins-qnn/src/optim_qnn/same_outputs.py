@@ -46,8 +46,9 @@ def run(request: Request, channel: Channel) -> Answer:
     import numpy as np
 
     from optim.feeds.synthesize import synthesize_feeds
-    from optim_qnn.backend import QnnBackend, QnnSession
+    from optim_qnn.backend import QnnBackend
     from optim_qnn.open_session import open_on_qnn
+    from optim_qnn.profile import RECORD, QnnSession
 
     backend = QnnBackend()
     for number, (model, path) in enumerate(zip(request.models, request.compiled, strict=True)):
@@ -55,7 +56,7 @@ def run(request: Request, channel: Channel) -> Answer:
             feeds = synthesize_feeds(model, request.scratch / f"feeds{number}", number, check=reference.run)
         with (
             backend.open(model, request.target) as before,
-            QnnSession(open_on_qnn(path, model.session, request.target, extra_config=_RECORD)) as after,
+            QnnSession(open_on_qnn(path, model.session, request.target, extra_config=RECORD)) as after,
         ):
             for _, sample in zip(range(_SAMPLES), feeds.iterate(), strict=False):
                 expected, got = before.run(sample), after.run(sample)
@@ -71,5 +72,3 @@ def run(request: Request, channel: Channel) -> Answer:
         channel.event("compared")
     return Answer(_SAMPLES)
 
-
-_RECORD = {"session.record_ep_graph_assignment_info": "1"}

@@ -14,7 +14,8 @@ def doctor(as_json: bool) -> int:
     """Look for what is broken, and say how to mend each thing.
 
     Two builds of onnxruntime side by side, missing or outdated libraries, plugins that fail, names used twice, passes
-    that cannot be ordered. Exits with 4 where there is something to mend.
+    that cannot be ordered, environments of isolated plugins that were not made or are broken. Exits with 4 where there
+    is something to mend.
     """
     from optim.plugins.doctor import Severity, examine
     from optim.plugins.registry import load_registry

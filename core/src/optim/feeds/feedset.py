@@ -79,6 +79,10 @@ class FeedSet:
         for index in range(self.count if limit is None else min(limit, self.count)):
             yield self.sample(index)
 
+    def name_of(self, index: int) -> str:
+        """A sample in a message; counted from 0, as everywhere."""
+        return f"made-up sample {index}" if self.origin == SYNTHESIZED else f"sample {index} of {self.origin}"
+
     def sample(self, index: int) -> Feeds:
         """What to feed for sample ``index``, 0 first."""
         return {name: array for name, array in self._arrays(index).items() if name not in self.labels}
@@ -112,15 +116,14 @@ class FeedWriter:
         labels = labels or {}
         self._labels.update(labels)
         self._digest.update(f"sample {self.count}".encode())
-        arrays = {**feeds, **labels}
+        arrays = {name: _plain(np.asarray(given, order="C")) for name, given in {**feeds, **labels}.items()}
         with zipfile.ZipFile(_sample_path(self._temporary, self.count), "w", zipfile.ZIP_STORED) as archive:
-            for name, given in arrays.items():
-                array = np.asarray(given, order="C")
+            for name, array in arrays.items():
                 self._dtypes[name] = array.dtype.name
                 with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
                     np.lib.format.write_array(stream, array.view(_raw(array.dtype)), allow_pickle=False)
         for name in sorted(arrays):
-            array = np.asarray(arrays[name], order="C")
+            array = arrays[name]
             self._digest.update(f"{name} {array.dtype.name} {array.shape}".encode())
             self._digest.update(array.tobytes())
         self.count += 1
@@ -168,6 +171,11 @@ def dtype_of(name: str) -> np.dtype[np.generic]:
             extended: np.dtype[np.generic] = np.dtype(getattr(ml_dtypes, name))
             return extended
         raise
+
+
+def _plain(array: Array) -> Array:
+    """Texts, which a runtime gives as Python objects, as an array that has their letters."""
+    return array.astype(np.str_) if array.dtype.kind == "O" else array
 
 
 def _raw(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:

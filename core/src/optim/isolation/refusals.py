@@ -60,7 +60,7 @@ def reason(said: str) -> str:
 
 def wrong_python(isolation: Isolation, cause: str) -> OptimError:
     """The pins have nothing for this Python; names one of this machine that fits, where there is one."""
-    found = _fitting(isolation.python)
+    found = fitting_python(isolation.python)
     fix = f"optim plugins install {isolation.plugin} --python {found or 'PATH_OF_A_FITTING_PYTHON'}"
     return OptimError(
         "isolated-python", f"the environment of plugin {isolation.plugin} cannot be made with this Python", cause, fix,
@@ -68,7 +68,7 @@ def wrong_python(isolation: Isolation, cause: str) -> OptimError:
     )  # fmt: skip
 
 
-def _fitting(wanted: str) -> str | None:
+def fitting_python(wanted: str) -> str | None:
     """A Python on the search path that fits; asked, since a shim may be there without its Python."""
     for minor in range(30, 8, -1):
         name = f"python3.{minor}"

@@ -17,6 +17,7 @@ from optim.jobs.recast import compare_chain, measure_chain_task, raw_samples, re
 from optim.model import Model
 from optim.passes import Interface
 from optim.processes.channel import Channel
+from optim.processes.doing import doing
 from optim.processes.memory import peak_memory_bytes
 from optim.wire import to_wire
 
@@ -82,10 +83,11 @@ def run(request: Request, channel: Channel) -> Answer:
     before = peak_memory_bytes()
     with backend.open(request.model, request.place.target) as session:
         duration = []
-        for sample in feeds:
-            for _ in range(_WARM_UP_RUNS):
-                started = time.perf_counter()
-                session.run(sample)
+        for place, sample in enumerate(feeds):
+            with doing(_name(request, place)):
+                for _ in range(_WARM_UP_RUNS):
+                    started = time.perf_counter()
+                    session.run(sample)
             duration.append(time.perf_counter() - started)
         own = session.peak_memory_bytes()
         peak = max(0, peak_memory_bytes() - before) if own is None else own
@@ -108,6 +110,12 @@ def _timed_feeds(request: Request) -> list[Feeds]:
         return [mapped_feeds(request.reference.feed_set().sample(i), request.interfaces) for i in request.timed]
     raw = raw_samples(request.interfaces)
     return [raw[place % len(raw)] for place in range(len(request.timed))]
+
+
+def _name(request: Request, place: int) -> str:
+    """What a timed sample is called, where it is not a raw one."""
+    known = recast_place(request.interfaces) is None
+    return request.reference.feed_set().name_of(request.timed[place]) if known else f"raw sample {place}"
 
 
 def _compare(session: Session, backend: Backend, request: Request) -> list[OutputComparison]:

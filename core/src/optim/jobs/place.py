@@ -16,6 +16,7 @@ from optim.metrics.spec import MaxLoss, MetricSpec
 from optim.model import Model
 from optim.passes import Interface
 from optim.plugins.registry import load_registry
+from optim.processes.doing import doing
 from optim.target import Target
 
 
@@ -148,9 +149,10 @@ def compare_run(
 
 
 def chosen(feeds: FeedSet, samples: Sequence[int]) -> Iterator[tuple[int, Feeds]]:
-    """Some samples of a feed set, one at a time."""
+    """Some samples of a feed set, one at a time; the parent knows which."""
     for sample in samples:
-        yield sample, feeds.sample(sample)
+        with doing(feeds.name_of(sample)):
+            yield sample, feeds.sample(sample)
 
 
 def _call(reference: str, arrays: Feeds, interface: Interface) -> Feeds:

@@ -19,10 +19,11 @@ from optim.feeds.load import load_feeds
 from optim.feeds.synthesize import synthesize_feeds
 from optim.gate.drift import worst_drift
 from optim.graphs.limits import check_limits
-from optim.jobs.place import Place, Reference, TaskUse, compare_session
+from optim.jobs.place import Place, Reference, TaskUse, chosen, compare_session
 from optim.metrics.spec import MaxLoss, MetricSpec
 from optim.model import Model, SessionConfig
 from optim.processes.channel import Channel
+from optim.processes.doing import doing
 from optim.target import Target
 
 _FLOOR = 1e-4
@@ -170,17 +171,18 @@ def _write_reference(
         return _write_outputs(session, feeds, compared, request.outputs, channel)
     with backend.open_reference(request.model, request.place.target) as trusted:
         _write_outputs(trusted, feeds, compared, request.outputs, channel)
-    started = time.perf_counter()
-    session.run(feeds.sample(compared[0]))
-    return time.perf_counter() - started
+    arrays = feeds.sample(compared[0])
+    with doing(feeds.name_of(compared[0])):
+        started = time.perf_counter()
+        session.run(arrays)
+        return time.perf_counter() - started
 
 
 def _write_outputs(session: Session, feeds: FeedSet, compared: Sequence[int], folder: Path, channel: Channel) -> float:
     """Keep the original's outputs; the mean duration of a run, in seconds."""
     total, said = 0.0, time.perf_counter()
     with FeedWriter(folder) as writer:
-        for done, sample in enumerate(compared):
-            arrays = feeds.sample(sample)
+        for done, (_, arrays) in enumerate(chosen(feeds, compared)):
             started = time.perf_counter()
             outputs = session.run(arrays)
             total += time.perf_counter() - started

@@ -25,6 +25,7 @@ from optim.jobs.place import Reference, compare_session, mapped_feeds, mapped_ou
 from optim.jobs.task import measure_task
 from optim.model import Model
 from optim.passes import Interface
+from optim.processes.doing import doing
 
 RAW_PREFIX = "raw: "
 """Before the name of an output that was compared on raw samples."""
@@ -105,10 +106,11 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
     """
     recast, after = interfaces[0], interfaces[1:]
     merged: dict[str, OutputComparison] = {}
-    for raw in _raw(recast):
-        feeds = _call(recast.given, recast, raw)
-        expected = _call(recast.expected, recast, inner.run(feeds), raw)
-        got = mapped_outputs(session.run(mapped_feeds(raw, after)), interfaces)
+    for number, raw in enumerate(_raw(recast)):
+        with doing(f"raw sample {number}"):
+            feeds = _call(recast.given, recast, raw)
+            expected = _call(recast.expected, recast, inner.run(feeds), raw)
+            got = mapped_outputs(session.run(mapped_feeds(raw, after)), interfaces)
         if set(got) != set(expected):
             raise OptimError(
                 "interface-changed", "the candidate has other outputs than its pass says",

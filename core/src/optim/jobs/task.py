@@ -17,6 +17,7 @@ from optim.metrics.find import find_metric, metric_digest
 from optim.metrics.measure import compared, count, value_of
 from optim.metrics.spec import MaxLoss, MetricSpec
 from optim.passes import Interface
+from optim.processes.doing import doing
 
 _EXPLORE_S, _WHOLE_S = 1.5, 6.0
 _LEAST_EXPLORED, _MOST = 32, 4096
@@ -85,8 +86,9 @@ def measure_task(
     samples = use.samples if everything else use.explored
 
     def outputs_of(sample: int) -> tuple[Outputs, Feeds]:
-        given = feeds.sample(sample)
-        return mapped_outputs(session.run(mapped_feeds(given, interfaces)), interfaces), given
+        with doing(feeds.name_of(sample)):
+            given = feeds.sample(sample)
+            return mapped_outputs(session.run(mapped_feeds(given, interfaces)), interfaces), given
 
     own = count(metric, samples, outputs_of, _labels(metric.compares, reference))
     places = {sample: place for place, sample in enumerate(use.samples)}
@@ -95,10 +97,12 @@ def measure_task(
 
 def _of_original(session: Session, reference: Reference, sample: int) -> tuple[Outputs, Feeds]:
     """What is on disk already is not computed again."""
-    feeds = reference.feed_set().sample(sample)
+    known = reference.feed_set()
+    feeds = known.sample(sample)
     if sample in reference.compared:
         return reference.expected(sample), feeds
-    return session.run(feeds), feeds
+    with doing(known.name_of(sample)):
+        return session.run(feeds), feeds
 
 
 def _labels(compares: str, reference: Reference) -> Callable[[int], Feeds]:

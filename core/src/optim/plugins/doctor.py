@@ -57,7 +57,8 @@ def examine(registry: Registry) -> list[Finding]:
     for ask in (registry.backends, registry.metrics, registry.commands):
         ask()  # of every hook, so that the registry knows its problems
     found = [
-        *_runtime(), *_requirements(registry.plugins), *_plugins(registry.plugins), *_offers(registry),
+        *_runtime(), *_requirements(registry.plugins), *_plugins(registry.plugins),
+        *_environments(registry.plugins), *_offers(registry),
         *_targets(registry), *_order(registry), *_unresolved(passes, registry), *_unknown_disabled(registry),
     ]  # fmt: skip
     return sorted(found, key=lambda finding: finding.severity is not Severity.PROBLEM)
@@ -135,6 +136,17 @@ def _plugins(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
             yield Finding(Severity.PROBLEM, subject, plugin.reason, _repair(plugin))
         for warning in plugin.warnings:
             yield Finding(Severity.NOTE, subject, warning, f"pip install --upgrade {plugin.info.package}")
+
+
+def _environments(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
+    """Of isolated plugins: one that was never made may be meant so, one that is broken is not."""
+    from optim.isolation.diagnosis import diagnose
+
+    for plugin in plugins:
+        isolation = getattr(plugin.implementation, "OPTIM_ISOLATED", None)
+        if plugin.state is State.OK and isolation is not None and (found := diagnose(isolation)):
+            severity = Severity.PROBLEM if found.broken else Severity.NOTE
+            yield Finding(severity, f"plugin {plugin.info}", found.what, found.fix)
 
 
 def _repair(plugin: LoadedPlugin) -> str:

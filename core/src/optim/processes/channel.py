@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 class Channel:
     """Tells the parent what happens and receives what it asks next.
 
-    Lines to the parent are ``{"event": ..., ...}`` while work goes on, then ``{"result": ...}`` or ``{"error": ...}``.
+    Lines to the parent are ``{"event": ..., ...}`` and ``{"doing": ...}`` while work goes on, then
+    ``{"result": ...}`` or ``{"error": ...}``.
     """
 
     def __init__(self, answers: BinaryIO, requests: queue.Queue[bytes]) -> None:
@@ -25,6 +26,10 @@ class Channel:
     def event(self, name: str, /, **values: Any) -> None:
         """Say that something happened; ``values`` are JSON values."""
         self.send({"event": name, **values})
+
+    def doing(self, what: str) -> None:
+        """Say what the worker is busy with, for the case that it dies of it; empty where it is done."""
+        self.send({"doing": what})
 
     def receive(self) -> dict[str, Any]:
         """Wait for the parent's next line."""

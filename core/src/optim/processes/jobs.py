@@ -12,6 +12,8 @@ from optim.wire import to_wire
 
 Say = Callable[[str], None]
 
+_WAY_OUT_OF_SAMPLE = "mend that sample, or leave it out of --data; --debug shows the whole trace"
+
 
 class Jobs:
     """Runs jobs and counts them.
@@ -61,5 +63,6 @@ class Jobs:
             if failed.error:
                 raise failed.error from failed
             raise OptimError(
-                reference, f"could not {doing}", failed.reason, "run it with --debug for the whole trace"
+                reference, f"could not {doing}", failed.reason,
+                _WAY_OUT_OF_SAMPLE if failed.doing else "run it with --debug for the whole trace",
             ) from failed  # fmt: skip

@@ -31,14 +31,18 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
         kind: ``crashed``, ``timeout``, ``raised`` or ``protocol``.
         details: traceback or the end of its stderr.
         error: the OptimError that the job raised, where it was one.
+        doing: what it was busy with, where that can be named.
     """
 
-    def __init__(self, reason: str, kind: str, details: str = "", error: OptimError | None = None) -> None:
+    def __init__(
+        self, reason: str, kind: str, details: str = "", error: OptimError | None = None, doing: str = ""
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.kind = kind
         self.details = details
         self.error = error
+        self.doing = doing
 
 
 class WorkerProcess:
@@ -51,6 +55,7 @@ class WorkerProcess:
 
     def __init__(self, job: str, request: Any) -> None:
         self.peak_memory_bytes = 0
+        self._doing = ""
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "optim.processes.worker"],
@@ -83,22 +88,36 @@ class WorkerProcess:
         Raises:
             WorkerFailed: it raised, crashed, wrote something else than the protocol, or said nothing in time.
         """
-        try:
-            line = self._answers.get(timeout=max(0.0, timeout_s))
-        except queue.Empty:
-            self.kill()
-            raise WorkerFailed(f"did not finish within {of_s or timeout_s:.0f} s and was stopped", "timeout") from None
-        if line is None:
-            raise self._crash()
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                line = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                self.kill()
+                late = f"did not finish within {of_s or timeout_s:.0f} s{self._on()} and was stopped"
+                raise WorkerFailed(late, "timeout", doing=self._doing) from None
+            if line is None:
+                raise self._crash()
+            message = self._read(line)
+            if "doing" not in message:
+                break
+            self._doing = message["doing"]
+        self.peak_memory_bytes = max(self.peak_memory_bytes, message.get("peak_memory_bytes", 0))
+        if "error" in message:
+            raise _raised(message["error"], self._doing)
+        return message
+
+    def _read(self, line: bytes) -> dict[str, Any]:
         try:
             message: dict[str, Any] = json.loads(line)
         except ValueError:
             self.kill()
             raise WorkerFailed(f"broke the worker protocol: {line[:80]!r}", "protocol", self._stderr_tail()) from None
-        self.peak_memory_bytes = max(self.peak_memory_bytes, message.get("peak_memory_bytes", 0))
-        if "error" in message:
-            raise _raised(message["error"])
         return message
+
+    def _on(self) -> str:
+        """What it was busy with, for the end of a sentence."""
+        return f" on {self._doing}" if self._doing else ""
 
     def result(self, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None) -> Any:
         """Follow the worker's events until its result."""
@@ -159,7 +178,8 @@ class WorkerProcess:
                 what = signal.Signals(-code).name
         tail = self._stderr_tail()
         hint = tail.strip().splitlines()[-1][:200] if tail.strip() else ""
-        return WorkerFailed(f"its process ended with {what}" + (f": {hint}" if hint else ""), "crashed", tail)
+        reason = f"its process ended with {what}{self._on()}" + (f": {hint}" if hint else "")
+        return WorkerFailed(reason, "crashed", tail, doing=self._doing)
 
     def _stderr_tail(self) -> str:
         with contextlib.suppress(OSError, ValueError):
@@ -191,7 +211,7 @@ def run_job(
         return result, worker.peak_memory_bytes
 
 
-def _raised(error: dict[str, Any]) -> WorkerFailed:
+def _raised(error: dict[str, Any], doing: str) -> WorkerFailed:
     if "optim" in error:
         fields = dict(error["optim"])
         fields["status"] = ExitStatus(fields["status"])
@@ -200,4 +220,5 @@ def _raised(error: dict[str, Any]) -> WorkerFailed:
         return WorkerFailed(reason, "raised", error=known)
     message = error["message"].splitlines()[0][:300]
     where = f" (at {error['where']})" if error["where"] else ""
-    return WorkerFailed(f"{error['type']}: {message}{where}", "raised", error["traceback"])
+    on = f" on {doing}" if doing else ""
+    return WorkerFailed(f"{error['type']}: {message}{where}{on}", "raised", error["traceback"], doing=doing)

@@ -23,6 +23,7 @@ from typing import BinaryIO
 
 from optim.errors import OptimError, disk_error
 from optim.processes.channel import Channel
+from optim.processes.doing import tell_by
 from optim.processes.memory import peak_memory_bytes
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -38,6 +39,7 @@ def main() -> None:
     requests: queue.Queue[bytes] = queue.Queue()
     threading.Thread(target=_read_requests, args=(lines, requests), daemon=True).start()
     channel = Channel(answers, requests)
+    tell_by(channel.doing)
     status = 0
     try:
         _run(channel)

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import ExitStatus, OptimError, disk_error
 from optim_prepost.step_classes import PACKAGE
 
 ONNXRUNTIME_WEB = ("onnxruntime-web", "1.30.0")
@@ -18,6 +18,9 @@ PUPPETEER = ("puppeteer-core", "25.16.0")
 """Drives a Chromium that is on the machine; brings none."""
 
 _TIMEOUT_S = 600.0
+_MOST_LINES, _LONGEST = 4, 200
+_SOON = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000")
+"""Without a network npm would try for minutes before it says so."""
 
 
 def packages_folder() -> Path:
@@ -42,26 +45,34 @@ def require(package: tuple[str, str]) -> Path:
     Raises:
         OptimError[npm-missing]: there is no npm on this machine.
         OptimError[npm-failed]: npm could not install it.
+        OptimError[not-writable]: where it would be kept.
     """
+    if found := installed(package):
+        return found
+    try:
+        _put_in_place(package)
+    except OSError as error:
+        raise disk_error(error, f"the package {package[0]} of npm could not be kept") from error
+    found = installed(package)
+    assert found is not None
+    return found
+
+
+def _put_in_place(package: tuple[str, str]) -> None:
     from filelock import FileLock
 
     name, version = package
-    if found := installed(package):
-        return found
     root = packages_folder()
     root.mkdir(parents=True, exist_ok=True)
     with FileLock(root / f".{name}.lock"):
-        if found := installed(package):
-            return found
+        if installed(package):
+            return
         with tempfile.TemporaryDirectory(dir=root, prefix=".new-") as scratch:
             _install(f"{name}@{version}", Path(scratch))
             final = root / f"{name}@{version}"
             shutil.rmtree(final, ignore_errors=True)
             Path(scratch).rename(final)
             Path(scratch).mkdir()  # for the context manager to remove
-    found = installed(package)
-    assert found is not None
-    return found
 
 
 def node() -> str:
@@ -97,11 +108,11 @@ def _install(what: str, folder: Path) -> None:
             "there is no program 'npm' on the PATH", "install Node 20 or later, which brings npm", PACKAGE,
             ExitStatus.TARGET_UNAVAILABLE,
         )  # fmt: skip
-    quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"]
+    quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev", *_SOON]
     command = [npm, "install", "--prefix", str(folder), *quiet, what]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-        problem = "" if done.returncode == 0 else done.stderr.strip()[-600:]
+        problem = "" if done.returncode == 0 else _reason(done.stderr) or f"exit status {done.returncode}"
     except subprocess.TimeoutExpired:
         problem = f"it did not finish within {_TIMEOUT_S:.0f} s"
     if problem:
@@ -110,3 +121,10 @@ def _install(what: str, folder: Path) -> None:
             "look at npm's own settings (npm config list), or set OPTIM_NPM_DIR to a folder that has the package",
             PACKAGE, ExitStatus.TARGET_UNAVAILABLE,
         )  # fmt: skip
+
+
+def _reason(said: str) -> str:
+    """The lines of npm that say why: what stands before its own stack trace, at most three."""
+    lines = [line.removeprefix("npm error").removeprefix("npm ERR!").strip() for line in said.splitlines()]
+    kept = [line for line in lines if line and not line.startswith(("at ", "A complete log", "{", "}", "npm warn"))]
+    return "\n".join(line[:_LONGEST] for line in kept[:_MOST_LINES])
