@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from wrapped import Decoder, Encoder
 
 SAMPLES = 9
 PAST, LENGTH = 127, 128
@@ -119,17 +120,9 @@ def minilm(rng: np.random.Generator) -> Built:
         ids = np.array([[*tokenizer.encode(text).ids[: LENGTH - 1], 102]], np.int64)
         samples.append({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
 
-    class Encoder(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = BertModel.from_pretrained(folder, attn_implementation="sdpa")
-
-        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
-            made = self.model(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
-            return made.last_hidden_state, made.pooler_output
-
+    model = BertModel.from_pretrained(folder, attn_implementation="sdpa")
     dimensions = {name: {0: "batch", 1: "sequence"} for name in samples[0]}
-    return Built(Encoder().eval(), samples, ["last_hidden_state", "pooler_output"], dimensions)
+    return Built(Encoder(model).eval(), samples, ["last_hidden_state", "pooler_output"], dimensions)
 
 
 def gpt2(rng: np.random.Generator) -> Built:
@@ -154,24 +147,6 @@ def llama(rng: np.random.Generator) -> Built:
 def _decoder(
     model: nn.Module, rng: np.random.Generator, *, layers: int, heads: int, width: int, vocabulary: int
 ) -> Built:  # fmt: skip
-    from transformers import DynamicCache
-
-    class Decoder(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any, past: Any) -> Any:
-            cache = DynamicCache()
-            for i in range(layers):
-                cache.update(past[2 * i], past[2 * i + 1], i)
-            made = self.model(
-                input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids, past_key_values=cache,
-                use_cache=True,
-            )  # fmt: skip
-            present = [part for layer in made.past_key_values.layers for part in (layer.keys, layer.values)]
-            return made.logits, *present
-
     def sample(length: int, past: int) -> Sample:
         made = {
             "input_ids": rng.integers(0, vocabulary, (1, length)),
@@ -192,7 +167,7 @@ def _decoder(
         "position_ids": {0: "batch", 1: "sequence"},
         **{name: {0: "batch", 2: "past"} for name in samples[0] if name.startswith("past")},
     }  # fmt: skip
-    return Built(Decoder().eval(), samples, outputs, dimensions, nested=2 * layers, example=sample(3, 5))
+    return Built(Decoder(model, layers).eval(), samples, outputs, dimensions, nested=2 * layers, example=sample(3, 5))
 
 
 def resnet50(rng: np.random.Generator) -> Built:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "models"))
 
 import onnx
 import torch
@@ -23,12 +24,12 @@ from torch import nn
 from transformers import (
     BertConfig,
     BertModel,
-    DynamicCache,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
 )
+from wrapped import Decoder, Encoder
 
 DATA = Path(__file__).parent / "data"
 LAYERS, HEADS, HIDDEN, INNER, VOCABULARY = 2, 4, 64, 68, 80
@@ -43,33 +44,6 @@ class Recipe:
     past: dict[str, torch.Tensor]
     outputs: list[str]
     dynamic: dict[str, dict[int, str]]
-
-
-class Encoder(nn.Module):
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
-        out = self.model(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
-        return out.last_hidden_state, out.pooler_output
-
-
-class Decoder(nn.Module):
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any, past: Any) -> Any:
-        cache = DynamicCache()
-        for layer in range(LAYERS):
-            cache.update(past[2 * layer], past[2 * layer + 1], layer)
-        out = self.model(
-            input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids, past_key_values=cache,
-            use_cache=True,
-        )  # fmt: skip
-        present = [half for layer in out.past_key_values.layers for half in (layer.keys, layer.values)]
-        return (out.logits, *present)
 
 
 class Convolutions(nn.Module):
@@ -138,7 +112,7 @@ def _decoder(model: nn.Module, key_heads: int) -> Recipe:
         "position_ids": {0: "batch", 1: "sequence"}, **{name: {0: "batch", 2: "past"} for name in past},
     }  # fmt: skip
     inputs = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
-    return Recipe(Decoder(model), inputs, past, ["logits", *(f"present.{n}" for n in names)], dynamic)
+    return Recipe(Decoder(model, LAYERS), inputs, past, ["logits", *(f"present.{n}" for n in names)], dynamic)
 
 
 RECIPES = {"bert": bert, "gpt2": gpt2, "llama": llama, "convnet": convnet}
