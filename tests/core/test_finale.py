@@ -38,14 +38,15 @@ def decide(monkeypatch):
     A chain whose ratios are None breaks the budget on all samples; ``aside`` are chains that only the gallery knows.
     """
 
-    def decided(ratios, *, sizes=None, rebuilds=(), aside=(), looked=None, **changes):
+    def decided(ratios, *, sizes=None, rebuilds=(), aside=(), looked=None, journal=None, **changes):
+        journal = journal or Journal()
         bench = SimpleNamespace(
             settings=RunSettings(Path("m.onnx"), **changes), target=SimpleNamespace(timed=True, requires=()),
             original=node(), prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
             lanes_at_once=lambda: 3, say=lambda text: None,
         )  # fmt: skip
         gallery = Gallery(Budget(0.05, 1e-4))
-        finale = Finale(bench, Budget(0.05, 1e-4), Journal(), gallery)
+        finale = Finale(bench, Budget(0.05, 1e-4), journal, gallery)
         raced = []
 
         def measure(self, nodes):
@@ -134,3 +135,14 @@ def test_what_promised_more_than_what_held_is_looked_at_too(decide):
 def test_where_the_best_are_no_faster_on_fresh_rounds_the_next_is_looked_at(decide):
     slow = (1.0, 0.98, 1.02)
     assert decide({"a": slow, "b": slow, "c": slow, "d": (0.6, 0.59, 0.61)}) == "d"
+
+
+def test_what_is_no_faster_on_fresh_rounds_says_so_with_both_figures(decide):
+    journal = Journal()
+    attempt = journal.open(step("a"), node())
+    attempt.ratio = 0.8
+    assert decide({"a": (0.97, 0.9, 1.04)}, journal=journal) is None
+    assert attempt.reason == (
+        "not clearly faster than the original: latency ratio 0.97 on fresh rounds (95 % interval 0.90 to 1.04), "
+        "0.80 when explored"
+    )

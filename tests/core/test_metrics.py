@@ -234,7 +234,7 @@ def test_a_loss_is_a_share_or_an_amount(text, expected):
     assert parse_max_loss(expected.text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "%", "-1%", "nan", "inf", "some"])
+@pytest.mark.parametrize("text", ["", "%", "-1%", "nan", "inf", "some", "1%%"])
 def test_a_loss_that_is_none_is_refused(text):
     refused("bad-budget", parse_max_loss, text)
 

@@ -17,6 +17,7 @@ from optim.cli.main import main
 from optim.graphs.files import discard_measured, read_ir, save_for_measuring, save_in_store
 from optim.plugins.registry import load_registry
 from optim.reports.sensitivity_plot import draw
+from optim.runs import sensitivity
 from optim.runs.execute import execute
 from optim.runs.sensitivity import measure_sensitivity
 from optim.search.nodes import StepStatus
@@ -207,3 +208,10 @@ def test_a_plot_is_well_formed_whatever_the_names(estimated):
     from xml.etree import ElementTree
 
     ElementTree.fromstring(draw(estimated, "a <b> & c.onnx"))
+
+
+def test_a_type_is_made_by_the_plugin_that_runs_the_target_whoever_else_offers_it():
+    registry = load_registry()
+    own = registry.offered("backend")["ort"].plugin.name
+    for made in ("int8", "float16", "bfloat16"):
+        assert sensitivity._find(made, registry, registry.target("cpu")).plugin.name == own

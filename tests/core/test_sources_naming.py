@@ -43,6 +43,16 @@ def test_weights_without_a_model_are_refused(tmp_path: Path) -> None:
     assert caught.value.reference == "source-without-config" and "model.pt" in caught.value.cause
 
 
+def test_what_is_not_there_and_what_is_no_model_folder_cannot_be_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", str(tmp_path / "absent"), "-o", str(tmp_path / "out")]) == ExitStatus.USAGE
+    assert "error[source-missing]" in capsys.readouterr().err
+    (tmp_path / "notes.txt").write_text("")
+    assert main(["export", str(tmp_path), "-o", str(tmp_path / "out")]) == ExitStatus.BAD_INPUT
+    assert "notes.txt, but no config.json" in capsys.readouterr().err
+
+
 def test_options_of_a_source_are_read_as_a_shell_gives_them() -> None:
     words = {
         "source_args": ("layers=2", "name=small", "rate=0.5", "flag=true"),

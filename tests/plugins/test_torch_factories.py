@@ -69,6 +69,19 @@ def test_what_is_no_source_is_refused(factory: str, reference: str, tmp_path: Pa
     assert refusal(factory, tmp_path).reference == reference
 
 
+def test_weights_drawn_at_random_are_the_same_in_every_process(tmp_path: Path) -> None:
+    assert export(f"{MODULE}:unseeded", tmp_path).verified["model"].drift.relative_l2 < 1e-5
+
+
+def test_a_module_that_draws_in_forward_is_refused(tmp_path: Path) -> None:
+    error = refusal("noisy", tmp_path)
+    assert error.reference == "source-not-repeatable" and "'output'" in error.what
+
+
+def test_a_task_is_not_for_a_module_of_one_s_own(tmp_path: Path) -> None:
+    assert refusal("one_example", tmp_path, task="text-generation").reference == "source-option-unused"
+
+
 def test_an_input_that_nothing_reads_is_named(tmp_path: Path) -> None:
     error = refusal("unused_input", tmp_path)
     assert error.reference == "export-input-dropped" and "'unused'" in error.what

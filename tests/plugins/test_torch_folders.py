@@ -137,6 +137,16 @@ def test_half_precision_weights_are_exported_as_float32(folder: Path) -> None:
     assert "BF16" in loaded.notes[0]
 
 
+def test_options_of_a_factory_and_a_task_of_another_kind_are_refused(folder: Path) -> None:
+    for words in ({"state": ("mems",)}, {"arguments": {"layers": 2}}):
+        with pytest.raises(OptimError) as caught:
+            load_folder(folder, SourceRequest(str(folder), **words))  # type: ignore[arg-type]
+        assert caught.value.reference == "source-option-unused"
+    with pytest.raises(OptimError) as caught:
+        load_folder(folder, SourceRequest(str(folder), task="image-classification"))
+    assert caught.value.reference == "task-does-not-fit"
+
+
 def test_a_broken_config_is_refused(folder: Path) -> None:
     (folder / "config.json").write_text("{")
     assert refusal(folder).reference == "source-config-unreadable"

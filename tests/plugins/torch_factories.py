@@ -159,3 +159,16 @@ def linear_layers(outlier: float = 1.0, size: int = 64) -> tuple[nn.Module, list
     for example in examples:
         example[..., 0] *= outlier
     return IgnoresOneFeature(size), [(example,) for example in examples]
+
+
+class Noisy(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand_like(x)
+
+
+def noisy() -> tuple[nn.Module, tuple[torch.Tensor]]:
+    return Noisy(), (torch.ones(2, 3),)
+
+
+def unseeded() -> tuple[nn.Module, tuple[torch.Tensor]]:
+    return nn.Linear(3, 2), (torch.randn(2, 3),)

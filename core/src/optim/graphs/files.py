@@ -12,16 +12,15 @@ import hashlib
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 
 from optim.graphs.context_files import context_files, deliver_contexts, store_contexts
+from optim.graphs.data_files import bytes_key, pieces, replacing, static_shape, write_tensors
 from optim.graphs.digests import model_digest
 from optim.graphs.external_data import external_files
 from optim.graphs.linked import is_linked, linked_files, locations_for_store, point_from, resolve
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 EXTERNAL_FROM_BYTES = 1024
 """Smaller tensors stay in the graph."""
 
-_PAGE_BYTES = 4096
-_LARGE_BYTES = 1 << 20
 
 
 def read_ir(path: Path) -> ir.Model:
@@ -77,7 +74,7 @@ def save_in_store(graph: ir.Model, store: Path, *, session: SessionConfig | None
     with locations_for_store(graph):
         encoded = ir.serde.serialize_model(graph).SerializeToString(deterministic=True)
     path = store / f"{hashlib.sha256(encoded).hexdigest()}.onnx"
-    with _replacing(path) as stream:  # also where there is one: it may have been damaged
+    with replacing(path) as stream:  # also where there is one: it may have been damaged
         stream.write(encoded)
     return describe(path, session=session)
 
@@ -91,7 +88,7 @@ def save_for_measuring(graph: ir.Model, store: Path, *, session: SessionConfig |
     name = f".{uuid.uuid4().hex}"
     _externalize(graph, store, f"{name}.data.tmp")
     path = store / f"{name}.onnx.tmp"
-    with _replacing(path) as stream:
+    with replacing(path) as stream:
         stream.write(ir.serde.serialize_model(graph).SerializeToString())
     return describe(path, session=session, digest=name[1:])
 
@@ -112,9 +109,9 @@ def adopt_into_store(path: Path, store: Path, *, like: Model) -> Model:
 def read_like(path: Path, like: Model) -> ir.Model:
     """A graph whose large tensors are those of ``like`` where the bytes are equal."""
     graph = read_ir(path)
-    known = {_bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
+    known = {bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
     for value, tensor in _large_tensors(graph):
-        same = known.get(_bytes_key(tensor))
+        same = known.get(bytes_key(tensor))
         if same is not None:
             value.const_value = _external_like(same, tensor.name)
     return graph
@@ -132,10 +129,10 @@ def deliver(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Pat
     tensors = list(_large_tensors(graph))
     written = [graph_path]
     if tensors:
-        _write_tensors(tensors, data_path)
+        write_tensors(tensors, data_path)
         written.append(data_path)
     written += deliver_contexts(graph, model.path.parent, folder, name)
-    with _replacing(graph_path) as stream:
+    with replacing(graph_path) as stream:
         stream.write(ir.serde.serialize_model(graph).SerializeToString(deterministic=True))
     return written
 
@@ -145,11 +142,11 @@ def deliver_linked(model: Model, folder: Path, *, name: str) -> None:
     graph = model.ir()
     rest = [(value, tensor) for value, tensor in _large_tensors(graph) if not is_linked(tensor)]
     if rest:
-        _write_tensors(rest, folder / f"{name}.data")
+        write_tensors(rest, folder / f"{name}.data")
     with locations_for_store(graph):
         proto = ir.serde.serialize_model(graph)
     point_from(proto, folder)
-    with _replacing(folder / name) as stream:
+    with replacing(folder / name) as stream:
         stream.write(proto.SerializeToString(deterministic=True))
 
 
@@ -171,7 +168,7 @@ def size_bytes(model: Model) -> int:
 
 def embedded(tensor: ir.ExternalTensor) -> TensorProtocol:
     """A copy in memory, read without onnx-ir's own reader, which refuses hard links."""
-    data = b"".join(_pieces(tensor))
+    data = b"".join(pieces(tensor))
     proto = onnx.TensorProto(data_type=tensor.dtype.value, dims=list(tensor.shape.numpy()), raw_data=data)
     return ir.Tensor(onnx.numpy_helper.to_array(proto), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)
 
@@ -200,7 +197,7 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
     with tempfile.NamedTemporaryFile(dir=store, suffix=".tmp", delete=False) as stream:
         temporary = Path(stream.name)
     try:
-        digest = _write_tensors(todo, temporary)
+        digest = write_tensors(todo, temporary)
         final = store / (name or f"{digest}.data")
         os.replace(temporary, final)
     finally:
@@ -209,79 +206,13 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
         written = value.const_value
         assert isinstance(written, ir.ExternalTensor)
         value.const_value = ir.ExternalTensor(
-            final.name, written.offset, written.length, tensor.dtype, shape=_shape(tensor), name=tensor.name or "",
-            base_dir=store,
+            final.name, written.offset, written.length, tensor.dtype, shape=static_shape(tensor),
+            name=tensor.name or "", base_dir=store,
         )  # fmt: skip
 
 
 def _lies_in(tensor: ir.ExternalTensor, folder: Path) -> bool:
     return Path(tensor.path).parent.resolve() == folder
-
-
-def _write_tensors(tensors: Sequence[tuple[ir.Value, TensorProtocol]], path: Path) -> str:
-    """Stream tensors into one file and point their values at it; the digest of the file.
-
-    The same bytes in memory (a tensor of two initializers, or two views of one array) are written once.
-    """
-    digest = hashlib.sha256()
-    position = 0
-    places: dict[tuple[str, int, int] | int, tuple[int, int]] = {}
-    with _replacing(path) as stream:
-        for value, tensor in tensors:
-            key = _place_key(tensor)
-            if key not in places:
-                if tensor.nbytes >= _LARGE_BYTES:
-                    padding = b"\0" * (-position % _PAGE_BYTES)
-                    digest.update(padding)
-                    position += stream.write(padding)
-                start = position
-                for piece in _pieces(tensor):
-                    digest.update(piece)
-                    position += stream.write(piece)
-                places[key] = (start, position - start)
-            start, length = places[key]
-            value.const_value = ir.ExternalTensor(
-                path.name,
-                start,
-                length,
-                tensor.dtype,
-                shape=_shape(tensor),
-                name=tensor.name or "",
-                base_dir=path.parent,
-            )
-    return digest.hexdigest()
-
-
-def _pieces(tensor: TensorProtocol) -> Iterator[bytes]:
-    """The tensor's bytes as ONNX stores them, little-endian; a file is read in pieces, not mapped into memory."""
-    if not isinstance(tensor, ir.ExternalTensor):
-        yield tensor.tobytes()
-        return
-    left = tensor.nbytes
-    with open(tensor.path, "rb") as stream:
-        stream.seek(tensor.offset or 0)
-        while left:
-            piece = stream.read(min(left, 16 << 20))
-            if not piece:
-                raise EOFError(f"{tensor.path} ends before tensor {tensor.name}")
-            left -= len(piece)
-            yield piece
-
-
-def _place_key(tensor: TensorProtocol) -> tuple[str, int, int] | int:
-    if isinstance(tensor, ir.ExternalTensor):
-        return (str(tensor.path), tensor.offset or 0, tensor.nbytes)
-    held = tensor.raw if isinstance(tensor, ir.Tensor) else None
-    if isinstance(held, np.ndarray) and held.flags.c_contiguous and tensor.dtype.bitwidth >= 8:
-        return ("memory", held.ctypes.data, tensor.nbytes)
-    return id(tensor)
-
-
-def _bytes_key(tensor: TensorProtocol) -> str:
-    digest = hashlib.sha256(f"{tensor.dtype}{tuple(_shape(tensor))}".encode())
-    for piece in _pieces(tensor):
-        digest.update(piece)
-    return digest.hexdigest()
 
 
 def _external_like(tensor: TensorProtocol, name: str | None) -> TensorProtocol:
@@ -313,22 +244,6 @@ def _tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:
                 continue
             seen.add(id(value))
             yield value, tensor
-
-
-def _shape(tensor: TensorProtocol) -> ir.Shape:
-    return ir.Shape(int(size) for size in tensor.shape)  # type: ignore[arg-type]
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that appears under its name only when it is whole."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as stream:
-            yield stream
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _domain(name: str) -> str:

@@ -78,13 +78,15 @@ def check_file(path: Path) -> None:
     """Refuse a path that is no readable, non-empty file, saying what there is instead."""
     if path.is_dir():
         inside = sorted(found.name for found in path.glob("*.onnx"))
-        fix = f"name the file: {path / inside[0]}" if inside else "give an .onnx file"
+        other = "give an .onnx file, or a folder with config.json and weights"
+        fix = f"name the file: {path / inside[0]}" if inside else other
         cause = f"it holds {', '.join(inside)}" if inside else "it holds no .onnx file"
         raise OptimError("model-is-a-folder", f"{path} is a folder, not a model", cause, fix)
     if not path.exists():
         near = sorted(found.name for found in path.parent.glob("*.onnx")) if path.parent.is_dir() else []
         cause = f"{path.parent} holds {', '.join(near[:8])}" if near else f"there is no .onnx file in {path.parent}"
-        raise OptimError("model-missing", f"there is no file {path}", cause, "check the path")
+        folder = "" if path.suffix else "; a Hugging Face model is a folder on this machine, nothing is downloaded"
+        raise OptimError("model-missing", f"there is no file {path}", cause, f"check the path{folder}")
     try:
         with path.open("rb") as stream:
             empty = not stream.read(1)

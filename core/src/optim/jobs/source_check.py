@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from optim.errors import ExitStatus, OptimError
 from optim.model import Model, SessionConfig
 from optim.processes.channel import Channel
 from optim.sources.evidence import read_evidence
 from optim.sources.verify import Verified, verify_component, verify_generation
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +42,11 @@ class Answer:
 
 def run(request: Request, channel: Channel) -> Answer:
     """Verify every component, one session at a time; then generate with all of them."""
-    from optim.onnxruntime_sessions import open_session
-
     evidence = read_evidence(request.evidence)
     verified = []
     for name, model in request.models.items():
         channel.event("progress", text=f"verifying {name} against the source")
-        session = open_session(model.path, SessionConfig())
+        session = _opened(name, model)
         recorded = evidence.component(name)
         verified.append(verify_component(session, request.evidence, recorded, lossy=request.lossy))
         del session
@@ -51,8 +54,22 @@ def run(request: Request, channel: Channel) -> Answer:
         from optim.generation.decoder import Decoder
 
         channel.event("progress", text="generating, token for token")
-        sessions = {name: open_session(model.path, SessionConfig()) for name, model in request.models.items()}
+        sessions = {name: _opened(name, model) for name, model in request.models.items()}
         decoder = Decoder.of_sessions(sessions, evidence.facts)
         tokens, notes = verify_generation(decoder.generate, request.evidence, evidence)
         verified[-1] = replace(verified[-1], tokens=tokens, notes=(*verified[-1].notes, *notes))
     return Answer(tuple(verified))
+
+
+def _opened(name: str, model: Model) -> onnxruntime.InferenceSession:
+    """A session with the runtime's own settings."""
+    from optim.onnxruntime_sessions import open_session
+
+    try:
+        return open_session(model.path, SessionConfig())
+    except OptimError as error:
+        raise OptimError(
+            "export-refuses", f"onnxruntime does not open the exported {name}", error.cause,
+            "export it in another way: --without torch.dynamo, or --without torch.torchscript",
+            status=ExitStatus.NOT_HELD,
+        ) from error  # fmt: skip

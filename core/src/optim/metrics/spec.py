@@ -125,7 +125,7 @@ def parse_max_loss(text: str) -> MaxLoss:
     words = text.strip()
     relative = words.endswith("%")
     try:
-        amount = float(words.rstrip("%")) / (100 if relative else 1)
+        amount = float(words.removesuffix("%")) / (100 if relative else 1)
     except ValueError:
         amount = math.nan
     if not 0 <= amount < math.inf:

@@ -6,6 +6,8 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
+from optim.reports.svg import Scale
+
 if TYPE_CHECKING:
     from optim.runs.sensitivity import Sensitivity
 
@@ -72,15 +74,14 @@ def _curve(found: Sensitivity, left: int, height: int) -> list[str]:
     def at(count: float, drift: float) -> str:
         return f"{left + _CURVE * count / most:.1f} {bottom - (bottom - _TOP - 8) * drift / highest:.1f}"
 
-    for step in range(5):
-        drift, count = highest * step / 4, round(most * step / 4)
-        y, x = float(at(0, drift).split()[1]), float(at(count, 0).split()[0])
-        line = f'<path d="M{left} {y} H{right}" stroke="{_FAINT}"/>' if step else ""
-        parts += [
-            line,
-            f'<text x="{left - 6}" y="{y + 4}" text-anchor="end" font-size="11">{drift:.2g}</text>',
-            f'<text x="{x}" y="{bottom + 16}" text-anchor="middle" font-size="11">{count}</text>',
-        ]
+    for drift in Scale(0, highest, 0, 1).ticks():
+        y = float(at(0, drift).split()[1])
+        parts += [f'<path d="M{left} {y} H{right}" stroke="{_FAINT}"/>'] if drift else []
+        parts.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end" font-size="11">{drift:.2g}</text>')
+    for count in Scale(0, most, 0, 1).ticks():
+        if count == int(count):
+            x = at(count, 0).split()[0]
+            parts.append(f'<text x="{x}" y="{bottom + 16}" text-anchor="middle" font-size="11">{count:.0f}</text>')
     path = "M" + " L".join(at(count, drift) for count, drift in points)
     dots = [f'<circle cx="{x}" cy="{y}" r="2.5" fill="{_FILL}"/>' for x, y in (at(*p).split() for p in points)]
     parts += [f'<path d="{path}" fill="none" stroke="{_FILL}" stroke-width="2"/>', *dots]

@@ -59,10 +59,11 @@ def measure_sensitivity(
 
 
 def _find(wanted: str, registry: Registry, target: Target) -> OfferedPass:
-    """The pass of this name, or the first that makes this type."""
+    """The pass of this name, or the first that makes this type: of the plugin that runs the target, if it has one."""
     offers = [offered for offered in registry.offers(target) if issubclass(offered.pass_class, Pass)]
+    own = registry.offered("backend")[target.backend].plugin.name
     by_type: dict[str, OfferedPass] = {}
-    for offered in offers:
+    for offered in sorted(offers, key=lambda offered: offered.plugin.name != own):
         if offered.over_models.makes:
             by_type.setdefault(offered.over_models.makes, offered)
     found = by_type.get(wanted) or next((offered for offered in offers if offered.name == wanted), None)

@@ -125,7 +125,18 @@ class Finale:
         """Fresh rounds, and the journal told of what does not hold on all samples."""
         measured = self.measure(nodes)
         self._note_objections(nodes)
+        for item in measured:
+            if self._objective.goal == "latency" and item.node.steps and not self.is_better(item):
+                self._note_no_faster(item)
         return measured
+
+    def _note_no_faster(self, item: Measured) -> None:
+        """What was faster when explored and is not on fresh rounds: both figures belong into the report."""
+        attempt = self._journal.find(item.node)
+        if attempt is not None and item.ratio is not None and item.low is not None and item.high is not None:
+            explored = f", {attempt.ratio:.2f} when explored" if attempt.ratio is not None else ""
+            said = f"latency ratio {item.ratio:.2f} on fresh rounds (95 % interval {item.low:.2f} to {item.high:.2f})"
+            attempt.settle(StepStatus.DROPPED, f"not clearly faster than the original: {said}{explored}")
 
     def _note_objections(self, nodes: Sequence[Node]) -> None:
         for node in nodes:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from optim.arrays import Array, Feeds, Outputs
 from optim.errors import OptimError
 from optim.feeds.feedset import FeedSet, FeedWriter
+from optim.gate.drift import compare_output
 from optim.model import TensorInfo
 from optim.plugins.plugin import describe_exception
 from optim.source import Component, Source
@@ -28,6 +29,7 @@ from optim.wire import from_wire, to_wire
 
 _INDEX = "evidence.json"
 _GENERATIONS = "generations"
+_REPEATABLE = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ def generations_of(folder: Path, count: int) -> Iterator[tuple[Feeds, Array]]:
 def _record_component(component: Component, folder: Path) -> RecordedComponent:
     trials: list[RecordedTrial] = []
     skipped: list[str] = []
+    _require_repeatable(component)
     with FeedWriter(folder / component.name) as writer:
         for trial in component.trials():
             before, made = writer.count, []
@@ -165,6 +168,27 @@ def _record_component(component: Component, folder: Path) -> RecordedComponent:
     return RecordedComponent(
         component.name, component.inputs, component.outputs, dict(component.state), tuple(trials), tuple(skipped)
     )
+
+
+def _require_repeatable(component: Component) -> None:
+    """That the module gives the same twice: nothing can be proved equal to one that does not.
+
+    Raises:
+        OptimError[source-not-repeatable]: it does not.
+    """
+    feeds = next(iter(component.trials())).steps[0].feeds
+    try:
+        first, second = component.run(feeds), component.run(feeds)
+    except Exception:  # what refuses this trial may take others
+        return
+    for name, array in first.items():
+        found = compare_output(name, array, second[name])
+        if found.problem or found.relative_l2 > _REPEATABLE:
+            raise OptimError(
+                "source-not-repeatable", f"output '{name}' of {component.name} is another each time",
+                f"two runs on the same inputs: {found.problem or f'drift {found.relative_l2:.3g}'}",
+                "draw nothing at random in forward: make the noise an input, or switch it off in eval()",
+            )  # fmt: skip
 
 
 def _record_generations(source: Source, folder: Path) -> int:

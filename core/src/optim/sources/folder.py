@@ -23,7 +23,7 @@ from optim.sources.export_file import (
     write_export_file,
 )
 from optim.sources.make import ExportedSource, make_graphs
-from optim.sources.naming import needs_export
+from optim.sources.naming import needs_export, nothing_to_export
 from optim.sources.pipeline import Choice
 from optim.store import Store
 from optim.target import Target
@@ -53,14 +53,11 @@ def export_source(
         fresh: take nothing from the cache.
 
     Raises:
-        OptimError[source-is-model]: it is an ONNX model already.
+        OptimError: source-is-model, source-missing, source-without-config: there is nothing to export.
         OptimError: the source cannot be loaded or exported, or its graphs are not what it computes.
     """
     if not needs_export(request.spec):
-        raise OptimError(
-            "source-is-model", f"{request.spec} is nothing to export", "it is no factory and no Hugging Face folder",
-            f"optim run {request.spec} -o {output}", status=ExitStatus.USAGE,
-        )  # fmt: skip
+        raise nothing_to_export(request.spec, output)
     registry, store = load_registry(), Store()
     device = require_target(registry, target)
 

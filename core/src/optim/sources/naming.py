@@ -43,6 +43,27 @@ def needs_export(spec: str) -> bool:
     return False
 
 
+def nothing_to_export(spec: str, output: Path) -> OptimError:
+    """Why a source for which :func:`needs_export` says no cannot be exported."""
+    path = Path(spec)
+    if path.is_dir():
+        held = ", ".join(sorted(entry.name for entry in path.iterdir())[:4]) or "nothing"
+        return OptimError(
+            "source-without-config", f"{path} is no Hugging Face model folder",
+            f"it holds {held}, but no {CONFIG_FILE}", f"save the whole model: model.save_pretrained('{path}')",
+        )  # fmt: skip
+    if path.is_file():
+        return OptimError(
+            "source-is-model", f"{spec} is nothing to export", "it is no factory and no Hugging Face folder",
+            f"optim run {spec} -o {output}", status=ExitStatus.USAGE,
+        )  # fmt: skip
+    return OptimError(
+        "source-missing", f"there is no {spec}", "it is no folder here, and no package.module:factory",
+        "check the path; nothing is downloaded: hf download NAME --local-dir FOLDER makes a folder of a hub's model",
+        status=ExitStatus.USAGE,
+    )  # fmt: skip
+
+
 def _folder_needs_export(path: Path) -> bool:
     if (path / CONFIG_FILE).is_file() or (path / ADAPTER_FILE).is_file():
         return True

@@ -19,7 +19,8 @@ import numpy as np
 import onnx_ir as ir
 
 from optim_plugins.ort.attention_pattern import Attention
-from optim_plugins.ort.dimensions import Origin, Size, Sizes, constant, producer, scalar
+from optim_plugins.ort.dimensions import Origin, Size, Sizes
+from optim_plugins.ort.known_values import constant, producer, scalar
 from optim_plugins.ort.node_writer import NodeWriter
 
 _LOWEST = np.float32(np.finfo(np.float32).min)

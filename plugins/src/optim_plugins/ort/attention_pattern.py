@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from optim_plugins.ort.dimensions import Sizes, constant, permutation, producer, scalar
+from optim_plugins.ort.dimensions import Sizes
+from optim_plugins.ort.known_values import constant, permutation, producer, scalar
 
 _NEVER_SEEN = -1e4
 """A masked score is at most this."""

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import onnx_ir as ir
 
+from optim_plugins.ort.known_values import constant, permutation, producer, scalar
+
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,6 @@ Size: TypeAlias = int | Origin | None
 
 _MADE_UP = "unk__"
 """How onnx's shape inference calls sizes that it knows nothing of."""
-_SMALL = 64
 _SAME_SHAPE = frozenset(
     ("Cast", "Erf", "Gelu", "Identity", "LayerNormalization", "Neg", "Relu", "Softmax", "Sqrt", "Tanh")
 )
@@ -42,35 +42,6 @@ _BROADCAST = frozenset(
         "Sub", "Where",
     )
 )  # fmt: skip
-
-
-def constant(value: ir.Value | None) -> NDArray[np.generic] | None:
-    """The array of an initializer or a Constant node; None for anything larger than a few numbers."""
-    if value is None or value.is_graph_input():
-        return None
-    tensor = ir.convenience.get_const_tensor(value)
-    return tensor.numpy() if tensor is not None and tensor.size <= _SMALL else None
-
-
-def scalar(value: ir.Value | None) -> float | None:
-    """The number that a constant of one element holds."""
-    array = constant(value)
-    return float(array.reshape(())) if array is not None and array.size == 1 and array.dtype.kind in "fiub" else None
-
-
-def permutation(node: ir.Node | None) -> list[int] | None:
-    """How a Transpose orders axes; None for any other node."""
-    if node is None or node.op_type != "Transpose" or "perm" not in node.attributes:
-        return None
-    return list(node.attributes.get_ints("perm", []))
-
-
-def producer(value: ir.Value | None, *operators: str) -> ir.Node | None:
-    """The node that makes a value, where it is one of these standard operators (any, if none is named)."""
-    node = value.producer() if value is not None else None
-    if node is None or node.domain not in ("", "ai.onnx") or (operators and node.op_type not in operators):
-        return None
-    return node
 
 
 class Sizes:

@@ -26,7 +26,8 @@ import onnx_ir as ir
 
 from optim_plugins.ort.attention_masks import Masks
 from optim_plugins.ort.attention_pattern import Attention, find_attention
-from optim_plugins.ort.dimensions import Sizes, permutation, producer
+from optim_plugins.ort.dimensions import Sizes
+from optim_plugins.ort.known_values import permutation, producer
 from optim_plugins.ort.node_writer import NodeWriter, take_over
 
 _SWAP = (0, 2, 1, 3)

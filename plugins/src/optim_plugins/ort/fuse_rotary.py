@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from optim_plugins.ort.dimensions import Sizes, producer, scalar
+from optim_plugins.ort.dimensions import Sizes
+from optim_plugins.ort.known_values import producer, scalar
 from optim_plugins.ort.node_writer import NodeWriter, take_over
 
 

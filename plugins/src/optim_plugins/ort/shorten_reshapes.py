@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from optim_plugins.ort.dimensions import Sizes, constant, producer
+from optim_plugins.ort.dimensions import Sizes
+from optim_plugins.ort.known_values import constant, producer
 from optim_plugins.ort.node_writer import NodeWriter, take_over
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from optim_plugins.ort.dimensions import producer, scalar
+from optim_plugins.ort.known_values import producer, scalar
 from optim_plugins.ort.node_writer import NodeWriter, take_over
 
 

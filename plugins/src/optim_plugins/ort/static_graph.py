@@ -76,7 +76,8 @@ def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Contex
     if options.smoothing:
         counts |= {"inputs smoothed": len(smoothed), "smoothed for nothing": fold_smoothing(smoothed)}
     rewriter.finish()
-    notes += [*left, f"ranges of {len(measured.ranges)} tensors from {measured.samples} samples"]
+    samples = "1 sample" if measured.samples == 1 else f"{measured.samples} samples"
+    notes += [*left, f"ranges of {len(measured.ranges)} tensors from {samples}"]
     return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts=counts)
 
 

@@ -38,6 +38,7 @@ def call_factory(request: SourceRequest) -> Made:
     """
     function = _find(request.spec)
     _require_arguments(function, request)
+    _seed(request.seed)
     try:
         made = function(**request.arguments)
     except OptimError:
@@ -53,6 +54,18 @@ def call_factory(request: SourceRequest) -> Made:
             f"python -c 'from {_as_import(request.spec)}; {request.spec.partition(':')[2]}()' must work",
         ) from error  # fmt: skip
     return _checked(made, request)
+
+
+def _seed(seed: int) -> None:
+    """The module is built twice, in two processes: weights drawn at random must be the same."""
+    import random
+
+    import numpy as np
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
 
 
 def _find(spec: str) -> Any:

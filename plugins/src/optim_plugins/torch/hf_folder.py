@@ -42,9 +42,10 @@ def load_folder(folder: Path, request: SourceRequest) -> Loaded:
     Raises:
         OptimError: source-config-unreadable, source-needs-remote-code, source-unknown-architecture,
             source-without-weights, source-is-pickled, source-shard-missing, source-weights-unreadable,
-            source-weights-incomplete, unknown-task.
+            source-weights-incomplete, unknown-task, task-does-not-fit, source-option-unused.
     """
     os.environ["HF_HUB_OFFLINE"] = "1"
+    _refuse_unused(folder, request)
     if (folder / ADAPTER_FILE).is_file() and not (folder / CONFIG_FILE).is_file():
         base = load_folder(find_base(folder, request), request)
         adapted = inject(base.model, folder)
@@ -54,6 +55,19 @@ def load_folder(folder: Path, request: SourceRequest) -> Loaded:
     files = find_weights(folder, request)
     model_class = _model_class(folder, config, request)
     return _load(folder, model_class, files, request)
+
+
+def _refuse_unused(folder: Path, request: SourceRequest) -> None:
+    """Options that say nothing about a folder are a misunderstanding."""
+    adapter = (folder / ADAPTER_FILE).is_file()
+    unused = [f"--source-arg {name}" for name in request.arguments if not (adapter and name == "base")]
+    unused += [f"--state {name}" for name in request.state]
+    if unused:
+        raise OptimError(
+            "source-option-unused", f"{unused[0]} is for package.module:factory",
+            f"{folder} is a folder, whose architecture says what it takes and what its state is",
+            f"leave {unused[0]} out", status=ExitStatus.USAGE,
+        )  # fmt: skip
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -200,6 +214,11 @@ def _from_pretrained(folder: Path, model_class: Any, options: dict[str, Any]) ->
         return model_class.from_pretrained(folder, **options)
     except Exception as error:  # safetensors, torch and transformers each raise their own
         message = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if "Unrecognized configuration class" in message:
+            raise OptimError(
+                "task-does-not-fit", f"{folder} is no model for the task", message[:300],
+                "leave --task out: the architecture says what it is", status=ExitStatus.USAGE,
+            ) from error  # fmt: skip
         raise OptimError(
             "source-weights-unreadable", f"transformers {transformers.__version__} cannot load {folder}",
             f"{type(error).__name__}: {message[:300]}", "copy or download the folder again",

@@ -47,6 +47,7 @@ def module_source(made: Made, request: SourceRequest) -> Source:
     Raises:
         OptimError[factory-no-example]: nothing is known of the inputs.
         OptimError[source-does-not-run]: the module refuses its own example.
+        OptimError[source-option-unused]: a task is named.
     """
     if not made.examples:
         if _is_transformers(made.module):
@@ -58,6 +59,11 @@ def module_source(made: Made, request: SourceRequest) -> Source:
             "what the module takes can only be seen from an example",
             "return (module, (tensor, ...)), or (module, [example, example]) with two shapes",
             status=ExitStatus.USAGE,
+        )  # fmt: skip
+    if request.task:
+        raise OptimError(
+            "source-option-unused", "--task is for models of transformers", f"{request.spec} gives a module of its own",
+            "leave --task out", status=ExitStatus.USAGE,
         )  # fmt: skip
     return _Maker(made, request).source()
 

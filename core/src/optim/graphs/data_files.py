@@ -1,0 +1,103 @@
+"""Data files: the bytes of many tensors in one file, which appears under its name when it is whole."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from onnx_ir import TensorProtocol
+
+_PAGE_BYTES = 4096
+_LARGE_BYTES = 1 << 20
+
+
+def write_tensors(tensors: Sequence[tuple[ir.Value, TensorProtocol]], path: Path) -> str:
+    """Stream tensors into one file and point their values at it; the digest of the file.
+
+    The same bytes in memory (a tensor of two initializers, or two views of one array) are written once.
+    """
+    digest = hashlib.sha256()
+    position = 0
+    places: dict[tuple[str, int, int] | int, tuple[int, int]] = {}
+    with replacing(path) as stream:
+        for value, tensor in tensors:
+            key = _place_key(tensor)
+            if key not in places:
+                if tensor.nbytes >= _LARGE_BYTES:
+                    padding = b"\0" * (-position % _PAGE_BYTES)
+                    digest.update(padding)
+                    position += stream.write(padding)
+                start = position
+                for piece in pieces(tensor):
+                    digest.update(piece)
+                    position += stream.write(piece)
+                places[key] = (start, position - start)
+            start, length = places[key]
+            value.const_value = ir.ExternalTensor(
+                path.name,
+                start,
+                length,
+                tensor.dtype,
+                shape=static_shape(tensor),
+                name=tensor.name or "",
+                base_dir=path.parent,
+            )
+    return digest.hexdigest()
+
+
+def pieces(tensor: TensorProtocol) -> Iterator[bytes]:
+    """The tensor's bytes as ONNX stores them, little-endian; a file is read in pieces, not mapped into memory."""
+    if not isinstance(tensor, ir.ExternalTensor):
+        yield tensor.tobytes()
+        return
+    left = tensor.nbytes
+    with open(tensor.path, "rb") as stream:
+        stream.seek(tensor.offset or 0)
+        while left:
+            piece = stream.read(min(left, 16 << 20))
+            if not piece:
+                raise EOFError(f"{tensor.path} ends before tensor {tensor.name}")
+            left -= len(piece)
+            yield piece
+
+
+def _place_key(tensor: TensorProtocol) -> tuple[str, int, int] | int:
+    if isinstance(tensor, ir.ExternalTensor):
+        return (str(tensor.path), tensor.offset or 0, tensor.nbytes)
+    held = tensor.raw if isinstance(tensor, ir.Tensor) else None
+    if isinstance(held, np.ndarray) and held.flags.c_contiguous and tensor.dtype.bitwidth >= 8:
+        return ("memory", held.ctypes.data, tensor.nbytes)
+    return id(tensor)
+
+
+def bytes_key(tensor: TensorProtocol) -> str:
+    """A digest of a tensor's type, shape and bytes: equal for equal tensors."""
+    digest = hashlib.sha256(f"{tensor.dtype}{tuple(static_shape(tensor))}".encode())
+    for piece in pieces(tensor):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def static_shape(tensor: TensorProtocol) -> ir.Shape:
+    """A tensor's sizes as numbers."""
+    return ir.Shape(int(size) for size in tensor.shape)  # type: ignore[arg-type]
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears under its name only when it is whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            yield stream
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
