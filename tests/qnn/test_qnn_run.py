@@ -66,9 +66,11 @@ def kept(found):
 @on_htp
 def test_a_network_is_quantized_compiled_and_reloaded_with_all_nodes_on_htp(cache, net, data, tmp_path, capfd):
     out = tmp_path / "out"
-    text = run(capfd, net, "--target", "qnn", "--data", data, "--max-drift", "0.1", "-o", out, *NO_FLOAT16).out
+    common = ("--target", "qnn", "--data", data, "--max-drift", "0.1", *NO_FLOAT16)
+    text = run(capfd, net, *common, "--with", "qnn.quantize", "-o", out).out
     found = report(out)
     assert kept(found)[-2:] == ["qnn.quantize", "qnn.context-binary"]
+    assert [step for step in found["steps"] if step["status"] == "failed"] == []
     assert found["result"]["executed_on"] == ALL_ON_HTP
     assert found["result"]["drift"]["relative_l2"] < 0.1
     assert found["result"]["latency_ms"] is None

@@ -26,6 +26,7 @@ class ContextBinary(Pass):
     summary = "the graph compiled for the target's chip, inside the model or beside it"
     options = "optim_qnn.context_binary_options:ContextBinaryOptions"
     role = Role.REQUESTED
+    lossy = True  # only HTP opens what it makes, and computes float32 in float16 there
     hardware = "the chip that the target names (soc=...), or the one it runs on"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
