@@ -71,4 +71,3 @@ def run(request: Request, channel: Channel) -> Answer:
                         )  # fmt: skip
         channel.event("compared")
     return Answer(_SAMPLES)
-

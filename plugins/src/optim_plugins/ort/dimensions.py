@@ -10,14 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import onnx_ir as ir
 
 from optim_plugins.ort.known_values import constant, permutation, producer, scalar
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 
 
 _LEAST_SHARE = 0.25
-_INTEGERS, _FOUR = 4, 4
+_IN_INTEGERS = 4
+"""Accuracy level at which products are computed in 8-bit integers."""
+
+_FAST_BITS = 4
+"""At the other levels onnxruntime has fast kernels for these only."""
 
 
 class QuantizeWeights(Pass):
@@ -121,10 +125,10 @@ def _notes(options: QuantizeWeightsOptions, names: set[str], rewriter: BlockRewr
     unknown = sorted(set(options.keep) - names)
     if unknown:
         yield f"keep names no quantizable node: {', '.join(unknown)}"
-    if options.accuracy_level < _INTEGERS and options.bits != _FOUR:
+    if options.accuracy_level < _IN_INTEGERS and options.bits != _FAST_BITS:
         yield (
             f"known not to have a fast kernel: onnxruntime makes floats of weights of {options.bits} bits at each run "
-            f"at accuracy level {options.accuracy_level}; level {_INTEGERS} computes with them as they are"
+            f"at accuracy level {options.accuracy_level}; level {_IN_INTEGERS} computes with them as they are"
         )
     yield from (f"left in float, its weight is not finite: {name}" for name in rewriter.refused)
     if rewriter.without_samples:
