@@ -42,6 +42,8 @@ def write_results() -> None:
         raise SystemExit("nothing has been measured yet")
     draw(found, PLOT)
     parts = [_INTRODUCTION.format(machine=machine(), versions=versions(), plot=PLOT.name)]
+    missing = [name for name in MODELS if name not in {name for name, _ in found}]
+    parts += [f"Not measured yet: {', '.join(missing)}.", ""] if missing else []
     parts += ["## optim beside the best peer within the same budget", "", *_summary(found), ""]
     for name, rows in found:
         parts.append(f"## {name}\n")
@@ -65,7 +67,7 @@ def read(names: Iterable[str]) -> list[tuple[str, list[dict[str, Any]]]]:
 
 
 def draw(found: Sequence[tuple[str, list[dict[str, Any]]]], path: Path) -> None:
-    """One panel for each model: drift upwards, latency to the right, optim apart from its peers."""
+    """One panel for each model: drift upwards, latency to the right; optim is green, called by its budget."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -78,6 +80,7 @@ def draw(found: Sequence[tuple[str, list[dict[str, Any]]]], path: Path) -> None:
         axis.axis("off")
     for axis, (name, rows) in zip(axes.flat, found, strict=False):
         measured = [row for row in rows if row.get("latency_ratio") and row.get("drift") is not None]
+        best = _unbeaten([row for row in measured if not row["name"].startswith("optim")])
         for row in measured:
             ours = row["name"].startswith("optim")
             across, up = min(row["latency_ratio"], 2.0), min(max(row["drift"], _SMALLEST_DRIFT), _LARGEST_DRIFT)
@@ -87,10 +90,12 @@ def draw(found: Sequence[tuple[str, list[dict[str, Any]]]], path: Path) -> None:
                 fmt="o" if ours else "s", color="#17713a" if ours else "#1f5fa8", markersize=8 if ours else 5,
                 capsize=2, zorder=3 if ours else 2,
             )  # fmt: skip
-            axis.annotate(
-                row["name"], (across, up), xytext=(5, 5), textcoords="offset points", fontsize=7,
-                fontweight="bold" if ours else "normal",
-            )  # fmt: skip
+            if ours or row["name"] in best:
+                axis.annotate(
+                    row["name"].removeprefix("optim "), (across, up), xytext=(6, -11) if ours else (-4, 7),
+                    textcoords="offset points", fontsize=8, color="#17713a" if ours else "#1f5fa8",
+                    fontweight="bold" if ours else "normal",
+                )  # fmt: skip
         axis.axvline(1.0, color="#b9c1cd", linewidth=1)
         axis.set(title=name, xlabel="latency, ratio to onnxruntime's default", ylabel="drift", yscale="log")
         axis.set_xlim(0, 2.05)
@@ -101,13 +106,23 @@ def draw(found: Sequence[tuple[str, list[dict[str, Any]]]], path: Path) -> None:
     plt.close(figure)
 
 
+def _unbeaten(rows: Sequence[dict[str, Any]]) -> set[str]:
+    """Names of those that nothing beats in both latency and drift: only they are called by name in the plot."""
+
+    def beats(one: dict[str, Any], other: dict[str, Any]) -> bool:
+        faster, nearer = one["latency_ratio"] < other["latency_ratio"], one["drift"] <= other["drift"]
+        return bool(faster and nearer)
+
+    return {row["name"] for row in rows if not any(beats(other, row) for other in rows)}
+
+
 def machine() -> str:
     """Processor, cores, memory, system."""
     from optim.reports.machine import this_machine
 
     found = this_machine()
     memory = f"{found.memory_bytes / 1e9:.0f} GB" if found.memory_bytes else "memory unknown"
-    return f"{found.cpu}, {found.cores} cores, {memory}; {found.os}; Python {found.python}"
+    return f"{found.cpu}, {found.cores} cores, {memory}; {found.os.partition('-')[0]}; Python {found.python}"
 
 
 def versions() -> str:
@@ -196,4 +211,6 @@ process of the tool itself. optim searched for 60 s at most; the budget that it 
 It keeps to its budget on the samples that it was given; on other data the drift may be a little more or less.
 
 ![speed against drift]({plot})
+
+Green is optim, called by its budget; of its peers, in blue, those have a name that no other beats in both.
 """
