@@ -150,7 +150,7 @@ def measure(model: BenchModel, seconds: float) -> None:
             row |= found
     if model.metric:
         compare(model, base, model.path)
-    measured = {"model": model.name, "rows": [base, *rows]}
+    measured = {"model": model.name, "races": FRESH, "race_s": seconds / FRESH, "rows": [base, *rows]}
     (WORK / "results" / model.name / "measured.json").write_text(json.dumps(measured, indent=1))
 
 

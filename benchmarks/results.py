@@ -46,7 +46,7 @@ def write_results() -> None:
     parts += [f"Not measured yet: {', '.join(missing)}.", ""] if missing else []
     parts += ["## optim beside the best peer within the same budget", "", *_summary(found), ""]
     for name, rows in found:
-        parts.append(f"## {name}\n")
+        parts.append(f"## {name}\n\n{_timed(name)}\n")
         parts.append("| " + " | ".join(COLUMNS) + " |")
         parts.append("|---" * len(COLUMNS) + "|")
         parts += ["| " + " | ".join(_cells(row, rows[0])) + " |" for row in _ordered(rows)]
@@ -60,10 +60,20 @@ def read(names: Iterable[str]) -> list[tuple[str, list[dict[str, Any]]]]:
     """Rows by model, the original first; models that were not measured are left out."""
     found = []
     for name in names:
-        path = WORK / "results" / name / "measured.json"
+        path = _record(name)
         if path.is_file():
             found.append((name, json.loads(path.read_text())["rows"]))
     return found
+
+
+def _record(name: str) -> Path:
+    return WORK / "results" / name / "measured.json"
+
+
+def _timed(name: str) -> str:
+    """How long the results of a model were timed."""
+    known = json.loads(_record(name).read_text())
+    return f"Each group of results was timed in {known['races']} races of {known['race_s']:.0f} s, in fresh processes."
 
 
 def draw(found: Sequence[tuple[str, list[dict[str, Any]]]], path: Path) -> None:

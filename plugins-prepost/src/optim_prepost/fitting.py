@@ -48,7 +48,7 @@ def watch(step: Step, kind: str, names: Mapping[str, str]) -> list[onnx.ValueInf
             raise step_failed(step.name, f"its input '{absent}' is given nothing; before it there is {before}")
         try:
             made: onnx.GraphProto = create(graph, onnx_opset)
-            onnx.checker.check_graph(made, _checker(onnx_opset))
+            onnx.checker.check_model(onnx.helper.make_model(made, opset_imports=_imports(onnx_opset)))
         except Exception as error:
             why = f"{type(error).__name__}: {error}" if str(error) else f"{type(error).__name__} in its graph"
             raise step_failed(step.name, f"given {', '.join(_said(value, names) for value in given)}: {why}") from error
@@ -164,13 +164,6 @@ def _check_outputs(step: Step, made: onnx.GraphProto, opset: int, *, thorough: b
         if differ(value, declared[value.name]):
             said = f"its graph declares {value.name} as {typed(declared[value.name])}"
             raise step_failed(step.name, f"{said}, and it is {typed(value)}")
-
-
-def _checker(opset: int) -> onnx.checker.C.CheckerContext:
-    context = onnx.checker.C.CheckerContext()
-    context.ir_version = onnx.checker.DEFAULT_CONTEXT.ir_version
-    context.opset_imports = {entry.domain: entry.version for entry in _imports(opset)}
-    return context
 
 
 def _imports(opset: int) -> list[onnx.OperatorSetIdProto]:

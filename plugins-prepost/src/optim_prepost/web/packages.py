@@ -124,7 +124,7 @@ def _install(what: str, folder: Path) -> None:
 
 
 def _reason(said: str) -> str:
-    """The lines of npm that say why: what stands before its own stack trace, at most three."""
+    """The lines of npm that say why: the first few that are not its own stack trace."""
     lines = [line.removeprefix("npm error").removeprefix("npm ERR!").strip() for line in said.splitlines()]
     kept = [line for line in lines if line and not line.startswith(("at ", "A complete log", "{", "}", "npm warn"))]
     return "\n".join(line[:_LONGEST] for line in kept[:_MOST_LINES])
