@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from optim.errors import ExitStatus, OptimError
-from optim.runs.folder import RunFolder
+from optim.runs.folder import RunFolder, report_folder
 from optim.runs.mark import read_mark
 from optim.runs.swap import recover
 
@@ -132,6 +132,30 @@ def test_a_writer_that_fails_leaves_an_earlier_result_as_it_was(tmp_path):
     assert (path / "model.onnx").read_text() == "first"
     assert read_mark(path).status == "finished"
     assert names(tmp_path) == {"run"}
+
+
+def test_a_run_without_a_model_reports_beside_the_earlier_result_until_there_is_a_new_one(tmp_path):
+    path = finished(tmp_path / "run")
+    before = {name: (path / name).read_bytes() for name in ("model.onnx", "report.json")}
+    for text in ("missed", "missed again"):
+        RunFolder.claim(path, "other").publish_aside(write_result(text, "report.json"))
+        assert report_folder(path, delivered=False) == path / "not-delivered"
+        assert (path / "not-delivered" / "report.json").read_text() == text
+    assert {name: (path / name).read_bytes() for name in before} == before
+    assert names(path) == {"model.onnx", "report.json", "run.json", "not-delivered"}
+    RunFolder.claim(path, "third").publish(write_result("third"))
+    assert names(path) == {"model.onnx", "report.json", "run.json"}
+    assert report_folder(path, delivered=True) == path
+
+
+def test_a_folder_of_the_user_is_not_taken_for_the_report_of_a_run(tmp_path):
+    path = finished(tmp_path / "run")
+    (path / "not-delivered").mkdir()
+    (path / "not-delivered" / "letter.txt").write_text("mine")
+    with pytest.raises(OptimError, match="not-our-folder"), RunFolder.claim(path) as claim:
+        claim.publish_aside(write_result("missed", "report.json"))
+    assert (path / "not-delivered" / "letter.txt").read_text() == "mine"
+    assert read_mark(path).status == "finished"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -135,6 +135,24 @@ def test_a_loss_within_the_budget_is_delivered_whatever_the_drift_and_report_loc
     assert found.within == (report.result.task.loss <= 0.0001)
 
 
+def test_a_missed_budget_leaves_an_earlier_result_and_is_reported_beside_it(folder, others, capsys):
+    from optim.cli.main import main
+
+    out = folder / "kept"
+    words = ["--data", str(folder / "feeds.npz"), "--metric", METRIC, "--search-seconds", "20", "--stage", "quantize"]
+    words += [word for name in others for word in ("--without", name)]
+    asked = ["run", str(folder / "model.onnx"), "-o", str(out), *words, "--max-loss"]
+    assert main([*asked, "40%", "--with", "timed.round:strength=0.1"]) == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.name != "run.json"}
+    assert main([*asked, "1%", "--with", "timed.round:strength=1.5"]) == 4
+    told = capsys.readouterr()
+    assert f"{out} is as it was" in told.err
+    assert str(out / "not-delivered" / "nearest" / "model.onnx") in told.out
+    assert (out / "not-delivered" / "nearest" / "model.onnx").is_file()
+    assert json.loads((out / "not-delivered" / "report.json").read_text())["status"] == "budget-missed"
+    assert {name: (out / name).read_bytes() for name in before} == before
+
+
 def test_a_metric_without_data_is_refused_at_once(folder):
     with pytest.raises(OptimError, match="needs data") as caught:
         run_api(folder / "model.onnx", folder / "nothing", metric=METRIC, max_loss="1%")

@@ -95,8 +95,13 @@ def _pick(folder: Path, wanted: str, output: Path, *, as_json: bool) -> int:
 
 def _tell(reports: dict[str, Report], output: Path, *, as_json: bool) -> int:
     """Print what came of it, component by component; the exit status."""
+    from optim.runs.folder import report_folder
+
     several = len(reports) > 1
-    folders = {name: output / name if several else output for name in reports}
+    folders = {
+        name: report_folder(output / name if several else output, delivered=report.result is not None)
+        for name, report in reports.items()
+    }
     if as_json and several:
         print_json({name: json.loads(report.as_json()) for name, report in reports.items()})
     elif as_json:
@@ -125,13 +130,16 @@ def _print(report: Report, folder: Path, component: str) -> None:
 
 def _status(report: Report, folder: Path) -> ExitStatus:
     """What the command exits with; says why where no model was delivered."""
+    from optim.runs.folder import ASIDE_FOLDER
     from optim.runs.outcome import RunStatus
     from optim.runs.run import EXIT_STATUS
 
     status = EXIT_STATUS[RunStatus(report.status)]
     if status is not ExitStatus.DELIVERED:
+        earlier = f"; {folder.parent} is as it was" if folder.name == ASIDE_FOLDER else ""
         failed = OptimError(
-            report.status, "no model was delivered", report.reason, f"see {folder / 'report.html'}", status=status
-        )
+            report.status, f"no model was delivered{earlier}", report.reason, f"see {folder / 'report.html'}",
+            status=status,
+        )  # fmt: skip
         click.echo(str(failed), err=True)
     return status

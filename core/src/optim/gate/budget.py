@@ -42,7 +42,8 @@ class Budget:
         """What a lossy pass is held to, e.g. ``a drift of 0.05 and a loss of 1%``."""
         if self.max_drift is None:
             return f"a drift of {self.tolerance:.2g}, which rounding explains"
-        parts = [] if math.isinf(self.max_drift) else [f"a drift of {self.limit(lossy=True):.3g}"]
+        less = f" ({self.max_drift:g} is less than rounding explains)" if self.max_drift < self.tolerance else ""
+        parts = [] if math.isinf(self.max_drift) else [f"a drift of {self.limit(lossy=True):.3g}{less}"]
         parts += [f"a loss of {self.max_loss.text}"] if self.max_loss else []
         return " and ".join(parts)
 

@@ -1,12 +1,14 @@
 """The run folder: claimed before a run, filled in one step at its end.
 
-A run that is killed, or that finds the disk full, leaves an earlier finished result in the folder as it was.
+A run that is killed, that finds the disk full, or that delivers no model, leaves an earlier finished result in the
+folder as it was.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,7 +22,11 @@ from filelock import FileLock, Timeout
 
 from optim.errors import ExitStatus, OptimError
 from optim.runs.mark import MARK_FILE, TEMPORARY_PREFIX, Finished, RunMark, new_mark, read_mark, utc_now, write_mark
+from optim.runs.session_file import MODEL_FILE
 from optim.runs.swap import recover, stage_of, swap_in
+
+ASIDE_FOLDER = "not-delivered"
+"""Beside a model that an earlier run delivered: the report of a run that delivered none."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -101,6 +107,40 @@ class RunFolder:
                 shutil.rmtree(stage, ignore_errors=True)
         self._close()
 
+    @property
+    def holds_a_model(self) -> bool:
+        """Whether an earlier run delivered one."""
+        return self.earlier is not None and MODEL_FILE in self.earlier.files
+
+    def publish_aside(self, write: Callable[[Path], None]) -> None:
+        """Fill :data:`ASIDE_FOLDER`, and leave what an earlier run delivered as it is.
+
+        Args:
+            write: writes every file of the run into the folder it is given.
+
+        Raises:
+            OptimError[not-our-folder]: the user has something of that name.
+            OptimError[disk-full]: what was there before is still there.
+        """
+        assert self.earlier is not None
+        aside, stage = self.path / ASIDE_FOLDER, self.path / f"{TEMPORARY_PREFIX}new"
+        if aside.exists() and ASIDE_FOLDER not in self.earlier.files:
+            raise OptimError(
+                "not-our-folder", f"{aside} is not of an earlier run", "the report of this run would take its place",
+                f"move {aside} away, or name another folder after -o", status=ExitStatus.USAGE,
+            )  # fmt: skip
+        with _disk_errors(self.path, claiming=False):
+            try:
+                stage.mkdir()
+                write(stage)
+                files = tuple(sorted({*self.earlier.files, ASIDE_FOLDER}))
+                write_mark(self.path, replace(self._mark, status="finished", holds=replace(self.earlier, files=files)))
+                shutil.rmtree(aside, ignore_errors=True)
+                os.replace(stage, aside)
+            finally:
+                shutil.rmtree(stage, ignore_errors=True)
+        self._close()
+
     def abandon(self) -> None:
         """Give the claim back: an earlier result is marked as it was, an empty folder is removed."""
         if not self._open:
@@ -124,6 +164,13 @@ class RunFolder:
     def _close(self) -> None:
         self._open = False
         self._lock.release()
+
+
+def report_folder(path: Path, *, delivered: bool) -> Path:
+    """Where the newest run wrote its report, in a run folder that it filled."""
+    mark = read_mark(path)
+    kept = not delivered and mark is not None and mark.holds is not None and MODEL_FILE in mark.holds.files
+    return path / ASIDE_FOLDER if kept else path
 
 
 def _require_ours(path: Path) -> None:

@@ -18,7 +18,7 @@ from optim.runs.outcome import Outcome, RunStatus
 from optim.runs.run import publish
 from optim.search.journal import missing_rows
 from optim.search.nodes import Attempt, StepStatus
-from optim.search.points import Point, choose
+from optim.search.points import Point, choose, nothing_to_pick
 from optim.store import Store
 
 if TYPE_CHECKING:
@@ -36,13 +36,14 @@ def pick_from(folder: Path, wanted: str, output: Path, say: Callable[[str], None
 
     Raises:
         OptimError[not-a-run-folder]: it is none, or was not finished.
+        OptimError[no-points]: the run had none.
         OptimError[points-gone]: the cache no longer has what the run measured.
         OptimError[unknown-point]: there is no such point.
     """
-    store, key = Store(), _key_of(folder)
+    store, key = Store(), _key_of(folder, wanted)
     with store.in_use(), RunFolder.claim(output) as claimed:
         outcome = finished_run(store, key)
-        if outcome is None or (outcome.result is not None and not any(point.number for point in outcome.points)):
+        if outcome is None or not any(point.number for point in outcome.points):
             raise OptimError(
                 "points-gone", f"the points of {folder} are no longer in the cache",
                 "the cache was pruned, or another OPTIM_CACHE_DIR is set",
@@ -82,16 +83,20 @@ def _settled(attempt: Attempt, point: Point) -> Attempt:
     return copied
 
 
-def _key_of(folder: Path) -> str:
+def _key_of(folder: Path, wanted: str) -> str:
+    """The key of the run that filled a folder and has points to pick."""
     from optim.reports.schema import REPORT_FILE
 
     try:
-        key = json.loads((folder / REPORT_FILE).read_text(encoding="utf-8")).get("key")
-    except (OSError, ValueError):
+        report = json.loads((folder / REPORT_FILE).read_text(encoding="utf-8"))
+        key, points = report.get("key"), report.get("points", [])
+    except (OSError, ValueError, AttributeError):
         key = None
     if read_mark(folder) is None or not isinstance(key, str) or not key:
         raise OptimError(
             "not-a-run-folder", f"{folder} is not a folder that optim run wrote",
             "it has no report.json of a finished run", "optim run MODEL -o DIR", status=ExitStatus.USAGE,
         )  # fmt: skip
+    if not any(point.get("number") for point in points):
+        raise nothing_to_pick(wanted)
     return key

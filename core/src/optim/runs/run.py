@@ -86,7 +86,8 @@ def run(
     Returns:
         What ``report.json`` says; of a source with several components, of the one that fared worst.
         ``report.status`` is ``budget-missed`` or ``failed`` where a pass that was named did not hold; the folder
-        then has a report and no model.
+        then has a report and no model. A model that an earlier run delivered stays, with its own report: the new one
+        is then in ``not-delivered/``.
 
     Raises:
         OptimError: the model, the feeds, the target, the folder or the request cannot be used.
@@ -157,10 +158,12 @@ def _require_data_for_a_metric(settings: RunSettings) -> None:
 
 
 def publish(outcome: Outcome, registry: Registry, folder: RunFolder, say: Callable[[str], None]) -> Report:
-    """Fill a claimed folder with what came of a run."""
+    """Fill a claimed folder with what came of a run; only a new model takes the place of an earlier one."""
     say("writing the result")
     reports: list[Report] = []
-    folder.publish(lambda path: reports.append(write_run(outcome, registry, path)))
+    aside = outcome.delivered is None and folder.holds_a_model
+    fill = folder.publish_aside if aside else folder.publish
+    fill(lambda path: reports.append(write_run(outcome, registry, path)))
     return reports[0]
 
 

@@ -156,10 +156,7 @@ def choose(points: Sequence[Point], wanted: str) -> Point:
     """
     front = [point for point in points if point.number]
     if not front:
-        raise OptimError(
-            "no-points", f"there is nothing to pick: {wanted}", "the run found no model within its budget",
-            "run it again with a larger budget, or with more --search-seconds", status=ExitStatus.USAGE,
-        )  # fmt: skip
+        raise nothing_to_pick(wanted)
     if wanted == "fastest":
         return min(front, key=lambda point: _speed(point.measured))
     if wanted == "smallest":
@@ -171,6 +168,14 @@ def choose(points: Sequence[Point], wanted: str) -> Point:
             return point
     numbers = [str(point.number) for point in front]
     raise unknown_name("point", wanted, [*PICKS, *numbers], fix="report.html shows the points: --pick fastest")
+
+
+def nothing_to_pick(wanted: str) -> OptimError:
+    """The error for a run without points, of its front at least."""
+    return OptimError(
+        "no-points", f"there is nothing to pick: {wanted}", "the run found no better model within its budget",
+        "run it again with a larger budget, or with more --search-seconds", status=ExitStatus.USAGE,
+    )  # fmt: skip
 
 
 def _front(items: Sequence[Measured]) -> list[Measured]:

@@ -19,6 +19,9 @@ Goal: TypeAlias = Literal["latency", "size", "memory"]
 DEFAULT_SEARCH_SECONDS = 60.0
 DEFAULT_TIMEOUT_S = 900.0
 
+_LONGEST_S = 31 * 24 * 3600.0
+"""A month; what waits longer overflows somewhere."""
+
 
 @dataclass(frozen=True, slots=True)
 class Named:
@@ -97,6 +100,7 @@ class RunSettings:
 
         Raises:
             OptimError[bad-budget]: a drift, a loss or a time that cannot be one.
+            OptimError[bad-seed]: one that is negative.
             OptimError[conflicting-request]: two things that exclude each other.
         """
         if self.max_loss is not None and self.metric is None:
@@ -109,9 +113,24 @@ class RunSettings:
                 "conflicting-request", "--lossless and --max-loss exclude each other", fix="leave one of the two out",
                 status=ExitStatus.USAGE,
             )  # fmt: skip
-        if (self.max_drift is not None and not 0 < self.max_drift < math.inf) or self.search_seconds < 0:
+        if self.max_drift is not None and not 0 < self.max_drift < math.inf:
             raise OptimError(
-                "bad-budget", "--max-drift must be a positive number and --search-seconds must not be negative",
-                f"max drift {self.max_drift}, search seconds {self.search_seconds}",
-                "leave them out for 0.05 and 60", status=ExitStatus.USAGE,
+                "bad-budget", f"--max-drift cannot be {self.max_drift:g}", "it is a positive number, relative L2",
+                f"leave it out for {DEFAULT_MAX_DRIFT:g}", status=ExitStatus.USAGE,
             )  # fmt: skip
+        if not 0 <= self.search_seconds <= _LONGEST_S:
+            raise _bad_time("--search-seconds", self.search_seconds, DEFAULT_SEARCH_SECONDS)
+        if not 0 < self.timeout_s <= _LONGEST_S:
+            raise _bad_time("--timeout", self.timeout_s, DEFAULT_TIMEOUT_S)
+        if self.seed < 0:
+            raise OptimError(
+                "bad-seed", f"--seed cannot be {self.seed}", "random generators take whole numbers from 0 on", "--seed 0",
+                status=ExitStatus.USAGE,
+            )  # fmt: skip
+
+
+def _bad_time(option: str, seconds: float, usual: float) -> OptimError:
+    return OptimError(
+        "bad-budget", f"{option} cannot be {seconds:g}", f"it is a number of seconds, {_LONGEST_S:g} (a month) at most",
+        f"leave it out for {usual:g}", status=ExitStatus.USAGE,
+    )  # fmt: skip
