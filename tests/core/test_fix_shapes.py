@@ -113,4 +113,4 @@ def test_samples_that_the_fixed_model_would_not_take_are_refused() -> None:
     graph = _graph()
     fix_shapes(graph, {"ids": (1, 5)})
     with pytest.raises(OptimError, match="input 'ids' would not take"):
-        require_shapes_of(graph, {"ids": np.zeros((1, 6), np.int64)})
+        require_shapes_of(graph, [{"ids": np.zeros((1, 5), np.int64)}, {"ids": np.zeros((1, 6), np.int64)}])

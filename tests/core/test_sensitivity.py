@@ -14,11 +14,14 @@ from installed_plugin import installed
 from timed_models import write_network
 
 from optim.cli.main import main
+from optim.errors import ExitStatus, OptimError
 from optim.graphs.files import discard_measured, read_ir, save_for_measuring, save_in_store
+from optim.passes import Stage
 from optim.plugins.registry import load_registry
 from optim.reports.sensitivity_plot import draw
 from optim.runs import sensitivity
 from optim.runs.execute import execute
+from optim.runs.outcome import RunStatus
 from optim.runs.sensitivity import measure_sensitivity
 from optim.search.nodes import StepStatus
 from optim.search.settings import Named, RunSettings
@@ -166,6 +169,33 @@ def test_a_candidate_that_overflows_is_repaired(model):
     assert kept.step.options["keep"] == ["useful_3_matmul"]
 
 
+@pytest.fixture(scope="module")
+def named(model):
+    registry = load_registry()
+    others = {offered.name for offered in registry.offers(registry.target("cpu"))} - {"lossy.round"}
+
+    def run(*keep, carried=False):
+        asked = Named("lossy.round", {"otherwise": 9.0, "keep": list(keep)}, carried)
+        settings = RunSettings(
+            source=model, named=(asked,), without=tuple(sorted(others)), stages=(Stage.QUANTIZE,), search_seconds=0.0
+        )
+        return execute(settings, registry, Store(), lambda text: None)
+
+    return run
+
+
+def test_a_name_to_keep_that_no_graph_of_the_run_has_is_an_error_with_the_nearest(named):
+    with pytest.raises(OptimError, match="did you mean useful_2_matmul") as caught:
+        named("useful_0_matmul", "useful_2_matmull")
+    assert (caught.value.reference, caught.value.status) == ("unknown-node", ExitStatus.USAGE)
+    assert "'useful_2_matmull'" in caught.value.what
+
+
+def test_a_recipe_may_name_nodes_of_other_models_and_a_node_may_be_named_in_vain(named):
+    assert named("useful_2_matmull", carried=True).status is RunStatus.BUDGET_MISSED
+    assert named("useful_0_relu").status is RunStatus.BUDGET_MISSED
+
+
 @pytest.mark.parametrize(
     ("arguments", "reference"),
     [
@@ -175,6 +205,7 @@ def test_a_candidate_that_overflows_is_repaired(model):
         (["--as", "int8", "--plot", "plot.png"], "bad-plot"),
         (["--as", "bfloat16", "--data", "missing.npz"], None),
         (["--as", "noise:keep=['useful_0_matmul']"], None),
+        (["--as", "noise:keep=['useful_0_matmull']"], "unknown-node"),
     ],
 )
 def test_what_cannot_be_measured_is_one_clear_error(model, arguments, reference, capsys):

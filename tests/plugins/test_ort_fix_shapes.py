@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ort_models import CPU, apply, context, drift, export, feeds_for
 
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
 from optim.options import parse_options
 from optim_plugins.ort.fix_shapes import FixShapes
 
@@ -38,6 +38,39 @@ def test_both_ways_at_once_are_refused(tmp_path: Path) -> None:
     model = export("bert.ts", tmp_path)
     with pytest.raises(OptimError, match="dimensions and shapes exclude each other"):
         apply(FixShapes, model, tmp_path, dimensions={"batch": 1}, shapes={"input_ids": [1, 8]})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"dimensions": {"batch": 0}}, {"shapes": {"input_ids": [1, -8]}}, {"dimensions": {"batch": True}}],
+)
+def test_sizes_that_cannot_be_are_no_options(options: dict[str, object]) -> None:
+    with pytest.raises(OptimError) as caught:
+        parse_options(FixShapes, options)
+    assert (caught.value.reference, caught.value.status) == ("bad-option", ExitStatus.USAGE)
+
+
+@pytest.mark.parametrize(
+    ("options", "reference", "said"),
+    [
+        ({"dimensions": {"bath": 1}}, "unknown-dimension", "did you mean batch"),
+        ({"shapes": {"input_id": [1, 8]}}, "unknown-input", "did you mean input_ids"),
+        ({"shapes": {"input_ids": [8]}}, "bad-shape", "has 2 dimensions, not 1"),
+    ],
+)
+def test_what_the_model_does_not_have_is_refused_once_it_is_read_and_before_it_is_run(
+    options: dict[str, object], reference: str, said: str, tmp_path: Path
+) -> None:
+    from optim.runs.run import run_settings
+    from optim.search.settings import Named, RunSettings
+
+    heard: list[str] = []
+    asked = RunSettings(export("bert.ts", tmp_path).path, named=(Named("ort.fix-shapes", options),))
+    with pytest.raises(OptimError, match=said) as caught:
+        run_settings(asked, tmp_path / "out", heard.append)
+    assert (caught.value.reference, caught.value.status) == (reference, ExitStatus.USAGE)
+    assert all(text.startswith("reading") for text in heard)
+    assert not (tmp_path / "out").exists()
 
 
 def test_samples_of_another_shape_are_refused(tmp_path: Path) -> None:

@@ -45,8 +45,13 @@ def parse_options(pass_class: AnyPass, values: Mapping[str, Any]) -> PassOptions
     try:
         return cls.model_validate(dict(values))
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        problems = "; ".join(_problem(e["loc"], e["msg"]) for e in error.errors())
         raise OptimError(
             "bad-option", f"options of {pass_class.name} do not fit", problems,
             f"optim passes show {pass_class.name}", status=ExitStatus.USAGE,
         ) from error
+
+
+def _problem(place: tuple[int | str, ...], message: str) -> str:
+    message = message.removeprefix("Value error, ")
+    return f"{'.'.join(map(str, place))}: {message}" if place else message

@@ -183,6 +183,13 @@ class Pass(ABC):
         heavy.
         """
 
+    def refuse_for(self, options: Any, model: Model, target: Target) -> None:  # noqa: B027 - as above
+        """Raise an :class:`OptimError` where options that a user gave can never work for ``model``.
+
+        Asked once, when the user's model has been read and before it is opened or run, in a process of its own. Passes
+        that come before this one may still change the graph: inputs and outputs can be relied on, nodes cannot.
+        """
+
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Yes, or no with the reason why it is known not to help here: no fast kernel on this machine, say.
 

@@ -43,6 +43,14 @@ class Preprocess(Pass):
         compiled = any(node.op_type == "EPContext" for node in model.ir().graph)
         return Applicable.no("the model is compiled already") if compiled else APPLICABLE
 
+    def refuse_for(self, options: PreprocessOptions, model: Model, target: Target) -> None:
+        """Names and shapes that the inputs and outputs cannot have."""
+        from optim.graphs.fix_shapes import require_shapes
+
+        del target
+        _require_names(options, model)
+        require_shapes(model.ir(), options.shapes)
+
     def apply(self, model: Model, options: PreprocessOptions, context: Context) -> PassResult:
         """Fix, fold, fuse, rewrite, turn, name."""
         from optim_qnn.channel_last import turned, turned_names
@@ -50,9 +58,7 @@ class Preprocess(Pass):
         from optim_qnn.fusions import fused
         from optim_qnn.rewrites.rules import rewrite
 
-        for names, values, kind in ((options.channel_last_inputs, model.inputs, "input"),
-                                    (options.channel_last_outputs, model.outputs, "output")):  # fmt: skip
-            _require_known(names, [value.name for value in values], kind)
+        _require_names(options, model)
         graph = model.ir()
         notes = fix(graph, model, options.shapes, context)
         graph = folded(graph, context)
@@ -93,16 +99,19 @@ def fix(graph: ir.Model, model: Model, given: Mapping[str, Sequence[int]], conte
             )  # fmt: skip
         shapes = shapes_of_feeds(model.inputs, context.samples())
     fix_shapes(graph, shapes)
-    require_shapes_of(graph, next(context.samples(), {}))
+    require_shapes_of(graph, context.samples())
     said = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items() if name in dynamic)
     where = "as asked" if given else "as in the samples"
     return (f"dynamic inputs are fixed {where}: {said}",)
 
 
-def _require_known(names: Sequence[str], known: Sequence[str], kind: str) -> None:
-    for name in names:
-        if name not in known:
-            raise unknown_name(kind, name, known, fix="optim inspect MODEL shows inputs and outputs")
+def _require_names(options: PreprocessOptions, model: Model) -> None:
+    for names, values, kind in ((options.channel_last_inputs, model.inputs, "input"),
+                                (options.channel_last_outputs, model.outputs, "output")):  # fmt: skip
+        known = [value.name for value in values]
+        for name in names:
+            if name not in known:
+                raise unknown_name(kind, name, known, fix="optim inspect MODEL shows inputs and outputs")
 
 
 def name_nodes(graph: ir.Model) -> None:

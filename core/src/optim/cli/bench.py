@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from optim.cli.names import TARGET_NAME
+from optim.cli.numbers import SECONDS, SEED
 from optim.cli.output import json_option, print_json, print_table
 from optim.errors import ExitStatus
 
@@ -18,8 +19,8 @@ from optim.errors import ExitStatus
     "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
 )
 @click.option("--target", type=TARGET_NAME, default="cpu", show_default=True)
-@click.option("--seconds", type=float, default=20.0, show_default=True, help="Of timing, at most.")
-@click.option("--seed", type=int, default=0, help="Of synthesized feeds and of the order.")
+@click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="Of timing, at most.")
+@click.option("--seed", type=SEED, default=0, help="Of synthesized feeds and of the order.")
 @click.option("--beside", multiple=True, type=TARGET_NAME, help="Also run the first's source itself: torch-eager, ...")
 @click.option("--component", default="", help="Of a source with several, e.g. decoder.")
 @json_option

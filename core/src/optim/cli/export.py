@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optim.cli.names import PASS_NAME, TARGET_NAME
+from optim.cli.numbers import SECONDS, SEED
 from optim.cli.output import json_option, print_json, print_table
 from optim.cli.source_options import source_options
 
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     "--with", "named", multiple=True, metavar="PASS[:k=v,...]", help="A pass that must run; values are TOML."
 )
 @click.option("--without", multiple=True, type=PASS_NAME, help="Leave a pass or an exporter out.")
-@click.option("--timeout", type=float, default=3600.0, show_default=True, help="For each job, in seconds.")
+@click.option("--timeout", type=SECONDS, default=3600.0, show_default=True, help="For each job, in seconds.")
 @click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
-@click.option("--seed", type=int, default=0, help="Of everything random.")
+@click.option("--seed", type=SEED, default=0, help="Of everything random.")
 @json_option
 def export(
     source: str, output: Path, target: str, named: tuple[str, ...], without: tuple[str, ...], timeout: float,

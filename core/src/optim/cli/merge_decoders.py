@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from optim.cli.numbers import SEED
 from optim.cli.output import json_option, print_json
 
 
@@ -13,7 +14,7 @@ from optim.cli.output import json_option, print_json
 @click.argument("without", type=click.Path(path_type=Path))
 @click.argument("with_past", metavar="WITH", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The .onnx file to write.")
-@click.option("--seed", type=int, default=0, help="Of what both are compared on.")
+@click.option("--seed", type=SEED, default=0, help="Of what both are compared on.")
 @json_option
 def merge_decoders(without: Path, with_past: Path, output: Path, seed: int, as_json: bool) -> None:
     """Make one file of WITHOUT, a decoder that takes no past, and WITH, the same decoder with one.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optim.cli.names import PASS_NAME, STAGE_NAME, TARGET_NAME, disable_option
+from optim.cli.numbers import SECONDS, SEED
 from optim.cli.output import json_option, print_json
 from optim.cli.source_options import source_options
 from optim.errors import ExitStatus, OptimError
@@ -37,10 +38,10 @@ if TYPE_CHECKING:
 @click.option("--without", multiple=True, type=PASS_NAME, help="Leave a pass out.")
 @click.option("--stage", "stages", multiple=True, type=STAGE_NAME, help="Only this stage; may be given more than once.")
 @click.option("--search-seconds", type=float, help="Bound of the search, in seconds. [default: 60]")
-@click.option("--timeout", type=float, help="For one candidate, in seconds. [default: 900]")
+@click.option("--timeout", type=SECONDS, help="For one candidate, in seconds. [default: 900]")
 @click.option("--dry-run", is_flag=True, help="Print the passes in order and the reason for each place.")
 @click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
-@click.option("--seed", type=int, help="Of everything random. [default: 0]")
+@click.option("--seed", type=SEED, help="Of everything random. [default: 0]")
 @click.option("--pick", metavar="POINT", help="Deliver another point: fastest, smallest, most-accurate or a number.")
 @source_options
 @disable_option

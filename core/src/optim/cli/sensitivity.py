@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optim.cli.names import PASS_NAME, TARGET_NAME
+from optim.cli.numbers import SECONDS, SEED
 from optim.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ _BAR = 20
     "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
 )
 @click.option("--target", type=TARGET_NAME, default="cpu", show_default=True)
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True,
+@click.option("--seconds", type=SECONDS, default=30.0, show_default=True,
               help="About how long; with less, neighbours are measured together.")  # fmt: skip
 @click.option("--exact", is_flag=True, help="Apply the pass for every figure, instead of estimating by replaying.")
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows to print.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write a plot there, as .svg.")
-@click.option("--seed", type=int, default=0, help="Of synthesized feeds.")
+@click.option("--seed", type=SEED, default=0, help="Of synthesized feeds.")
 @json_option
 def sensitivity(
     model: Path, wanted: str, data: str | None, target: str, seconds: float, exact: bool, top: int,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.cli.names import TARGET_NAME
+from optim.cli.numbers import SEED
 from optim.cli.output import json_option, print_json, print_table
 from optim.errors import ExitStatus
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--metric", metavar="NAME[:k=v,...]", help="Task metric, see optim metrics; or package.module:function.")
 @click.option("--max-loss", metavar="X|X%", help="How much worse the metric may be; then drift need not be bounded.")
 @click.option("--target", type=TARGET_NAME, default="cpu", show_default=True)
-@click.option("--seed", type=int, default=0, help="Of synthesized feeds.")
+@click.option("--seed", type=SEED, default=0, help="Of synthesized feeds.")
 @json_option
 def verify(
     reference: Path, other: Path, data: str | None, max_drift: float | None, metric: str | None, max_loss: str | None,

@@ -48,6 +48,45 @@ def shapes_of_feeds(inputs: Iterable[TensorInfo], samples: Iterable[Feeds]) -> d
     return found
 
 
+def require_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:
+    """Refuse sizes that no dimension of the inputs can have.
+
+    Raises:
+        OptimError[unknown-dimension]: no input has such a dimension; lists the near ones.
+        OptimError[bad-shape]: a size below 1.
+    """
+    names = {
+        size.value
+        for value in _inputs(graph).values()
+        for size in value.shape or ()
+        if not isinstance(size, int) and size.value
+    }
+    for name, size in sizes.items():
+        if name not in names:
+            raise unknown_name("dimension", name, names, fix="optim inspect MODEL shows the inputs")
+        _require_positive(f"dimension '{name}'", (size,))
+
+
+def require_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Refuse shapes that the inputs cannot have.
+
+    Returns:
+        The size of each dimension name that they fix.
+
+    Raises:
+        OptimError[unknown-input]: lists the near ones.
+        OptimError[bad-shape]: another number of dimensions, a size below 1, or one that contradicts a fixed one.
+        OptimError[conflicting-shapes]: a dimension's name would have two sizes.
+    """
+    inputs = _inputs(graph)
+    sizes: dict[str, int] = {}
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise unknown_name("input", name, inputs, fix="optim inspect MODEL shows the inputs")
+        _learn(inputs[name], shape, sizes)
+    return sizes
+
+
 def fix_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:
     """Give named dimensions of the inputs a fixed size, and infer what follows from it; the others stay dynamic.
 
@@ -56,16 +95,10 @@ def fix_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:
         sizes: by name of the dimension, e.g. ``{"batch": 1}``; each at least 1.
 
     Raises:
-        OptimError[unknown-dimension]: no input has such a dimension; lists the near ones.
-        OptimError[bad-shape]: a size below 1.
+        OptimError: see :func:`require_dimensions`.
     """
-    inputs = [value for value in graph.graph.inputs if not value.is_initializer()]
-    names = {size.value for value in inputs for size in value.shape or () if not isinstance(size, int) and size.value}
-    for name, size in sizes.items():
-        if name not in names:
-            raise unknown_name("dimension", name, names, fix="optim inspect MODEL shows the inputs")
-        _require_positive(f"dimension '{name}'", (size,))
-    for value in inputs:
+    require_dimensions(graph, sizes)
+    for value in _inputs(graph).values():
         value.shape = _with_sizes(value.shape, sizes)
     infer_again(graph, sizes)
 
@@ -84,16 +117,9 @@ def fix_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str
         The size of each dimension name that was fixed.
 
     Raises:
-        OptimError[unknown-input]: lists the near ones.
-        OptimError[bad-shape]: another number of dimensions, a size below 1, or one that contradicts a fixed one.
-        OptimError[conflicting-shapes]: a dimension's name would have two sizes.
+        OptimError: see :func:`require_shapes`.
     """
-    inputs = {value.name or "": value for value in graph.graph.inputs if not value.is_initializer()}
-    sizes: dict[str, int] = {}
-    for name, shape in shapes.items():
-        if name not in inputs:
-            raise unknown_name("input", name, inputs, fix="optim inspect MODEL shows the inputs")
-        _learn(inputs[name], shape, sizes)
+    sizes, inputs = require_shapes(graph, shapes), _inputs(graph)
     for name, shape in shapes.items():
         inputs[name].shape = ir.Shape(shape)
     for value in inputs.values():
@@ -102,23 +128,28 @@ def fix_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str
     return sizes
 
 
-def require_shapes_of(graph: ir.Model, sample: Feeds) -> None:
+def require_shapes_of(graph: ir.Model, samples: Iterable[Feeds]) -> None:
     """Refuse fixed shapes that a sample does not have.
 
     Raises:
         OptimError[conflicting-shapes]: names the input.
     """
-    for value in graph.graph.inputs:
-        if value.name is None or value.name not in sample or value.shape is None:
-            continue
-        given = sample[value.name].shape
-        same_rank = len(value.shape) == len(given)
-        if not same_rank or any(isinstance(a, int) and a != b for a, b in zip(value.shape, given, strict=True)):
-            raise OptimError(
-                "conflicting-shapes", f"input '{value.name}' would not take the samples of this run",
-                f"it would be {value.shape}; the samples are {_text(given)}",
-                "give --data of the shape that the model is to have", status=ExitStatus.USAGE,
-            )  # fmt: skip
+    shapes = {name: value.shape for name, value in _inputs(graph).items() if value.shape is not None}
+    for number, sample in enumerate(samples):
+        for name in shapes.keys() & sample.keys():
+            shape, given = shapes[name], sample[name].shape
+            same_rank = len(shape) == len(given)
+            if not same_rank or any(isinstance(a, int) and a != b for a, b in zip(shape, given, strict=True)):
+                raise OptimError(
+                    "conflicting-shapes", f"input '{name}' would not take the samples of this run",
+                    f"it would be {shape}, and sample {number} is {_text(given)}; give --data of the one shape",
+                    "--data with samples of the shape that the model is to have", status=ExitStatus.USAGE,
+                )  # fmt: skip
+
+
+def _inputs(graph: ir.Model) -> dict[str, ir.Value]:
+    """What the user feeds, by name."""
+    return {value.name or "": value for value in graph.graph.inputs if not value.is_initializer()}
 
 
 def _learn(value: ir.Value, shape: Sequence[int], sizes: dict[str, int]) -> None:

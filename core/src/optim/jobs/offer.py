@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,6 +15,7 @@ from optim.context import Context
 from optim.errors import OptimError
 from optim.feeds.feedset import SYNTHESIZED, FeedSet
 from optim.graphs.digests import model_digest
+from optim.graphs.node_names import unknown_nodes
 from optim.jobs.distrust import Untouched, require_fit, unchanged
 from optim.jobs.place import mapped_feeds
 from optim.model import Model
@@ -59,12 +60,13 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one pass says of the model."""
+    """What one pass says of the model; ``unknown`` are names in the user's ``keep`` that no node of it has."""
 
     name: str
     applicable: bool
     reason: str
     proposals: tuple[Proposal, ...] = ()
+    unknown: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ def _offer(transformation: Pass, asked: Asked, request: Request) -> Offer:
             Proposal(to_wire(options), _tuned(transformation, options, request, context) if session_only else None)
             for options in proposed
         )
-    return Offer(asked.name, bool(proposals), "" if proposals else transformation.why_none, proposals)
+    unknown = unknown_nodes(request.model, kept) if (kept := (asked.options or {}).get("keep")) else {}
+    return Offer(asked.name, bool(proposals), "" if proposals else transformation.why_none, proposals, unknown)
 
 
 def _tuned(transformation: Pass, options: object, request: Request, context: Context) -> PassResult:

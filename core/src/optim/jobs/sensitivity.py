@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from optim.errors import ExitStatus, OptimError
 from optim.gate.units import Unit, find_units
+from optim.graphs.node_names import no_such_node, unknown_nodes
 from optim.jobs.candidate import Request as CandidateRequest
 from optim.processes.channel import Channel
 from optim.sensitivity.isolate import find_places
@@ -85,11 +86,14 @@ def run(request: Request, channel: Channel) -> Answer:
 
     Raises:
         OptimError[not-applicable]: the pass does nothing for this model.
+        OptimError[unknown-node]: its option ``keep`` names one that the model does not have.
         OptimError[nothing-to-measure]: the pass says of no node of this model that it can leave it alone.
     """
     with ExitStack() as stack:
         subject = stack.enter_context(Subject(request.candidate))
         _require(subject.applicable().yes, request, subject.applicable().reason)
+        for name, near in unknown_nodes(request.candidate.model, request.candidate.options.get("keep", ())).items():
+            raise no_such_node(name, near, request.candidate.name, "the model")
         if not subject.nodes:
             raise OptimError(
                 "nothing-to-measure", f"{request.candidate.name} can leave no node of this model alone",

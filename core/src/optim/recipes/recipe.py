@@ -71,7 +71,7 @@ class Recipe(_Table):
         """The passes that must hold, as a run takes them."""
         from optim.search.settings import Named
 
-        return tuple(Named(asked.name, asked.options) for asked in self.passes)
+        return tuple(Named(asked.name, asked.options, carried=True) for asked in self.passes)
 
 
 def load_recipe(path: Path) -> Recipe:

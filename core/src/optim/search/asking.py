@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from optim.jobs import offer
@@ -19,11 +19,15 @@ _LONGEST_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a pass offers for a model: proposals, or the reason there are none; ``failed`` where it broke down."""
+    """What a pass offers for a model: proposals, or the reason there are none; ``failed`` where it broke down.
+
+    ``unknown`` are names in the user's ``keep`` that no node of the model has, each with what comes near.
+    """
 
     proposals: tuple[offer.Proposal, ...]
     reason: str = ""
     failed: bool = False
+    unknown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Asker:
@@ -104,4 +108,4 @@ class Asker:
 
 
 def _asked(answer: offer.Offer) -> Asked:
-    return Asked(answer.proposals, answer.reason)
+    return Asked(answer.proposals, answer.reason, unknown=answer.unknown)

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from optim.errors import ExitStatus, OptimError
 from optim.gate.budget import Budget
+from optim.graphs.node_names import no_such_node
 from optim.passes import Role, Stage
 from optim.search.asking import Asker
 from optim.search.clock import Clock
@@ -26,6 +27,7 @@ from optim.search.workbench import Workbench
 
 _LOOK_AHEAD = 3
 _LEAST_LANES = 8
+_NEAR = 3
 _FOR_RACES = 0.2
 """Of the search time, kept for races: candidates that nobody times are worth nothing."""
 
@@ -111,6 +113,7 @@ class Beam:
 
     def _stage(self, stage: Stage, passes: Sequence[Planned], beam: Sequence[Measured]) -> list[Measured]:
         self._bench.say(f"stage {stage}")
+        self._require_kept_nodes(passes, beam)
         tune = self._plan.stages.get(Stage.TUNE, ())[:1] if stage is not Stage.TUNE else ()
         first = slots(passes)[0]
         if first[0].pass_class.role is not Role.ENABLE and len(beam) > 1:
@@ -148,6 +151,27 @@ class Beam:
                 best[node.model.digest] = parents[node.model.digest].with_node(node)
         self._write_journal(nodes, parents, best)
         return self._by_rank(list(best.values()))
+
+    def _require_kept_nodes(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> None:
+        """Refuse names in the user's ``keep`` that no node has, in the model or in what the stages before made of it.
+
+        A recipe may be for several models, and options are those of every component of a source: what fits only one of
+        them is a note there.
+
+        Raises:
+            OptimError[unknown-node]: names the near ones.
+        """
+        settings = self._bench.settings
+        for planned in passes:
+            named = settings.named_options(planned.ordered.name)
+            if named is None or not (named.options or {}).get("keep") or named.carried or settings.component:
+                continue
+            asked = [self._asker.ask(parent.node, [planned.offered])[planned.ordered.name] for parent in beam]
+            unknown = [answer.unknown for answer in asked if answer.proposals]
+            for name in unknown[0] if unknown else ():
+                if all(name in others for others in unknown):
+                    near = list(dict.fromkeys(word for others in unknown for word in others[name]))[:_NEAR]
+                    raise no_such_node(name, near, planned.ordered.name, "the model and in what this run made of it")
 
     def _only_makes_way(self, node: Node, parents: dict[str, Measured]) -> bool:
         """Whether its last step is new and only makes way: not worth a race, it goes on as its parent would."""

@@ -19,16 +19,23 @@ Goal: TypeAlias = Literal["latency", "size", "memory"]
 DEFAULT_SEARCH_SECONDS = 60.0
 DEFAULT_TIMEOUT_S = 900.0
 
-_LONGEST_S = 31 * 24 * 3600.0
+LONGEST_S = 31 * 24 * 3600.0
 """A month; what waits longer overflows somewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A pass that the user named: it must hold. ``options`` None: what the pass itself proposes."""
+    """A pass that the user named: it must hold.
+
+    Attributes:
+        name: of the pass.
+        options: None: what the pass itself proposes.
+        carried: by a recipe, which may have been written for other models too.
+    """
 
     name: str
     options: Mapping[str, Any] | None = None
+    carried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +125,19 @@ class RunSettings:
                 "bad-budget", f"--max-drift cannot be {self.max_drift:g}", "it is a positive number, relative L2",
                 f"leave it out for {DEFAULT_MAX_DRIFT:g}", status=ExitStatus.USAGE,
             )  # fmt: skip
-        if not 0 <= self.search_seconds <= _LONGEST_S:
+        if not 0 <= self.search_seconds <= LONGEST_S:
             raise _bad_time("--search-seconds", self.search_seconds, DEFAULT_SEARCH_SECONDS)
-        if not 0 < self.timeout_s <= _LONGEST_S:
+        if not 0 < self.timeout_s <= LONGEST_S:
             raise _bad_time("--timeout", self.timeout_s, DEFAULT_TIMEOUT_S)
         if self.seed < 0:
             raise OptimError(
-                "bad-seed", f"--seed cannot be {self.seed}", "random generators take whole numbers from 0 on", "--seed 0",
-                status=ExitStatus.USAGE,
+                "bad-seed", f"--seed cannot be {self.seed}", "random generators take whole numbers from 0 on",
+                "--seed 0", status=ExitStatus.USAGE,
             )  # fmt: skip
 
 
 def _bad_time(option: str, seconds: float, usual: float) -> OptimError:
     return OptimError(
-        "bad-budget", f"{option} cannot be {seconds:g}", f"it is a number of seconds, {_LONGEST_S:g} (a month) at most",
+        "bad-budget", f"{option} cannot be {seconds:g}", f"it is a number of seconds, 0 to {LONGEST_S:.0f}, a month",
         f"leave it out for {usual:g}", status=ExitStatus.USAGE,
     )  # fmt: skip

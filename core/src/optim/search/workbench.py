@@ -20,12 +20,13 @@ from typing import Any
 from optim.gate.drift import worst_drift
 from optim.gate.repair import Repair
 from optim.graphs.files import is_whole
-from optim.jobs import candidate, ingest, prepare, repair, sensitivity
+from optim.jobs import candidate, ingest, prepare, refuse, repair, sensitivity
 from optim.jobs.ingest import Answer as Ingested
 from optim.jobs.ingest import Request as IngestRequest
 from optim.jobs.place import Place, Reference
 from optim.metrics.spec import require_known
 from optim.model import Model
+from optim.passes import MODEL_STAGES
 from optim.plugins.offers import OfferedPass
 from optim.plugins.registry import Registry
 from optim.processes.jobs import Jobs, Say
@@ -45,6 +46,7 @@ _REPAIR_GRACE_S = 10.0
 """For the evaluation that was begun in time."""
 
 _REPLAYED_SAMPLES = 1
+_REFUSAL_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,25 @@ class Workbench:
         graphs = self.exported.graphs
         graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
         return Ingested(graph.model, graph.size_bytes, graph.operators)
+
+    def refuse_options(self, model: Model) -> None:
+        """Have the passes that the user named look at their options and at the model.
+
+        Raises:
+            OptimError: what one of them refuses. One that breaks down is left to fail as a candidate.
+        """
+        asked = []
+        for named in self.settings.named:
+            offered = self.registry.find_pass(named.name, self.target)
+            if named.options and offered.stage in MODEL_STAGES:
+                asked.append(refuse.Asked(named.name, offered.plugin.name, dict(named.options)))
+        if not asked:
+            return
+        try:
+            self.jobs.run(refuse, refuse.Request(model, self.target, tuple(asked)), _REFUSAL_S)
+        except WorkerFailed as failed:
+            if failed.error:
+                raise failed.error from failed
 
     def prepare(self, model: Model) -> prepare.Answer:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target
-from optim.errors import ExitStatus, OptimError
 from optim.model import TensorInfo
 
 if TYPE_CHECKING:
@@ -38,21 +37,25 @@ class FixShapes(Pass):
         dynamic = any(info.is_dynamic for info in model.inputs)
         return APPLICABLE if dynamic else Applicable.no("the inputs have fixed shapes already")
 
+    def refuse_for(self, options: FixShapesOptions, model: Model, target: Target) -> None:
+        """Names and sizes that the inputs cannot have."""
+        from optim.graphs.fix_shapes import require_dimensions, require_shapes
+
+        del target
+        graph = model.ir()
+        require_dimensions(graph, options.dimensions)
+        require_shapes(graph, options.shapes)
+
     def apply(self, model: Model, options: FixShapesOptions, context: Context) -> PassResult:
         """Fix what the options name, or what all samples have in common."""
         from optim.graphs.fix_shapes import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
 
-        if options.dimensions and options.shapes:
-            raise OptimError(
-                "conflicting-request", "dimensions and shapes exclude each other", "both were given",
-                "give ort.fix-shapes one of the two", status=ExitStatus.USAGE,
-            )  # fmt: skip
         graph = model.ir()
         if options.dimensions:
             fix_dimensions(graph, options.dimensions)
         else:
             fix_shapes(graph, options.shapes or shapes_of_feeds(model.inputs, context.samples()))
-        require_shapes_of(graph, next(context.samples(), {}))
+        require_shapes_of(graph, context.samples())
         return _result(model, context.save(graph, model))
 
 

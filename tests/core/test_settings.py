@@ -1,0 +1,42 @@
+"""Numbers that a run is given: what cannot be one is refused before anything is done."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from optim.cli.main import main
+from optim.errors import ExitStatus, OptimError
+from optim.search.settings import RunSettings
+
+
+@pytest.mark.parametrize(
+    ("said", "reference", "what"),
+    [
+        ({"search_seconds": -1.0}, "bad-budget", "--search-seconds cannot be -1"),
+        ({"search_seconds": math.nan}, "bad-budget", "--search-seconds cannot be nan"),
+        ({"search_seconds": math.inf}, "bad-budget", "--search-seconds cannot be inf"),
+        ({"timeout_s": 0.0}, "bad-budget", "--timeout cannot be 0"),
+        ({"max_drift": math.nan}, "bad-budget", "--max-drift cannot be nan"),
+        ({"max_drift": 0.0}, "bad-budget", "--max-drift cannot be 0"),
+        ({"seed": -1}, "bad-seed", "--seed cannot be -1"),
+    ],
+)
+def test_a_number_that_cannot_be_one_is_named(said, reference, what):
+    with pytest.raises(OptimError) as caught:
+        RunSettings(Path("model.onnx"), **said).require_sound()
+    assert (caught.value.reference, caught.value.what, caught.value.status) == (reference, what, ExitStatus.USAGE)
+
+
+def test_no_time_to_search_is_a_request_that_makes_sense():
+    RunSettings(Path("model.onnx"), search_seconds=0.0).require_sound()
+
+
+@pytest.mark.parametrize("words", ["--seconds nan", "--seconds inf", "--seconds 0", "--seconds abc", "--seed -1"])
+@pytest.mark.parametrize("command", ["bench", "sensitivity --as int8"])
+def test_the_command_line_refuses_them_too(command, words, capsys):
+    verb, *rest = command.split()
+    assert main([verb, "model.onnx", *rest, *words.split()]) == ExitStatus.USAGE
+    assert f"Invalid value for '{words.split()[0]}'" in capsys.readouterr().err
