@@ -208,6 +208,8 @@ def test_another_point_is_delivered_without_running_anything(whole, folder, tmp_
     x = np.ones([6, 96], np.float32)
     expected = open_session(folder / "model.onnx", SessionConfig()).run(None, {"x": x})[0]
     np.testing.assert_allclose(session.run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(OptimError, match="unknown-point"):
+        pick_from(tmp_path / "out", "99", tmp_path / "other", jobs.append)
     again = run_settings(settings, tmp_path / "out", lambda text: None, pick="smallest")
     assert again.result.size_bytes == min(point.size_bytes for point in again.points if point.number)
 

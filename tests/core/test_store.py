@@ -237,6 +237,22 @@ def test_a_cache_folder_that_cannot_be_used_is_one_clear_error(tmp_path):
     assert "OPTIM_CACHE_DIR" in caught.value.fix
 
 
+def test_a_cache_that_became_unusable_is_one_clear_error_too(tmp_path):
+    store = Store(tmp_path / "cache")
+    (store.root / "active").rmdir()
+    (store.root / "active").touch()
+    with pytest.raises(OptimError, match="active") as caught, store.in_use():
+        pass
+    assert caught.value.reference == "not-writable"
+
+
+def test_a_run_that_fails_leaves_no_marker(tmp_path):
+    store = Store(tmp_path / "cache")
+    with pytest.raises(ZeroDivisionError), store.in_use():
+        raise ZeroDivisionError
+    assert not any((store.root / "active").iterdir())
+
+
 def test_a_key_depends_on_every_part_and_not_on_the_order_of_names():
     assert cache_key("a", {"x": 1, "y": 2}) == cache_key("a", {"y": 2, "x": 1})
     keys = {cache_key(*parts) for parts in [("a",), ("a", None), ("b",), (["a"],), ("a", 1), ("a", "1"), ("a", True)]}

@@ -153,6 +153,14 @@ def test_a_missed_budget_leaves_an_earlier_result_and_is_reported_beside_it(fold
     assert {name: (out / name).read_bytes() for name in before} == before
 
 
+@pytest.mark.parametrize("word", ["quickest", "0", "-1", "1.5"])
+def test_what_can_be_no_point_is_refused_before_anything_is_searched(folder, word):
+    with pytest.raises(OptimError) as caught:
+        run_api(folder / "model.onnx", folder / "nothing", pick=word)
+    assert caught.value.reference == "unknown-point"
+    assert not (folder / "nothing").exists()
+
+
 def test_a_metric_without_data_is_refused_at_once(folder):
     with pytest.raises(OptimError, match="needs data") as caught:
         run_api(folder / "model.onnx", folder / "nothing", metric=METRIC, max_loss="1%")

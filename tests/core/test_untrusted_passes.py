@@ -9,7 +9,7 @@ import pytest
 from installed_plugin import installed
 from timed_models import network, write_network
 
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
 from optim.plugins.registry import load_registry
 from optim.runs.execute import execute
 from optim.runs.outcome import RunStatus
@@ -207,6 +207,14 @@ def test_a_named_pass_beyond_the_budget_misses_it(run, outcome):
     assert found.status is RunStatus.BUDGET_MISSED
     assert "is beyond the budget (0.05)" in found.reason
     assert found.result is None
+
+
+def test_a_full_disk_ends_the_run_instead_of_making_every_candidate_fail(run, outcome):
+    del outcome
+    with pytest.raises(OptimError, match="No space left") as caught:
+        run("filling-the-disk")
+    assert (caught.value.reference, caught.value.status) == ("disk-full", ExitStatus.USAGE)
+    assert not any(Store().root.glob("active/*"))
 
 
 def test_a_named_pass_that_damages_the_original_fails_the_run_and_the_original_is_whole_again(run, outcome):

@@ -5,6 +5,7 @@ The passes of the fuse stage are alternatives, so that each is tried on the orig
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -18,7 +19,7 @@ from optim import APPLICABLE, Applicable, NoOptions, Pass, PassResult, hookimpl
 from optim.graphs.external_data import external_files
 from optim.graphs.files import save_in_store
 from optim.model import SessionConfig
-from optim.passes import Interface
+from optim.passes import Interface, Role
 
 OPTIM_HOOK_API = 1
 
@@ -91,6 +92,13 @@ class RightInterface(Untrusted):
 class Raising(Untrusted):
     def apply(self, model, options, context):
         raise RuntimeError("no idea what to do")
+
+
+class FillingTheDisk(Untrusted):
+    role = Role.REQUESTED
+
+    def apply(self, model, options, context):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights")
 
 
 class Aborting(Untrusted):

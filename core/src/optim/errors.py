@@ -65,9 +65,11 @@ def disk_error(error: OSError, what: str) -> OptimError:
         error: as it came.
         what: what could not be done, one line.
     """
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     cause = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
-    fix = "free some space: optim cache prune" if full else "set OPTIM_CACHE_DIR to a folder that you may write to"
+    fix = "set OPTIM_CACHE_DIR to a folder that you may write to"
+    if full:
+        fix = "free some space (optim cache prune --max-size 0 does), or set OPTIM_CACHE_DIR to another disk"
     return OptimError("disk-full" if full else "not-writable", what, cause, fix, status=ExitStatus.USAGE)
 
 

@@ -49,11 +49,9 @@ class Store:
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or default_root()
-        try:
+        with self._usable():
             for shelf in (*_SHELVES, "active"):
                 (self.root / shelf).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise disk_error(error, f"the cache folder {self.root} cannot be used") from error
 
     @property
     def models(self) -> Path:
@@ -98,11 +96,13 @@ class Store:
             os.utime(final)
             return final, None
         temporary = final.with_name(f".{uuid.uuid4().hex}.tmp")
-        temporary.mkdir(parents=True)
+        with self._usable():
+            temporary.mkdir(parents=True)
         try:
             made = make(temporary)
-            if not final.is_dir():
-                os.replace(temporary, final)
+            with self._usable():
+                if not final.is_dir():
+                    os.replace(temporary, final)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return final, made
@@ -111,9 +111,14 @@ class Store:
     def in_use(self) -> Iterator[None]:
         """Hold a marker: nothing is pruned while any run holds one."""
         marker = self.root / "active" / f"{os.getpid()}-{uuid.uuid4().hex}.lock"
-        with FileLock(marker):
+        lock = FileLock(marker)
+        with self._usable():
+            lock.acquire()
+        try:
             yield
-        marker.unlink(missing_ok=True)
+        finally:
+            lock.release()
+            marker.unlink(missing_ok=True)
 
     def others_active(self, besides: int = 0) -> bool:
         """Whether more than ``besides`` runs hold a marker; those of dead processes are removed."""
@@ -156,7 +161,8 @@ class Store:
         for _, size, entry in sorted(sized, key=lambda item: item[0]):
             if total - freed <= cap_bytes and not entry.name.endswith(".tmp"):
                 continue
-            _delete(entry)
+            with self._usable():
+                _delete(entry)
             deleted, freed = deleted + 1, freed + size
         for scratch in self.root.glob("scratch-*"):
             _delete(scratch)
@@ -186,6 +192,14 @@ class Store:
         if weights:
             for path in weights - _weights_of(self.models.glob("*.onnx")):
                 path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """What the file system refuses, as a diagnosis."""
+        try:
+            yield
+        except OSError as error:
+            raise disk_error(error, f"the cache folder {self.root} cannot be used") from error
 
 
 def default_root() -> Path:

@@ -125,7 +125,10 @@ def compare_sample(
         valid = valid_positions(name, expected, feeds, inputs, infos.get(name))
         results.append(compare_output(name, expected, other[name], valid))
     if not results or not any(result.compared or result.problem for result in results):
-        raise OptimError("nothing-compared", "the models have nothing to compare", "no output has a single element")
+        raise OptimError(
+            "nothing-compared", "the models have nothing to compare", "on a sample no output has a single element",
+            "give --data of which every sample gives an output: no input may be empty",
+        )  # fmt: skip
     return results
 
 

@@ -26,7 +26,7 @@ from optim.processes.channel import Channel
 from optim.processes.doing import tell_by
 from optim.processes.memory import peak_memory_bytes
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from optim.runs.swap import recover, stage_of, swap_in
 ASIDE_FOLDER = "not-delivered"
 """Beside a model that an earlier run delivered: the report of a run that delivered none."""
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RunFolder:
@@ -202,7 +202,7 @@ def _disk_errors(path: Path, *, claiming: bool) -> Iterator[None]:
         if error.errno in _FULL:
             raise OptimError(
                 "disk-full", f"there is no room for the result in {path}", reason,
-                "free some space (optim cache prune helps), or name another folder after -o; the same command goes on",
+                "free some space (optim cache prune --max-size 0 does), or name another folder after -o",
                 status=ExitStatus.USAGE,
             ) from error  # fmt: skip
         if not claiming:

@@ -20,6 +20,7 @@ from optim.runs.outcome import Outcome, RunStatus
 from optim.runs.session_file import NEAREST_FOLDER, write_session_files
 from optim.runs.source_run import run_source, write_component_file
 from optim.search.nodes import Node
+from optim.search.points import require_pick
 from optim.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
 from optim.source import SourceRequest
 from optim.sources.naming import needs_export
@@ -130,11 +131,14 @@ def run_settings(
     Raises:
         OptimError[bad-budget]: a number that cannot be one.
         OptimError[data-required]: a metric and nothing to measure it on.
+        OptimError[unknown-point]: no run has such a point, or this one has not.
         OptimError[other-source]: the lock is of another model.
         OptimError[lock-mismatch]: the chain of the lock gives another model here.
     """
     settings.require_sound()
     _require_data_for_a_metric(settings)
+    if pick:
+        require_pick(pick)
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
         outcome = execute(settings, registry, store, say, exported)

@@ -170,6 +170,16 @@ def choose(points: Sequence[Point], wanted: str) -> Point:
     raise unknown_name("point", wanted, [*PICKS, *numbers], fix="report.html shows the points: --pick fastest")
 
 
+def require_pick(wanted: str) -> None:
+    """Refuse what can be no point of any run.
+
+    Raises:
+        OptimError[unknown-point]: it is neither a word nor a number from 1 on.
+    """
+    if wanted not in PICKS and not (wanted.isdecimal() and int(wanted)):
+        raise unknown_name("point", wanted, [*PICKS, "1", "2"], fix="a number of report.html, or --pick fastest")
+
+
 def nothing_to_pick(wanted: str) -> OptimError:
     """The error for a run without points, of its front at least."""
     return OptimError(

@@ -202,6 +202,8 @@ class Workbench:
         try:
             data = self.jobs.run(candidate, request, timeout_s, lambda event: phases.append(event["event"]))
         except WorkerFailed as failed:
+            if failed.error and failed.error.reference == "disk-full":  # of whatever is tried next, nothing would come
+                raise failed.error from failed
             why, took = _candidate_failure(failed, phases[-1]), time.monotonic() - started
             return Tried(None, why, took, ran_out=failed.kind == "timeout")
         seconds = time.monotonic() - started
