@@ -13,6 +13,7 @@ import pytest
 from installed_plugin import installed
 from timed_models import write_network
 
+from optim.errors import OptimError
 from optim.feeds.feedset import FeedSet
 from optim.gate.drift import compare_sample, worst_drift
 from optim.model import SessionConfig
