@@ -58,9 +58,12 @@ class QuantizeDynamic(Pass):
         if opset < _LEAST_OPSET:
             return Applicable.no(f"the model has opset {opset}; DynamicQuantizeLinear came with opset {_LEAST_OPSET}")
         from optim_plugins.ort.products import find_products
+        from optim_plugins.ort.quantized_already import nothing_to_quantize
 
         if next(find_products(model.ir(), _LEAST_ELEMENTS), None) is None:
-            return Applicable.no(f"no MatMul or Gemm has a constant float32 weight of {_LEAST_ELEMENTS} elements")
+            return nothing_to_quantize(
+                model, f"no MatMul or Gemm has a constant float32 weight of {_LEAST_ELEMENTS} elements"
+            )
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeDynamicOptions]:

@@ -39,6 +39,7 @@ class QuantizeStatic(Pass):
         """Where there is a convolution or a matrix product with a constant weight."""
         del target
         from optim.errors import OptimError
+        from optim_plugins.ort.quantized_already import nothing_to_quantize
         from optim_plugins.ort.static_graph import prepared
         from optim_plugins.ort.static_plan import make_plan
 
@@ -47,7 +48,9 @@ class QuantizeStatic(Pass):
         except OptimError as error:
             return Applicable.no(error.cause)
         if not choices:
-            return Applicable.no("no Conv, MatMul or Gemm outside of index computations has a constant float32 weight")
+            return nothing_to_quantize(
+                model, "no Conv, MatMul or Gemm outside of index computations has a constant float32 weight"
+            )
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeStaticOptions]:

@@ -55,9 +55,12 @@ class QuantizeWeights(Pass):
         """Where there is a matrix product or a look-up with a large constant weight."""
         del target
         from optim_plugins.ort.block_plan import LEAST_ELEMENTS, find_places
+        from optim_plugins.ort.quantized_already import nothing_to_quantize
 
         if not find_places(model.ir()):
-            return Applicable.no(f"no MatMul, Gemm or Gather has a constant float32 weight of {LEAST_ELEMENTS} numbers")
+            return nothing_to_quantize(
+                model, f"no MatMul, Gemm or Gather has a constant float32 weight of {LEAST_ELEMENTS} numbers"
+            )
         return APPLICABLE
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
