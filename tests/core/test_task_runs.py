@@ -146,7 +146,7 @@ def test_a_missed_budget_leaves_an_earlier_result_and_is_reported_beside_it(fold
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.name != "run.json"}
     assert main([*asked, "1%", "--with", "timed.round:strength=1.5"]) == 4
     told = capsys.readouterr()
-    assert f"{out} is as it was" in told.err
+    assert f"the earlier one in {out} stays" in told.err
     assert str(out / "not-delivered" / "nearest" / "model.onnx") in told.out
     assert (out / "not-delivered" / "nearest" / "model.onnx").is_file()
     assert json.loads((out / "not-delivered" / "report.json").read_text())["status"] == "budget-missed"

@@ -137,7 +137,7 @@ def _status(report: Report, folder: Path) -> ExitStatus:
 
     status = EXIT_STATUS[RunStatus(report.status)]
     if status is not ExitStatus.DELIVERED:
-        earlier = f"; {folder.parent} is as it was" if folder.name == ASIDE_FOLDER else ""
+        earlier = f"; the earlier one in {folder.parent} stays" if folder.name == ASIDE_FOLDER else ""
         failed = OptimError(
             report.status, f"no model was delivered{earlier}", report.reason, f"see {folder / 'report.html'}",
             status=status,

@@ -15,7 +15,7 @@ def unknown_nodes(model: Model, names: Iterable[str]) -> dict[str, tuple[str, ..
     A node without a name is called by its first output.
     """
     known = [node.name or (node.outputs[0].name if node.outputs else "") or "" for node in model.ir().graph.all_nodes()]
-    unknown = [name for name in names if name not in set(known)]
+    unknown = dict.fromkeys(name for name in names if name not in known)
     return {name: tuple(difflib.get_close_matches(name, known, n=3, cutoff=0.5)) for name in unknown}
 
 

@@ -113,7 +113,8 @@ def _offer(transformation: Pass, asked: Asked, request: Request) -> Offer:
             Proposal(to_wire(options), _tuned(transformation, options, request, context) if session_only else None)
             for options in proposed
         )
-    unknown = unknown_nodes(request.model, kept) if (kept := (asked.options or {}).get("keep")) else {}
+    kept = (asked.options or {}).get("keep") if transformation.lossy else None
+    unknown = unknown_nodes(request.model, kept) if kept else {}
     return Offer(asked.name, bool(proposals), "" if proposals else transformation.why_none, proposals, unknown)
 
 

@@ -202,7 +202,7 @@ def _disk_errors(path: Path, *, claiming: bool) -> Iterator[None]:
         if error.errno in _FULL:
             raise OptimError(
                 "disk-full", f"there is no room for the result in {path}", reason,
-                "free some space (optim cache prune --max-size 0 does), or name another folder after -o",
+                "free some space, then the same command goes on; or name another folder after -o",
                 status=ExitStatus.USAGE,
             ) from error  # fmt: skip
         if not claiming:
