@@ -125,7 +125,7 @@ def test_nan_and_infinity_in_the_same_places_count_for_nothing():
 
 def test_an_output_of_zeros_where_there_was_a_signal_is_caught():
     found = compared(floats(1, 2), floats(0, 0))
-    assert found.drift == Drift(1.0, 2.0, 0.0)
+    assert found.drift == Drift(1.0, 2.0, 0.0, 1.0)
 
 
 def test_elements_in_another_order_are_caught():

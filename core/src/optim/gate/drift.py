@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from optim.arrays import Array, Feeds, Outputs
 from optim.errors import OptimError
+from optim.gate.foresight import foresee
 from optim.gate.masks import valid_positions
 from optim.model import TensorInfo
 
@@ -26,23 +27,27 @@ _BECAME_INFINITE = "elements became, or are no longer, infinite"
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The three figures of a model, each of its worst output over all samples.
+    """The figures of a model, each of its worst output over all samples.
 
     Attributes:
         relative_l2: unitless, >= 0; infinite where NaN or infinity appeared, or where shapes differ.
         max_abs: in the output's unit.
         cosine: of the flattened output, 1 is the same direction.
+        foreseen: relative L2 that a further sample stays below, see :mod:`optim.gate.foresight`; where few samples
+            were seen, or none was looked at one by one, no more than ``relative_l2``.
     """
 
     relative_l2: float
     max_abs: float
     cosine: float
+    foreseen: float = 0.0
 
     def worst(self, other: Drift) -> Drift:
         """The worse of each figure."""
         return Drift(
-            max(self.relative_l2, other.relative_l2), max(self.max_abs, other.max_abs), min(self.cosine, other.cosine)
-        )
+            max(self.relative_l2, other.relative_l2), max(self.max_abs, other.max_abs), min(self.cosine, other.cosine),
+            max(self.foreseen, other.foreseen),
+        )  # fmt: skip
 
 
 NO_DRIFT = Drift(0.0, 0.0, 1.0)
@@ -65,6 +70,7 @@ class OutputComparison:
         top1_agreement: share of rows whose largest element is at the same place, None below two columns.
         problem: what makes it incomparable or infinitely far, or empty.
         limit: relative L2 that this output alone is held to, in place of the budget; None for most.
+        each: relative L2 of every sample, where several were compared; empty for one.
     """
 
     name: str
@@ -79,6 +85,7 @@ class OutputComparison:
     top1_agreement: float | None
     problem: str = ""
     limit: float | None = None
+    each: tuple[float, ...] = ()
 
     @property
     def overflowed(self) -> bool:
@@ -87,8 +94,18 @@ class OutputComparison:
 
     @property
     def drift(self) -> Drift:
-        """The three figures that the gate looks at."""
-        return Drift(self.relative_l2, self.max_abs, self.cosine)
+        """The figures that the gate looks at."""
+        return Drift(self.relative_l2, self.max_abs, self.cosine, self.foreseen)
+
+    @property
+    def foreseen(self) -> float:
+        """Relative L2 that a further sample stays below."""
+        return max(self.relative_l2, foresee(self.each))
+
+    @property
+    def by_sample(self) -> tuple[float, ...]:
+        """Relative L2 of every sample."""
+        return self.each or (self.relative_l2,)
 
     def worst(self, other: OutputComparison) -> OutputComparison:
         """The same output over two samples: the worse of each figure."""
@@ -97,6 +114,7 @@ class OutputComparison:
             max(self.relative_l2, other.relative_l2), max(self.max_abs, other.max_abs), min(self.cosine, other.cosine),
             min(self.sqnr_db, other.sqnr_db), _both(max, self.max_ulp, other.max_ulp),
             _both(min, self.top1_agreement, other.top1_agreement), self.problem or other.problem, self.limit,
+            (*self.by_sample, *other.by_sample),
         )  # fmt: skip
 
 
