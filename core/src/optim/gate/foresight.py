@@ -37,10 +37,10 @@ def _student(freedom: int) -> float:
 
     Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
     """
-    z = NormalDist().inv_cdf(_PROBABILITY)
+    z: float = NormalDist().inv_cdf(_PROBABILITY)
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )
-    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
+    return z + sum(term / float(freedom) ** power for power, term in enumerate(terms, 1))
