@@ -1,9 +1,10 @@
 """What more search seconds buy: the same run with several of them, each from an empty cache, then timed together.
 
-    python benchmarks/search_seconds.py model.onnx --calib calib.npz --data feeds.npz --max-drift 0.05 --each 10 30 60 120
+    python benchmarks/search_seconds.py model.onnx --calib calib.npz --data feeds.npz --max-drift 0.05 --each 10 30 60
 
-Prints a row for each: how long the run took, how many steps it computed, what it came to beside the original on data
-that it was not given (``optim bench``: three races in fresh processes, the median and what they span; ``optim verify``).
+Prints a row for each: how long the run took, how many steps it computed, and what it came to beside the original on
+data that it was not given: by ``optim bench`` in three races of fresh processes, their median and what they span, and
+by ``optim verify``.
 """
 
 from __future__ import annotations
