@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optim.errors import OptimError
-from optim.gate.drift import NO_DRIFT, Drift, compare_output, compare_sample, merge_samples, worst_drift
+from optim.gate.drift import NO_DRIFT, Drift, compare_output, compare_sample, faint_outputs, merge_samples, worst_drift
 from optim.model import TensorInfo
 
 
@@ -185,3 +185,9 @@ def test_an_output_that_shows_in_a_later_sample_only_is_not_lost():
     merged = merge_samples({}, sample({"a": floats(1)}, {"a": floats(1)}))
     merged = merge_samples(merged, sample({"b": floats(1)}, {"b": floats(3)}))
     assert merged["b"].relative_l2 == pytest.approx(2.0)
+
+
+def test_an_output_next_to_zero_on_every_sample_is_told():
+    samples = [{"faint": np.full(3, 1e-22), "large": np.ones(3), "once": np.zeros(2), "whole": np.zeros(2, np.int64)},
+               {"faint": np.full(3, -2e-22), "large": np.zeros(3), "once": np.ones(2), "whole": np.zeros(2, np.int64)}]  # fmt: skip
+    assert faint_outputs(samples) == {"faint": 2e-22}

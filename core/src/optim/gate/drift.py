@@ -20,7 +20,7 @@ from optim.gate.foresight import foresee
 from optim.gate.masks import valid_positions
 from optim.model import TensorInfo
 
-_FLOOR_PER_ELEMENT = 1e-6
+FLOOR_PER_ELEMENT = 1e-6
 _BECAME_NAN = "elements became NaN"
 _BECAME_INFINITE = "elements became, or are no longer, infinite"
 
@@ -181,6 +181,16 @@ def compare_output(
     return _figures(name, dtype, shape, a, b, ulp, rows)
 
 
+def faint_outputs(samples: Iterable[Outputs]) -> dict[str, float]:
+    """Outputs so near to zero on every sample that their drift says little, with their largest magnitude."""
+    largest: dict[str, float] = {}
+    for outputs in samples:
+        for name, array in outputs.items():
+            if array.dtype.kind == "f" and array.size:
+                largest[name] = max(largest.get(name, 0.0), float(np.abs(array).max()))
+    return {name: value for name, value in largest.items() if value < FLOOR_PER_ELEMENT}
+
+
 def worst_drift(comparisons: Iterable[OutputComparison]) -> Drift:
     """The drift of a model: the worst of every figure over its outputs but those with a limit of their own."""
     total = NO_DRIFT
@@ -210,7 +220,7 @@ def _figures(
     cosine = 1.0 if noise == 0 else _dot(a, b) / (signal * other) if signal and other else 0.0
     return OutputComparison(
         name, dtype, shape, int(a.size),
-        relative_l2=noise / max(signal, _FLOOR_PER_ELEMENT * math.sqrt(a.size)),
+        relative_l2=noise / max(signal, FLOOR_PER_ELEMENT * math.sqrt(a.size)),
         max_abs=float(np.abs(difference).max()),
         cosine=max(-1.0, min(1.0, cosine)),
         sqnr_db=math.inf if noise == 0 else 20 * math.log10(signal / noise) if signal else -math.inf,
