@@ -188,6 +188,9 @@ def test_an_output_that_shows_in_a_later_sample_only_is_not_lost():
 
 
 def test_an_output_next_to_zero_on_every_sample_is_told():
-    samples = [{"faint": np.full(3, 1e-22), "large": np.ones(3), "once": np.zeros(2), "whole": np.zeros(2, np.int64)},
-               {"faint": np.full(3, -2e-22), "large": np.zeros(3), "once": np.ones(2), "whole": np.zeros(2, np.int64)}]  # fmt: skip
+    whole = np.zeros(2, np.int64)
+    samples = [
+        {"faint": np.full(3, 1e-22), "large": np.ones(3), "once": np.zeros(2), "whole": whole},
+        {"faint": np.full(3, -2e-22), "large": np.zeros(3), "once": np.ones(2), "whole": whole},
+    ]
     assert faint_outputs(samples) == {"faint": 2e-22}
