@@ -12,6 +12,8 @@ from onnx import helper, numpy_helper
 from ort_models import CPU, Array, after_fusion, apply, build, context, drift, operators, proto, random_weight, run
 
 from optim import Model
+from optim.errors import OptimError
+from optim.options import parse_options
 from optim_plugins.ort import hardware
 from optim_plugins.ort.filled_channels import missing_channels
 from optim_plugins.ort.quantize_static import QuantizeStatic
@@ -72,6 +74,22 @@ def test_the_weight_gets_zeros_and_the_image_a_channel_in_integers(written: str,
     assert not weight[:, 3].any()
     order = operators(filled)
     assert order.index("QuantizeLinear") < order.index("Pad")
+
+
+@_FORMATS
+def test_sounds_and_signed_activations_are_filled_up_too(written: str, tmp_path: Path) -> None:
+    nodes = [_conv("x", "a", "y", pads=[2, 2])]
+    model = build(tmp_path, nodes, _weights(a=(16, 1, 5)), {"x": ["n", 1, 40]}, {"y": ["n", 16, 40]})
+    feeds = {"x": random_weight(2, 1, 40)}
+    options = {"format": written, "activations": "int8", "fill_channels": True}
+    filled = apply(QuantizeStatic, model, tmp_path, [feeds], **options).model
+    assert operators(filled).count("Pad") == 1
+    assert drift(model, filled, feeds) < 0.02
+
+
+def test_sixteen_bits_are_not_filled_up() -> None:
+    with pytest.raises(OptimError, match="Pad of 16 bits"):
+        parse_options(QuantizeStatic, {"activations": "uint16", "format": "qdq", "fill_channels": True})
 
 
 def test_convolutions_of_one_image_share_what_is_filled_up(tmp_path: Path) -> None:

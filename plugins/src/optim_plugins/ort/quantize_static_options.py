@@ -45,6 +45,8 @@ class QuantizeStaticOptions(PassOptions):
     def _fits(self) -> Self:
         if self.activations.endswith("16") and self.format != "qdq":
             raise ValueError("16-bit activations need format qdq: onnxruntime has no 16-bit operators")
+        if self.activations.endswith("16") and self.fill_channels:
+            raise ValueError("fill_channels is for 8-bit kernels: onnxruntime has no Pad of 16 bits")
         if self.activations == "int8" and self.weights == "uint8":
             raise ValueError("int8 activations need int8 weights: onnxruntime has no other kernel")
         return self

@@ -1,7 +1,8 @@
 """Which nodes of a graph static quantization reaches, and which tensors between them become integers.
 
 - Convolutions, the convolution's ReLU with it: integers in, integers out.
-- Carriers between them, which would else need floats again: pooling, Add, Mul, Concat, reshaping.
+- Carriers between them, which would else need floats again: pooling, Add, Mul, Concat, reshaping; and up to the last
+  pooling, behind which there are fewer values to make floats of.
 - Products with a constant weight: integers in, floats out, so that what follows (softmax, normalization, Gelu) stays
   exact.
 
