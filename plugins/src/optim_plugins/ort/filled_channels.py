@@ -24,7 +24,7 @@ from optim_plugins.ort.static_numbers import Weight
 
 _MULTIPLE = 4
 _LEAST_OUTPUTS, _OUTPUTS_MULTIPLE = 16, 8
-"""The kernel's, for every x86 processor; it takes no convolution with other output channels."""
+"""Output channels that the kernels of all x86 processors take; those of AVX512 take multiples of four, too."""
 
 
 def missing_channels(shape: tuple[int, ...], groups: int) -> int:
