@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optim.errors import OptimError
-from optim.gate.drift import NO_DRIFT, Drift, compare_output, compare_sample, merge_samples, worst_drift
+from optim.gate.drift import NO_DRIFT, Drift, compare_output, compare_sample, faint_outputs, merge_samples, worst_drift
 from optim.model import TensorInfo
 
 
@@ -125,7 +125,7 @@ def test_nan_and_infinity_in_the_same_places_count_for_nothing():
 
 def test_an_output_of_zeros_where_there_was_a_signal_is_caught():
     found = compared(floats(1, 2), floats(0, 0))
-    assert found.drift == Drift(1.0, 2.0, 0.0)
+    assert found.drift == Drift(1.0, 2.0, 0.0, 1.0)
 
 
 def test_elements_in_another_order_are_caught():
@@ -185,3 +185,12 @@ def test_an_output_that_shows_in_a_later_sample_only_is_not_lost():
     merged = merge_samples({}, sample({"a": floats(1)}, {"a": floats(1)}))
     merged = merge_samples(merged, sample({"b": floats(1)}, {"b": floats(3)}))
     assert merged["b"].relative_l2 == pytest.approx(2.0)
+
+
+def test_an_output_next_to_zero_on_every_sample_is_told():
+    whole = np.zeros(2, np.int64)
+    samples = [
+        {"faint": np.full(3, 1e-22), "large": np.ones(3), "once": np.zeros(2), "whole": whole},
+        {"faint": np.full(3, -2e-22), "large": np.zeros(3), "once": np.ones(2), "whole": whole},
+    ]
+    assert faint_outputs(samples) == {"faint": 2e-22}

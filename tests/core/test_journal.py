@@ -65,6 +65,18 @@ def test_a_dropped_step_that_was_faster_names_what_won():
     assert row.reason == "latency ratio 0.80 when explored; another won in the end, 0.50 on fresh rounds"
 
 
+def test_a_dropped_step_that_is_kept_behind_others_says_so():
+    journal, first, last = Journal(), step("first"), step("last")
+    row = journal.open(last, after(ORIGINAL, first))
+    journal.timed(Measured(after(ORIGINAL, first, last), 0.45), 1.0)
+    winner = after(ORIGINAL, last)
+    journal.conclude(winner, Measured(winner, 0.5, 0.4, 0.6))
+    assert row.status is StepStatus.DROPPED
+    assert row.reason == "latency ratio 0.45 when explored; kept in another chain, 0.50 on fresh rounds"
+    (kept,) = [one for one in journal.attempts if one.status is StepStatus.KEPT]
+    assert (kept.step.key, kept.on) == (last.key, ())
+
+
 def test_the_drift_of_a_row_is_kept_where_none_is_measured_again():
     journal, first = Journal(), step("first")
     row = journal.open(first, ORIGINAL)

@@ -41,7 +41,7 @@ def test_the_report_has_the_figures_of_the_run():
     result = data["result"]
     assert (result["latency_ms"], result["latency_ratio"], result["latency_ratio_ci"]) == (4.7, 0.43, [0.42, 0.44])
     assert (result["size_bytes"], result["peak_memory_bytes"]) == (60_000_000, 70_000_000)
-    assert result["drift"] == {"relative_l2": 0.15, "max_abs": 0.06, "cosine": 0.989}
+    assert result["drift"] == {"relative_l2": 0.15, "max_abs": 0.06, "cosine": 0.989, "foreseen": 0.15}
     assert result["outputs"][0]["name"] == "embeddings"
     assert result["shapes"][1] == {
         "shape": "input_ids 1x32", "original_ms": 4.0, "result_ms": 1.8, "ratio": 0.43, "ci": [0.42, 0.44],
@@ -65,7 +65,7 @@ def test_every_step_has_every_field_and_its_gain_over_the_chain_without_it():
 
 def test_what_is_not_finite_is_null_and_the_reason_says_it():
     step = next(s for s in strict_json(build_report(sample.improved()))["steps"] if "NaN" in s["reason"])
-    assert step["drift"] == {"relative_l2": None, "max_abs": None, "cosine": -1.0}
+    assert step["drift"] == {"relative_l2": None, "max_abs": None, "cosine": -1.0, "foreseen": None}
     equal = replace(sample.compared(0.0), sqnr_db=math.inf)
     outcome = sample.improved()
     outcome.result = replace(outcome.result, comparisons=(equal,))

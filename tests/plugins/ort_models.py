@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,16 @@ def proto(model: Model) -> onnx.ModelProto:
 def operators(model: Model) -> list[str]:
     """Operators in the graph's order."""
     return [node.op_type for node in proto(model).graph.node]
+
+
+def after_fusion(model: Model) -> Counter[str]:
+    """Operators that onnxruntime really runs."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    written = options.optimized_model_filepath = str(model.path.with_name("optimized.onnx"))
+    ort.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
+    return Counter(node.op_type for node in onnx.load(written, load_external_data=False).graph.node)
 
 
 def names_and_shapes(model: Model) -> tuple[object, ...]:

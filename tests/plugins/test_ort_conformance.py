@@ -78,7 +78,8 @@ class TestQuantizeStatic(TestQuantizeDynamic):
 
 
 class TestQuantizeStaticPairs(TestQuantizeStatic):
-    options: ClassVar = {"format": "qdq", "smoothing": 0.5, "calibration": "mse", "correct_bias": True}
+    options: ClassVar = {"format": "qdq", "smoothing": 0.5, "calibration": "mse", "correct_bias": True,
+                         "fill_channels": True}  # fmt: skip
 
 
 class TestQuantizeWeights(TestQuantizeDynamic):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import helper
 from ort_models import (
     CPU,
     EXPORTS,
     Array,
+    after_fusion,
     apply,
     build,
     context,
@@ -73,16 +72,6 @@ def _product(folder: Path) -> Model:
     return build(folder, nodes, weights, {"x": ["n", 64]}, {"y": ["n", 96]})
 
 
-def _after_fusion(model: Model) -> Counter[str]:
-    """Operators that onnxruntime really runs."""
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    written = options.optimized_model_filepath = str(model.path.with_name("optimized.onnx"))
-    ort.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
-    return Counter(node.op_type for node in onnx.load(written, load_external_data=False).graph.node)
-
-
 @pytest.mark.parametrize("calibration", ["minmax", "mse", "entropy", "percentile"])
 @_FORMATS
 def test_a_residual_net_stays_in_integers_from_end_to_end(written: str, calibration: str, tmp_path: Path) -> None:
@@ -93,7 +82,7 @@ def test_a_residual_net_stays_in_integers_from_end_to_end(written: str, calibrat
     assert result.counts == counts
     assert names_and_shapes(result.model) == names_and_shapes(model)
     assert 1e-4 < drift(model, result.model, _FEEDS) < _CLOSE
-    really = _after_fusion(result.model)
+    really = after_fusion(result.model)
     assert really["QLinearConv"] == 2
     assert really["QLinearAdd"] == really["QLinearGlobalAveragePool"] == 1
     assert not {"Conv", "Relu", "Gemm"} & set(really)
@@ -114,7 +103,7 @@ def test_a_product_gets_integers_and_gives_floats(written: str, tmp_path: Path) 
     model = _product(tmp_path)
     result = apply(QuantizeStatic, model, tmp_path, _ROWS, format=written)
     assert drift(model, result.model, _ROWS[0]) < _CLOSE
-    assert _after_fusion(result.model)["MatMulIntegerToFloat" if written == "qoperator" else "QGemm"] == 1
+    assert after_fusion(result.model)["MatMulIntegerToFloat" if written == "qoperator" else "QGemm"] == 1
     if written == "qoperator":
         assert operators(result.model) == ["QuantizeLinear", "MatMulIntegerToFloat"]
 
@@ -182,7 +171,7 @@ def test_every_carrier_has_an_integer_form(written: str, tmp_path: Path) -> None
     result = apply(QuantizeStatic, model, tmp_path, _IMAGES, format=written)
     assert result.counts["carriers quantized"] == 7
     assert drift(model, result.model, _FEEDS) < 2 * _CLOSE
-    really = _after_fusion(result.model)
+    really = after_fusion(result.model)
     assert really["QuantizeLinear"] == 1
     assert really["DequantizeLinear"] == 1
 
@@ -195,7 +184,7 @@ def test_what_reads_floats_gets_floats(tmp_path: Path) -> None:
     for written in ("qoperator", "qdq"):
         result = apply(QuantizeStatic, model, tmp_path, _IMAGES, format=written)
         assert drift(model, result.model, _FEEDS) < _CLOSE
-        assert _after_fusion(result.model)["QLinearConv"] == 2
+        assert after_fusion(result.model)["QLinearConv"] == 2
 
 
 def test_names_to_keep_stay_float(tmp_path: Path) -> None:
@@ -205,7 +194,7 @@ def test_names_to_keep_stay_float(tmp_path: Path) -> None:
     for written in ("qoperator", "qdq"):
         result = apply(QuantizeStatic, model, tmp_path, _IMAGES, keep=("b1", "nobody"), format=written)
         assert result.notes[0] == "keep names no quantizable node: nobody"
-        assert _after_fusion(result.model)["QLinearConv"] == 1
+        assert after_fusion(result.model)["QLinearConv"] == 1
         assert drift(model, result.model, _FEEDS) < _CLOSE
     nothing = apply(QuantizeStatic, model, tmp_path, _IMAGES, keep=tuple(names))
     assert not nothing.changed

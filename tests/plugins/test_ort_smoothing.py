@@ -99,3 +99,16 @@ def test_samples_that_are_not_finite_smooth_nothing(tmp_path: Path) -> None:
     model = _model(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"], name="dense")])
     bad = {"x": np.full((4, 64), np.inf, np.float32)}
     assert apply(QuantizeDynamic, model, tmp_path, [bad], smoothing=0.5).counts["inputs smoothed"] == 0
+
+
+@_PASSES
+def test_what_attention_gives_is_left_as_it_is(pass_class: type[Pass], tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="dense"),
+             helper.make_node("Unsqueeze", ["h", "first"], ["rows"]),
+             helper.make_node("MultiHeadAttention", ["rows"] * 3, ["a"], domain="com.microsoft", num_heads=4),
+             helper.make_node("MatMul", ["a", "out"], ["y"], name="out")]  # fmt: skip
+    extra = {"out": random_weight(96, 32), "first": np.array([0])}
+    model = build(tmp_path, nodes, {"w": random_weight(64, 96), **extra}, {"x": ["n", 64]}, {"y": [1, "n", 32]})
+    result = apply(pass_class, model, tmp_path, _SAMPLES, smoothing=0.5)
+    assert result.counts["inputs smoothed"] == 1
+    assert operators(result.model).count("Mul") == 1

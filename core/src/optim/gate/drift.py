@@ -16,33 +16,38 @@ from numpy.typing import NDArray
 
 from optim.arrays import Array, Feeds, Outputs
 from optim.errors import OptimError
+from optim.gate.foresight import foresee
 from optim.gate.masks import valid_positions
 from optim.model import TensorInfo
 
-_FLOOR_PER_ELEMENT = 1e-6
+FLOOR_PER_ELEMENT = 1e-6
 _BECAME_NAN = "elements became NaN"
 _BECAME_INFINITE = "elements became, or are no longer, infinite"
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The three figures of a model, each of its worst output over all samples.
+    """The figures of a model, each of its worst output over all samples.
 
     Attributes:
         relative_l2: unitless, >= 0; infinite where NaN or infinity appeared, or where shapes differ.
         max_abs: in the output's unit.
         cosine: of the flattened output, 1 is the same direction.
+        foreseen: relative L2 that a further sample stays below, see :mod:`optim.gate.foresight`; where few samples
+            were seen, or none was looked at one by one, no more than ``relative_l2``.
     """
 
     relative_l2: float
     max_abs: float
     cosine: float
+    foreseen: float = 0.0
 
     def worst(self, other: Drift) -> Drift:
         """The worse of each figure."""
         return Drift(
-            max(self.relative_l2, other.relative_l2), max(self.max_abs, other.max_abs), min(self.cosine, other.cosine)
-        )
+            max(self.relative_l2, other.relative_l2), max(self.max_abs, other.max_abs), min(self.cosine, other.cosine),
+            max(self.foreseen, other.foreseen),
+        )  # fmt: skip
 
 
 NO_DRIFT = Drift(0.0, 0.0, 1.0)
@@ -65,6 +70,7 @@ class OutputComparison:
         top1_agreement: share of rows whose largest element is at the same place, None below two columns.
         problem: what makes it incomparable or infinitely far, or empty.
         limit: relative L2 that this output alone is held to, in place of the budget; None for most.
+        each: relative L2 of every sample, where several were compared; empty for one.
     """
 
     name: str
@@ -79,6 +85,7 @@ class OutputComparison:
     top1_agreement: float | None
     problem: str = ""
     limit: float | None = None
+    each: tuple[float, ...] = ()
 
     @property
     def overflowed(self) -> bool:
@@ -87,8 +94,18 @@ class OutputComparison:
 
     @property
     def drift(self) -> Drift:
-        """The three figures that the gate looks at."""
-        return Drift(self.relative_l2, self.max_abs, self.cosine)
+        """The figures that the gate looks at."""
+        return Drift(self.relative_l2, self.max_abs, self.cosine, self.foreseen)
+
+    @property
+    def foreseen(self) -> float:
+        """Relative L2 that a further sample stays below."""
+        return max(self.relative_l2, foresee(self.each))
+
+    @property
+    def by_sample(self) -> tuple[float, ...]:
+        """Relative L2 of every sample."""
+        return self.each or (self.relative_l2,)
 
     def worst(self, other: OutputComparison) -> OutputComparison:
         """The same output over two samples: the worse of each figure."""
@@ -97,6 +114,7 @@ class OutputComparison:
             max(self.relative_l2, other.relative_l2), max(self.max_abs, other.max_abs), min(self.cosine, other.cosine),
             min(self.sqnr_db, other.sqnr_db), _both(max, self.max_ulp, other.max_ulp),
             _both(min, self.top1_agreement, other.top1_agreement), self.problem or other.problem, self.limit,
+            (*self.by_sample, *other.by_sample),
         )  # fmt: skip
 
 
@@ -166,6 +184,16 @@ def compare_output(
     return _figures(name, dtype, shape, a, b, ulp, rows)
 
 
+def faint_outputs(samples: Iterable[Outputs]) -> dict[str, float]:
+    """Outputs so near to zero on every sample that their drift says little, with their largest magnitude."""
+    largest: dict[str, float] = {}
+    for outputs in samples:
+        for name, array in outputs.items():
+            if array.dtype.kind == "f" and array.size:
+                largest[name] = max(largest.get(name, 0.0), float(np.abs(array).max()))
+    return {name: value for name, value in largest.items() if value < FLOOR_PER_ELEMENT}
+
+
 def worst_drift(comparisons: Iterable[OutputComparison]) -> Drift:
     """The drift of a model: the worst of every figure over its outputs but those with a limit of their own."""
     total = NO_DRIFT
@@ -195,7 +223,7 @@ def _figures(
     cosine = 1.0 if noise == 0 else _dot(a, b) / (signal * other) if signal and other else 0.0
     return OutputComparison(
         name, dtype, shape, int(a.size),
-        relative_l2=noise / max(signal, _FLOOR_PER_ELEMENT * math.sqrt(a.size)),
+        relative_l2=noise / max(signal, FLOOR_PER_ELEMENT * math.sqrt(a.size)),
         max_abs=float(np.abs(difference).max()),
         cosine=max(-1.0, min(1.0, cosine)),
         sqnr_db=math.inf if noise == 0 else 20 * math.log10(signal / noise) if signal else -math.inf,

@@ -17,7 +17,7 @@ from optim.errors import OptimError
 from optim.feeds.feedset import FeedSet, FeedWriter
 from optim.feeds.load import load_feeds
 from optim.feeds.synthesize import synthesize_feeds
-from optim.gate.drift import worst_drift
+from optim.gate.drift import faint_outputs, worst_drift
 from optim.graphs.limits import check_limits
 from optim.jobs.place import Place, Reference, TaskUse, chosen, compare_session
 from optim.metrics.spec import MaxLoss, MetricSpec
@@ -119,6 +119,11 @@ def run(request: Request, channel: Channel) -> Answer:
     tolerance, notes = _measure_tolerance(backend, request, reference, explored)
     if len(compared) < len(feeds):
         notes.append(f"drift is measured on {len(compared)} of {len(feeds)} samples, spread evenly")
+    faint = faint_outputs(reference.expected(sample) for sample in compared)
+    notes += [
+        f"output '{name}' is next to zero on every sample ({value:.2g} at most), so its drift says little"
+        for name, value in faint.items()
+    ]
     notes += task_notes
     assumptions = tuple((assumption.input, assumption.text) for assumption in feeds.assumptions)
     return Answer(

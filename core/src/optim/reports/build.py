@@ -223,7 +223,10 @@ def _task(outcome: Outcome, figure: TaskFigure | None) -> TaskReport | None:
 
 
 def _drift(drift: Drift) -> DriftReport:
-    return DriftReport(relative_l2=drift.relative_l2, max_abs=drift.max_abs, cosine=drift.cosine)
+    return DriftReport(
+        relative_l2=drift.relative_l2, max_abs=drift.max_abs, cosine=drift.cosine,
+        foreseen=max(drift.relative_l2, drift.foreseen),
+    )
 
 
 def _feeds(outcome: Outcome) -> FeedsReport:

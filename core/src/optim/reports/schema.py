@@ -32,6 +32,9 @@ class DriftReport(_Part):
     relative_l2: Figure = Field(description="||other - original|| / ||original||, >= 0")
     max_abs: Figure = Field(description="largest absolute difference, in the output's unit")
     cosine: Figure = Field(description="of the flattened outputs, 1 is the same direction")
+    foreseen: Figure = Field(
+        default=None, description="relative_l2 that a further sample stays below, from the spread of those measured"
+    )
 
 
 class BudgetReport(_Part):
@@ -112,6 +115,7 @@ class OutputReport(_Part):
     top1_agreement: Figure = Field(description="share of rows whose largest element is at the same place")
     problem: str = ""
     limit: Figure = Field(default=None, description="what this output alone is held to; null where it is the budget")
+    each: tuple[Figure, ...] = Field(default=(), description="relative_l2 of every sample, where several were compared")
 
 
 class ShapeReport(_Part):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from optim.errors import ExitStatus, OptimError
+from optim.feeds.feedset import SYNTHESIZED
 from optim.gate.budget import Budget
 from optim.graphs.files import is_whole
 from optim.graphs.operators import operator_counts
@@ -75,7 +76,8 @@ def execute(
 
 
 def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
-    budget = Budget.of(bench.settings, bench.prepared.tolerance)
+    own_data = bench.prepared.origin != SYNTHESIZED
+    budget = Budget.of(bench.settings, bench.prepared.tolerance, foresees=own_data)
     started = time.monotonic()
     verdict = judge_chain(bench, budget) if bench.settings.chain is not None else judge_search(bench, budget, plan)
     result = verdict.result

@@ -51,7 +51,7 @@ class Clock:
         Args:
             nodes: the most promising first; those for which there is no time are left out of the answer.
             share: of the search time that is left, 0..1.
-            least: so many are looked at whatever the share, as far as all the time that is left is enough for
+            least: so many are looked at whatever the share, as far as half of all the time that is left is enough for
                 them; :data:`_LEAST` whatever the time.
 
         Returns:
@@ -59,7 +59,7 @@ class Clock:
         """
         all_left = max(0.0, self._deadline - time.monotonic())
         left = all_left * share
-        least = min(least, max(_LEAST, int(all_left / self._lane_s)))
+        least = min(least, max(_LEAST, int(all_left / 2 / self._lane_s)))
         affordable = max(least, int(left / self._lane_s))
         chosen = list(nodes)[:affordable]
         found: list[Measured] = []

@@ -258,7 +258,7 @@ class Expander:
         times = self._source.times_too_far(outcome.answer.result.model) if outcome.answer else 1.0
         if drift <= limit and times > 1:
             return drift / times * _MARGIN_TO_SOURCE
-        return drift * PART_FOR_THE_METRIC if drift <= limit else limit
+        return drift * PART_FOR_THE_METRIC if drift <= limit else self._budget.repair_limit
 
     def _judge(self, node: Node, attempt: Attempt, tried: Tried) -> Node | None:
         attempt.seconds += tried.seconds

@@ -28,6 +28,9 @@ _OTHERS = 3
 _FALLBACKS = 3
 """So often the next best of what was explored is looked at, where the best ones did not hold."""
 
+_FALLBACKS_S = 20.0
+"""And only within this time: where a busy machine hides every difference, more rounds do not find one."""
+
 _PROMISE = 1.15
 """By so much more must have been promised than what held, to be worth more time."""
 
@@ -86,11 +89,12 @@ class Finale:
         measured = self._prove(finalists)
         measured += self._mended(finalists, ranking, measured)
         known = {node.model.digest for node in finalists}
+        deadline = time.monotonic() + _FALLBACKS_S
         for _ in range(_FALLBACKS):
             promised = [item for item in ranking if not self._only_makes_way(item.node.steps)]
             promised += [item for item in self._gallery.held() if self._alike(item.node, finalists[0])]
             waiting = self._promising([item for item in promised if item.node.model.digest not in known], measured)
-            if not waiting:
+            if not waiting or time.monotonic() > deadline:
                 break
             self._bench.say("the best did not hold: measuring what came next")
             known |= {node.model.digest for node in waiting}

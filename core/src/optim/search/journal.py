@@ -64,7 +64,8 @@ class Journal:
             if chain in kept:
                 attempt.settle(StepStatus.KEPT, _why_kept(attempt))
             elif attempt.status is StepStatus.SKIPPED and not attempt.reason:
-                attempt.settle(*_why_dropped(attempt, best.ratio if best else None))
+                elsewhere = attempt.step.key in whole
+                attempt.settle(*_why_dropped(attempt, best.ratio if best else None, elsewhere=elsewhere))
 
 
 def missing_rows(attempts: Iterable[Attempt], node: Node) -> list[Attempt]:
@@ -109,7 +110,8 @@ def _why_kept(attempt: Attempt) -> str:
     return "part of the best model found"
 
 
-def _why_dropped(attempt: Attempt, best: float | None) -> tuple[StepStatus, str]:
+def _why_dropped(attempt: Attempt, best: float | None, *, elsewhere: bool) -> tuple[StepStatus, str]:
+    """The status and the reason; ``elsewhere`` where the same step is kept, but not behind the same others."""
     if attempt.ratio is None:
         if attempt.step.role == "enable":
             return StepStatus.DROPPED, "nothing kept needs it"
@@ -120,8 +122,9 @@ def _why_dropped(attempt: Attempt, best: float | None) -> tuple[StepStatus, str]
             f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it",
         )
     if best is not None:
+        won = "kept in another chain" if elsewhere else "another won in the end"
         return (
             StepStatus.DROPPED,
-            f"latency ratio {attempt.ratio:.2f} when explored; another won in the end, {best:.2f} on fresh rounds",
+            f"latency ratio {attempt.ratio:.2f} when explored; {won}, {best:.2f} on fresh rounds",
         )
     return StepStatus.DROPPED, f"latency ratio {attempt.ratio:.2f}; not enough for a model that is better in the end"

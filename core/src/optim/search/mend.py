@@ -45,12 +45,13 @@ class Mender:
         """
         place = max((i for i, step in enumerate(node.steps) if step.lossy and "keep" in step.options), default=None)
         limit = self._budget.limit(lossy=True)
-        drift = node.drift.relative_l2
-        if place is None or drift > REPAIRABLE * limit or self._left_s < _LEAST_S:
+        drift, held = node.drift.relative_l2, self._budget.held(node.drift)
+        if place is None or held > REPAIRABLE * limit or self._left_s < _LEAST_S:
             return None
+        aim = drift * (PART_FOR_THE_METRIC if held <= limit else limit * _AIM / held)
         started = time.monotonic()
         try:
-            return self._mended(node, place, drift * PART_FOR_THE_METRIC if drift <= limit else limit * _AIM)
+            return self._mended(node, place, aim)
         finally:
             self._left_s -= time.monotonic() - started
 

@@ -56,16 +56,21 @@ class QuantizeStatic(Pass):
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeStaticOptions]:
         """For convolutions the ranges of least error; for products of many rows the whole ranges, outliers smoothed.
 
+        One for convolutions: onnxruntime runs the same kernels for both formats.
+
         Nothing for a decoder's step: a few rows do not show what ranges the next ones will have.
         """
-        del target
-        from optim_plugins.ort.hardware import multiplies_integers_exactly
+        from optim_plugins.ort.hardware import is_x86, multiplies_integers_exactly
+        from optim_plugins.ort.kernels import CPU_PROVIDER
         from optim_plugins.ort.quantize_static_options import QuantizeStaticOptions
         from optim_plugins.ort.sample_rows import FEW_ROWS, rows_at_a_time
 
         reduce_range = not multiplies_integers_exactly()
         if "Conv" in {node.op_type for node in model.ir().graph}:
-            yield QuantizeStaticOptions(calibration="mse", correct_bias=True, reduce_range=reduce_range)
+            fill = is_x86() and target.provider == CPU_PROVIDER
+            yield QuantizeStaticOptions(
+                calibration="mse", correct_bias=True, reduce_range=reduce_range, fill_channels=fill
+            )
         elif rows_at_a_time(model, context) >= FEW_ROWS:
             yield QuantizeStaticOptions(smoothing=0.8, reduce_range=reduce_range)
 

@@ -30,6 +30,10 @@ class QuantizeStaticOptions(PassOptions):
     per_channel: bool = Field(True, description="one scale for each output channel of a weight, instead of one for all")
     reduce_range: bool = Field(False, description="7-bit weights, for processors without exact integer products (AVX2)")
     correct_bias: bool = Field(False, description="make up in the bias for what rounding weights does on average")
+    fill_channels: bool = Field(
+        False, description="fill up input channels of convolutions to a multiple of four with zeros, which is exact: "
+        "x86 has no fast kernel for an image of 1 or 3 channels",
+    )  # fmt: skip
     products: bool = Field(True, description="quantize MatMul and Gemm, too, not just convolutions")
     smoothing: float = Field(
         0.0, ge=0, le=1, description="how much of the activations' outliers the weights take over, 0 none, 1 all; "
@@ -41,6 +45,8 @@ class QuantizeStaticOptions(PassOptions):
     def _fits(self) -> Self:
         if self.activations.endswith("16") and self.format != "qdq":
             raise ValueError("16-bit activations need format qdq: onnxruntime has no 16-bit operators")
+        if self.activations.endswith("16") and self.fill_channels:
+            raise ValueError("fill_channels is for 8-bit kernels: onnxruntime has no Pad of 16 bits")
         if self.activations == "int8" and self.weights == "uint8":
             raise ValueError("int8 activations need int8 weights: onnxruntime has no other kernel")
         return self

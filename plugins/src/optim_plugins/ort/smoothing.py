@@ -12,6 +12,9 @@ Where only such products read what a normalization gives, ``1 / f`` goes into it
 ``f * W`` is never stored: whoever rounds the weight multiplies on the way. Xiao et al., "SmoothQuant: Accurate and
 Efficient Post-Training Quantization for Large Language Models", 2023.
 
+What attention gives is left as it is: averages of values over positions have few outliers. On a trained encoder the
+drift is the same without these factors, and a multiplication for each layer is saved.
+
 One strength serves all inputs. Finding one for each, by the error of its own products, was tried: the outputs of a
 trained encoder came out further off.
 """
@@ -38,6 +41,8 @@ _NORMALIZATIONS: dict[str, tuple[int, ...]] = {
 }  # fmt: skip
 """Inputs that scale or shift each channel of the first output."""
 
+_ATTENTION = ("Attention", "GroupQueryAttention", "MultiHeadAttention", "QAttention")
+
 Factors = Mapping[str, Floats]
 """By name of a product's input: f, float32 [K]."""
 
@@ -55,11 +60,14 @@ def find_factors(
         context: gives the samples.
 
     Returns:
-        Nothing for an input that is not in the main graph, that no sample reached or that was not finite.
+        Nothing for an input that attention gives, that is not in the main graph, that no sample reached or that was
+        not finite.
     """
     readers: dict[str, list[Product]] = {}
     for product in products:
-        readers.setdefault(product.a.name or "", []).append(product)
+        producer = product.a.producer()
+        if producer is None or producer.op_type not in _ATTENTION:
+            readers.setdefault(product.a.name or "", []).append(product)
     weights = {name: np.max([_largest_of_rows(one) for one in group], axis=0) for name, group in readers.items()}
     largest = _largest_of_channels(model, graph, {name: len(rows) for name, rows in weights.items()}, context)
     factors = {}

@@ -66,7 +66,7 @@ def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Contex
     if not measured.samples:
         return PassResult(model, changed=False, notes=(*notes, "there is no sample to measure ranges on: give --data"))
     scales = _scales(plan, measured, options.activations)
-    style = WeightStyle(options.weights, options.per_channel, options.reduce_range)
+    style = WeightStyle(options.weights, options.per_channel, options.reduce_range, options.fill_channels)
     writer = OperatorRewriter if options.format == "qoperator" else PairRewriter
     by_smoothed = {value.name or "": factors[name] for name, value in smoothed.items()}
     rewriter = writer(graph, measured, scales, style, by_smoothed, correct_bias=options.correct_bias)

@@ -45,11 +45,19 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class WeightStyle:
-    """Which integers weights become: ``int8`` or ``uint8``, one scale a channel or one for all, 8 bits or 7."""
+    """Which integers weights become.
+
+    Attributes:
+        dtype: ``int8`` or ``uint8``.
+        per_channel: one scale for each output channel, not one for all.
+        reduce_range: 7 bits, not 8.
+        fill_channels: fill up the input channels of convolutions with zeros, for kernels that take multiples of four.
+    """
 
     dtype: str
     per_channel: bool
     reduce_range: bool
+    fill_channels: bool = False
 
 
 def scale_of(one: Range, dtype: str) -> Scale:

@@ -1,7 +1,8 @@
 """Which nodes of a graph static quantization reaches, and which tensors between them become integers.
 
 - Convolutions, the convolution's ReLU with it: integers in, integers out.
-- Carriers between them, which would else need floats again: pooling, Add, Mul, Concat, reshaping.
+- Carriers between them, which would else need floats again: pooling, Add, Mul, Concat, reshaping; and up to the last
+  pooling, behind which there are fewer values to make floats of.
 - Products with a constant weight: integers in, floats out, so that what follows (softmax, normalization, Gelu) stays
   exact.
 
@@ -29,6 +30,7 @@ SAME_RANGE = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze",
 COMPUTING = frozenset({"Add", "Mul", "Concat", "GlobalAveragePool", "AveragePool", "Sigmoid", "LeakyRelu"})
 """Carriers with an 8-bit form of their own."""
 
+_POOLING = frozenset({"MaxPool", "GlobalAveragePool", "AveragePool"})
 _ACTIVATIONS = ("Relu", "Clip")
 
 
@@ -157,11 +159,11 @@ def _with_carriers(
                 continue
         found[node] = one
         integers.add(one.result)
-    # A carrier that no quantized node reads would only move the place where floats begin.
+    # A carrier that no quantized node reads would only move the place where floats begin. Pooling leaves fewer of them.
     needed = {product.a for product in products}
     kept = []
     for one in reversed(found.values()):
-        if one.node in chosen or one.result in needed:
+        if one.node in chosen or one.result in needed or one.node.op_type in _POOLING:
             kept.append(one)
             needed |= set(one.sources)
     return kept[::-1]

@@ -19,7 +19,7 @@ import onnx_ir as ir
 
 from optim_plugins.ort.products import Product
 from optim_plugins.ort.static_plan import Quantized
-from optim_plugins.ort.static_weights import StaticRewriter, Stored
+from optim_plugins.ort.static_weights import StaticRewriter, Stored, StoredConvolution
 
 
 class PairRewriter(StaticRewriter):
@@ -34,6 +34,8 @@ class PairRewriter(StaticRewriter):
         for place, source in enumerate(one.sources):
             one.node.replace_input_with(place, self._pair(source))
         if stored is not None:
+            if stored.missing:
+                one.node.replace_input_with(0, self._filled_pair(one.sources[0], stored))
             one.node.replace_input_with(1, self._floats(stored.weight, one.node, axis=0))
             if stored.bias is not None:
                 bias = self._floats(stored.bias, one.node, axis=0)
@@ -68,6 +70,18 @@ class PairRewriter(StaticRewriter):
         if value not in self._made:
             self._made[value] = self._new_pair(value)
         return self._made[value]
+
+    def _filled_pair(self, value: ir.Value, stored: StoredConvolution) -> ir.Value:
+        """The same with more channels, added between QuantizeLinear and DequantizeLinear."""
+        name = value.name or ""
+        integers = self._pair(value).producer().inputs[0]  # type: ignore[union-attr]
+        assert integers is not None
+        filled = self.filled(integers, name, stored)
+        node = ir.node("DequantizeLinear", [filled, *self.scale(name)], name=f"{name}_filled_dequantize")
+        output = node.outputs[0]
+        output.name, output.type, output.shape = self.fresh(f"{name}_filled_floats"), value.type, filled.shape
+        self.behind(filled, [node])
+        return output
 
     def _pair_behind(self, result: ir.Value) -> None:
         """The same for every reader."""

@@ -104,10 +104,10 @@ class OperatorRewriter(StaticRewriter):
             return None
         source = one.node.inputs[0]
         assert source is not None
-        weight = stored.weight
+        weight, name = stored.weight, source.name or ""
         operands = [
-            self._integer(source), *self.scale(source.name or ""), weight.integers, weight.scale, weight.zero,
-            *self.scale(one.result.name or ""),
+            self.filled(self._integer(source), name, stored), *self.scale(name), weight.integers, weight.scale,
+            weight.zero, *self.scale(one.result.name or ""),
         ]  # fmt: skip
         if stored.bias is not None:
             operands.append(stored.bias.integers)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from optim.arrays import Array
 from optim_plugins.ort.calibrate import Measured
+from optim_plugins.ort.filled_channels import channel_pads, fill_weight, filled_shape, missing_channels
 from optim_plugins.ort.friendly_graph import constant
 from optim_plugins.ort.integer_weights import Floats
 from optim_plugins.ort.product_rewriter import ProductRewriter
@@ -32,10 +33,17 @@ class Stored:
 
 @dataclass(frozen=True)
 class StoredConvolution:
-    """What a Conv needs: its weight, and its bias as int32 (with the scale of the accumulator)."""
+    """What a Conv needs.
+
+    Attributes:
+        weight: [M, C / groups, ...].
+        bias: as int32, with the scale of the accumulator.
+        missing: channels that the weight has more than what it is multiplied with.
+    """
 
     weight: Stored
     bias: Stored | None
+    missing: int
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,7 @@ class StaticRewriter(ProductRewriter, ABC):
         self._originals: dict[ir.Value, ir.Value] = {}
         self._done: list[Quantized] = []
         self._stored_scales: dict[tuple[float, int, str], tuple[ir.Value, ir.Value]] = {}
+        self._filled: dict[tuple[ir.Value, int], ir.Value] = {}
         self._stored_weights: dict[tuple[str, tuple[int, ...], bytes], Stored] = {}
 
     @abstractmethod
@@ -115,15 +124,33 @@ class StaticRewriter(ProductRewriter, ABC):
         given = self.scales[source.name or ""]
         assert weight is not None
         means = self._means.get(source.name or "")
+        groups = node.attributes["group"].as_int() if "group" in node.attributes else 1
         found = round_channels(weight, self._style, source=given, bias=bias, with_error=means is not None)
         if found is None or (bias is not None and not np.isfinite(bias).all()):
             return None
         if means is not None and found.error is not None:
-            groups = node.attributes["group"].as_int() if "group" in node.attributes else 1
             correction = _mean_error(found.error, means, groups)
             bias = -correction if bias is None else bias - correction
         name = node.inputs[1].name or "weight"  # type: ignore[union-attr]
-        return StoredConvolution(self._weight(name, found), self._bias(name, bias, given, found))
+        missing = missing_channels(weight.shape, groups) if self._style.fill_channels else 0
+        stored = self._weight(name, fill_weight(found, missing) if missing else found)
+        return StoredConvolution(stored, self._bias(name, bias, given, found), missing)
+
+    def filled(self, integers: ir.Value, name: str, stored: StoredConvolution) -> ir.Value:
+        """The integers of a tensor with the channels that a weight has more."""
+        missing = stored.missing
+        if not missing:
+            return integers
+        if (integers, missing) not in self._filled:
+            rank = len(stored.weight.integers.shape or ())
+            pads = self.initializer(f"{name}_pads", channel_pads(rank, missing))
+            node = ir.node("Pad", [integers, pads, self.scale(name)[1]], name=f"{name}_fill")
+            output = node.outputs[0]
+            output.name, output.type = self.fresh(f"{name}_filled"), integers.type
+            output.shape = filled_shape(integers.shape, missing)
+            self.behind(integers, [node])
+            self._filled[integers, missing] = output
+        return self._filled[integers, missing]
 
     def product(self, product: Product) -> StoredProduct | None:
         """Integers of a product's weight; None where that is not finite."""

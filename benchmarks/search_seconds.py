@@ -1,0 +1,67 @@
+"""What more search seconds buy: the same run with several of them, each from an empty cache, then timed together.
+
+    python benchmarks/search_seconds.py model.onnx --calib calib.npz --data feeds.npz --max-drift 0.05 --each 10 30 60
+
+Prints a row for each: how long the run took, how many steps it computed, and what it came to beside the original on
+data that it was not given: by ``optim bench`` in three races of fresh processes, their median and what they span, and
+by ``optim verify``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench import optim, pool
+
+RACES = 3
+
+
+def main() -> int:
+    """Make the results, then time and compare them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--calib", required=True, help="samples that the runs are given")
+    parser.add_argument("--data", required=True, help="other samples, for timing and comparing")
+    parser.add_argument("--max-drift", default="0.05")
+    parser.add_argument("--each", nargs="+", default=["10", "30", "60", "120"], metavar="SECONDS")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        made = {seconds: f"{folder}/{seconds}" for seconds in chosen.each}
+        said = {seconds: make(chosen, seconds, out) for seconds, out in made.items()}
+        arguments = (chosen.model, *made.values(), "--data", chosen.data, "--seconds", "15")
+        timed = pool([optim("bench", *arguments)["models"] for _ in range(RACES)])[1:]
+        print("| `--search-seconds` | run s | steps computed | ratio | 95 % | drift on other data |")
+        print("|---|---|---|---|---|---|")
+        for (seconds, out), found in zip(made.items(), timed, strict=True):
+            compared = optim("verify", chosen.model, out, "--data", chosen.data, "--max-drift", "9")
+            low, high = found["latency_ratio_ci"]
+            drift = compared["drift"]["relative_l2"]
+            ratio = f"{found['latency_ratio']:.3f} | {low:.3f} to {high:.3f}"
+            print(f"| {seconds} | {said[seconds]} | {ratio} | {drift:.2g} |", flush=True)
+    return 0
+
+
+def make(chosen: argparse.Namespace, seconds: str, out: str) -> str:
+    """Run optim from an empty cache; the time that took and the steps computed, as columns."""
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["OPTIM_CACHE_DIR"] = cache
+        started = time.monotonic()
+        report = optim(
+            "run", chosen.model, "-o", out, "--data", chosen.calib, "--max-drift", chosen.max_drift,
+            "--search-seconds", seconds,
+        )  # fmt: skip
+        took = time.monotonic() - started
+        del os.environ["OPTIM_CACHE_DIR"]
+    if not Path(out, "model.onnx").is_file():
+        raise SystemExit(f"no model with {seconds} s: {report}")
+    print(f"{seconds} s: {report['reason']}", file=sys.stderr, flush=True)
+    return f"{took:.0f} | {report['search']['computed']}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
