@@ -34,10 +34,10 @@ def run(folder):
     registry = load_registry()
     ours = tuple(offered.name for offered in registry.offers(registry.target("cpu")) if offered.plugin.name == "ort")
 
-    def make(*named, **changes):
+    def make(*named, options=None, **changes):
         settings = RunSettings(
             source=folder / "model.onnx", without=ours, timeout_s=8.0, search_seconds=60.0,
-            named=tuple(Named(f"untrusted.{name}") for name in named),
+            named=tuple(Named(f"untrusted.{name}", options) for name in named),
         )  # fmt: skip
         for name, value in changes.items():
             object.__setattr__(settings, name, value)
@@ -215,6 +215,13 @@ def test_a_full_disk_ends_the_run_instead_of_making_every_candidate_fail(run, ou
         run("filling-the-disk")
     assert (caught.value.reference, caught.value.status) == ("disk-full", ExitStatus.USAGE)
     assert not any(Store().root.glob("active/*"))
+
+
+def test_sizes_of_inputs_that_the_model_does_not_have_are_the_issue_of_the_plugin(run, outcome):
+    del outcome
+    with pytest.raises(OptimError, match=r"inputs_for of untrusted\.inventing-inputs") as caught:
+        run("inventing-inputs", options={"size": 3})
+    assert caught.value.reference == "bad-result"
 
 
 def test_a_named_pass_that_damages_the_original_fails_the_run_and_the_original_is_whole_again(run, outcome):

@@ -15,10 +15,10 @@ import numpy as np
 import onnx_ir as ir
 from timed_models import without_group
 
-from optim import APPLICABLE, Applicable, NoOptions, Pass, PassResult, hookimpl
+from optim import APPLICABLE, Applicable, NoOptions, Pass, PassOptions, PassResult, hookimpl
 from optim.graphs.external_data import external_files
 from optim.graphs.files import save_in_store
-from optim.model import SessionConfig
+from optim.model import SessionConfig, TensorInfo
 from optim.passes import Interface, Role
 
 OPTIM_HOOK_API = 1
@@ -99,6 +99,18 @@ class FillingTheDisk(Untrusted):
 
     def apply(self, model, options, context):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights")
+
+
+class Sizes(PassOptions):
+    size: int = 1
+
+
+class InventingInputs(Untrusted):
+    role = Role.REQUESTED
+    options = Sizes
+
+    def inputs_for(self, options, model):
+        return (TensorInfo("invented", "float32", (options.size,)),)
 
 
 class Aborting(Untrusted):

@@ -73,6 +73,38 @@ def test_what_the_model_does_not_have_is_refused_once_it_is_read_and_before_it_i
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("options", [{"dimensions": {"batch": 2, "sequence": 9}}, {"shapes": {"input_ids": [2, 9]}}])
+def test_feeds_are_made_up_in_the_sizes_asked_for(options: dict[str, object], tmp_path: Path) -> None:
+    from optim.plugins.registry import load_registry
+    from optim.runs.execute import execute
+    from optim.search.settings import Named, RunSettings
+    from optim.store import Store
+
+    registry = load_registry()
+    others = {one.name for one in registry.offers(registry.target("cpu"))} - {"ort.fix-shapes"}
+    asked = RunSettings(
+        export("bert.ts", tmp_path).path, named=(Named("ort.fix-shapes", options),), without=tuple(sorted(others))
+    )
+    outcome = execute(asked, registry, Store(), lambda text: None)
+    assert outcome.result is not None
+    assert [info.shape for info in outcome.result.node.model.inputs] == [(2, 9)] * 3
+    assert len(outcome.prepared.timed) == 1
+
+
+def test_samples_that_do_not_fit_what_was_asked_for_are_refused_before_anything_is_tried(tmp_path: Path) -> None:
+    from optim.runs.run import run_settings
+    from optim.search.settings import Named, RunSettings
+
+    np.savez(tmp_path / "feeds.npz", **feeds_for("bert.ts"))  # type: ignore[arg-type]
+    asked = RunSettings(
+        export("bert.ts", tmp_path).path, data=str(tmp_path / "feeds.npz"),
+        named=(Named("ort.fix-shapes", {"shapes": {"input_ids": [1, 99]}}),),
+    )  # fmt: skip
+    with pytest.raises(OptimError, match="has the wrong shape") as caught:
+        run_settings(asked, tmp_path / "out", lambda text: None)
+    assert caught.value.reference == "feeds-shape"
+
+
 def test_samples_of_another_shape_are_refused(tmp_path: Path) -> None:
     model, feeds = export("bert.ts", tmp_path), feeds_for("bert.ts")
     given = replace(context(tmp_path), samples=lambda: iter((feeds,)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from optim.model import Model
+from optim.model import Model, TensorInfo
 from optim.target import Target
 
 if TYPE_CHECKING:
@@ -189,6 +189,15 @@ class Pass(ABC):
         Asked once, when the user's model has been read and before it is opened or run, in a process of its own. Passes
         that come before this one may still change the graph: inputs and outputs can be relied on, nodes cannot.
         """
+
+    def inputs_for(self, options: Any, model: Model) -> tuple[TensorInfo, ...]:
+        """The inputs of ``model`` in the sizes that the result will take, where options that a user gave fix some.
+
+        Samples are made up in these sizes, and those of the user are held to them. Asked after :meth:`refuse_for`, in
+        the same process.
+        """
+        del options
+        return model.inputs
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Yes, or no with the reason why it is known not to help here: no fast kernel on this machine, say.

@@ -26,6 +26,7 @@ from optim.errors import ExitStatus, OptimError, unknown_name
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from optim.model import TensorInfo
     from optim_qnn.preprocess_options import PreprocessOptions
 
 
@@ -50,6 +51,12 @@ class Preprocess(Pass):
         del target
         _require_names(options, model)
         require_shapes(model.ir(), options.shapes)
+
+    def inputs_for(self, options: PreprocessOptions, model: Model) -> tuple[TensorInfo, ...]:
+        """The inputs with what the options fix."""
+        from optim.graphs.fix_shapes import fixed_inputs, require_shapes
+
+        return fixed_inputs(model.inputs, require_shapes(model.ir(), options.shapes), options.shapes)
 
     def apply(self, model: Model, options: PreprocessOptions, context: Context) -> PassResult:
         """Fix, fold, fuse, rewrite, turn, name."""

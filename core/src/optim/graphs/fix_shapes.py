@@ -14,6 +14,7 @@ Nodes stay as they are: what computes shapes at run time now computes constants,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 import onnx
@@ -85,6 +86,18 @@ def require_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict
             raise unknown_name("input", name, inputs, fix="optim inspect MODEL shows the inputs")
         _learn(inputs[name], shape, sizes)
     return sizes
+
+
+def fixed_inputs(
+    inputs: Iterable[TensorInfo], sizes: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
+) -> tuple[TensorInfo, ...]:
+    """What the inputs are once dimensions of these names, and inputs of these names, are fixed."""
+    found = []
+    for info in inputs:
+        shape = shapes.get(info.name, info.shape)
+        known = None if shape is None else tuple(sizes.get(s, s) if isinstance(s, str) else s for s in shape)
+        found.append(replace(info, shape=known))
+    return tuple(found)
 
 
 def fix_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:

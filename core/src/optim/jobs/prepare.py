@@ -21,7 +21,7 @@ from optim.gate.drift import faint_outputs, worst_drift
 from optim.graphs.limits import check_limits
 from optim.jobs.place import Place, Reference, TaskUse, chosen, compare_session
 from optim.metrics.spec import MaxLoss, MetricSpec
-from optim.model import Model, SessionConfig
+from optim.model import Model, SessionConfig, TensorInfo
 from optim.processes.channel import Channel
 from optim.processes.doing import doing
 from optim.target import Target
@@ -40,6 +40,7 @@ class Request:
 
     Attributes:
         model: the original, in the store.
+        inputs: its inputs, in the sizes that feeds are to have.
         place: where it runs.
         data: what the user gave after ``--data``, or None to synthesize.
         feeds: folder to make the feeds in.
@@ -51,6 +52,7 @@ class Request:
     """
 
     model: Model
+    inputs: tuple[TensorInfo, ...]
     place: Place
     data: str | None
     feeds: Path
@@ -163,9 +165,10 @@ def replace_what(error: OptimError, what: str) -> OptimError:
 
 
 def _make_feeds(request: Request, session: Session) -> FeedSet:
+    model = replace(request.model, inputs=request.inputs)
     if request.data is None:
-        return synthesize_feeds(request.model, request.feeds, request.seed, check=session.run)
-    return load_feeds(request.data, request.model, request.feeds, request.seed)
+        return synthesize_feeds(model, request.feeds, request.seed, check=session.run)
+    return load_feeds(request.data, model, request.feeds, request.seed)
 
 
 def _write_reference(

@@ -1,12 +1,13 @@
-"""Job: hold what the user said of passes against the model, before it is opened or run."""
+"""Job: hold what the user said of passes against the model, before it is opened or run; which inputs that leaves."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from optim.errors import OptimError
 from optim.jobs.distrust import Untouched
-from optim.model import Model
+from optim.model import Model, TensorInfo
 from optim.options import parse_options
 from optim.plugins.registry import load_registry
 from optim.processes.channel import Channel
@@ -33,7 +34,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Nothing was refused."""
+    """Nothing was refused.
+
+    Attributes:
+        inputs: of the model, in the sizes that what was asked for leaves.
+    """
+
+    inputs: tuple[TensorInfo, ...]
 
 
 def run(request: Request, channel: Channel) -> Answer:
@@ -43,10 +50,25 @@ def run(request: Request, channel: Channel) -> Answer:
         OptimError: what the first of them refused.
     """
     del channel
+    model = request.model
     registry = load_registry(only=sorted({asked.plugin for asked in request.passes}))
     for asked in request.passes:
         pass_class = registry.find_pass(asked.name, request.target).over_models
         before = Untouched.now(request.model)
-        pass_class().refuse_for(parse_options(pass_class, asked.options), request.model, request.target)
+        options = parse_options(pass_class, asked.options)
+        pass_class().refuse_for(options, model, request.target)
+        model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
         before.require(asked.name)
-    return Answer()
+    return Answer(model.inputs)
+
+
+def _fitting(inputs: tuple[TensorInfo, ...], model: Model, name: str) -> tuple[TensorInfo, ...]:
+    """What a pass says of inputs, where it is about those of the model."""
+    own = [(info.name, info.dtype) for info in model.inputs]
+    if [(info.name, info.dtype) for info in inputs] != own:
+        raise OptimError(
+            "bad-result", f"inputs_for of {name} gives other inputs than the model's",
+            f"the model's are {', '.join(info.name for info in model.inputs)}",
+            "this is an issue of the plugin: only sizes may differ",
+        )  # fmt: skip
+    return inputs

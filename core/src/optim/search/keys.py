@@ -11,7 +11,7 @@ from optim.gate.budget import Budget
 from optim.jobs.place import Place
 from optim.jobs.prepare import Answer as Prepared
 from optim.metrics.spec import MetricSpec
-from optim.model import Model
+from optim.model import Model, TensorInfo
 from optim.passes import Interface
 from optim.plugins.offers import OfferedPass
 from optim.plugins.registry import Registry
@@ -47,12 +47,13 @@ class Keys:
         self._prepared = prepared
         self._reference = [self._place, prepared.versions, prepared.digest, original.digest, measured]
 
-    def prepare(self, model: Model) -> str:
-        """Of feeds and reference outputs."""
+    def prepare(self, model: Model, inputs: tuple[TensorInfo, ...]) -> str:
+        """Of feeds of these sizes and reference outputs."""
         settings = self._settings
         return cache_key(
-            "prepare", model.digest, self._place, self._data(), settings.seed, settings.most_samples, self._measure,
-            to_wire(settings.max_loss), time.time_ns() if self._metric and self._metric.is_function else 0,
+            "prepare", model.digest, to_wire(inputs), self._place, self._data(), settings.seed, settings.most_samples,
+            self._measure, to_wire(settings.max_loss),
+            time.time_ns() if self._metric and self._metric.is_function else 0,
         )  # fmt: skip
 
     def offer(self, node: Node, offered: OfferedPass, options: dict[str, Any] | None, *, forced: bool) -> str:

@@ -25,7 +25,7 @@ from optim.jobs.ingest import Answer as Ingested
 from optim.jobs.ingest import Request as IngestRequest
 from optim.jobs.place import Place, Reference
 from optim.metrics.spec import require_known
-from optim.model import Model
+from optim.model import Model, TensorInfo
 from optim.passes import MODEL_STAGES
 from optim.plugins.offers import OfferedPass
 from optim.plugins.registry import Registry
@@ -111,8 +111,11 @@ class Workbench:
         graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
         return Ingested(graph.model, graph.size_bytes, graph.operators)
 
-    def refuse_options(self, model: Model) -> None:
+    def refuse_options(self, model: Model) -> tuple[TensorInfo, ...]:
         """Have the passes that the user named look at their options and at the model.
+
+        Returns:
+            The model's inputs, in the sizes that these options leave.
 
         Raises:
             OptimError: what one of them refuses. One that breaks down is left to fail as a candidate.
@@ -123,23 +126,31 @@ class Workbench:
             if named.options and offered.stage in MODEL_STAGES:
                 asked.append(refuse.Asked(named.name, offered.plugin.name, dict(named.options)))
         if not asked:
-            return
+            return model.inputs
         try:
-            self.jobs.run(refuse, refuse.Request(model, self.target, tuple(asked)), _REFUSAL_S)
+            answer = self.jobs.run(refuse, refuse.Request(model, self.target, tuple(asked)), _REFUSAL_S)
         except WorkerFailed as failed:
             if failed.error:
                 raise failed.error from failed
+            return model.inputs
+        return from_wire(refuse.Answer, answer).inputs
 
-    def prepare(self, model: Model) -> prepare.Answer:
-        """Feeds, reference outputs and the tolerance; afterwards candidates can be tried."""
+    def prepare(self, model: Model, inputs: tuple[TensorInfo, ...] = ()) -> prepare.Answer:
+        """Feeds, reference outputs and the tolerance; afterwards candidates can be tried.
+
+        Args:
+            model: the original.
+            inputs: its inputs in the sizes that feeds are to have; empty: whatever it takes.
+        """
         self.say("running the original")
-        key = self.keys.prepare(model)
+        inputs = inputs or model.inputs
+        key = self.keys.prepare(model, inputs)
         holder: list[Any] = []
 
         def make(folder: Path) -> None:
             request = prepare.Request(
-                model, self.place, self.settings.data, folder / "feeds", folder / "outputs", self.settings.seed,
-                self.settings.most_samples, self._metric, self.settings.max_loss,
+                model, inputs, self.place, self.settings.data, folder / "feeds", folder / "outputs",
+                self.settings.seed, self.settings.most_samples, self._metric, self.settings.max_loss,
             )  # fmt: skip
             holder.append(self._need(prepare, request, "prepare"))
             self.store.write("steps", key, holder[0])

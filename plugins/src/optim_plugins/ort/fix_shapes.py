@@ -46,6 +46,13 @@ class FixShapes(Pass):
         require_dimensions(graph, options.dimensions)
         require_shapes(graph, options.shapes)
 
+    def inputs_for(self, options: FixShapesOptions, model: Model) -> tuple[TensorInfo, ...]:
+        """The inputs with what the options fix."""
+        from optim.graphs.fix_shapes import fixed_inputs, require_shapes
+
+        sizes = options.dimensions or require_shapes(model.ir(), options.shapes)
+        return fixed_inputs(model.inputs, sizes, options.shapes)
+
     def apply(self, model: Model, options: FixShapesOptions, context: Context) -> PassResult:
         """Fix what the options name, or what all samples have in common."""
         from optim.graphs.fix_shapes import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
