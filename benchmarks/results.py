@@ -91,6 +91,7 @@ def draw(found: Sequence[tuple[str, list[dict[str, Any]]]], path: Path) -> None:
     for axis, (name, rows) in zip(axes.flat, found, strict=False):
         measured = [row for row in rows if row.get("latency_ratio") and row.get("drift") is not None]
         best = _unbeaten([row for row in measured if not row["name"].startswith("optim")])
+        named: list[tuple[float, float, bool]] = []
         for row in measured:
             ours = row["name"].startswith("optim")
             across, up = min(row["latency_ratio"], 2.0), min(max(row["drift"], _SMALLEST_DRIFT), _LARGEST_DRIFT)
@@ -101,8 +102,10 @@ def draw(found: Sequence[tuple[str, list[dict[str, Any]]]], path: Path) -> None:
                 capsize=2, zorder=3 if ours else 2,
             )  # fmt: skip
             if ours or row["name"] in best:
+                line = _free_line(named, across, up, ours=ours)
                 axis.annotate(
-                    row["name"].removeprefix("optim "), (across, up), xytext=(6, -11) if ours else (-4, 7),
+                    row["name"].removeprefix("optim "), (across, up),
+                    xytext=(6, -11 - 10 * line) if ours else (-4, 7 + 10 * line),
                     textcoords="offset points", fontsize=8, color="#17713a" if ours else "#1f5fa8",
                     fontweight="bold" if ours else "normal",
                 )  # fmt: skip
@@ -114,6 +117,13 @@ def draw(found: Sequence[tuple[str, list[dict[str, Any]]]], path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=90)
     plt.close(figure)
+
+
+def _free_line(named: list[tuple[float, float, bool]], across: float, up: float, *, ours: bool) -> int:
+    """How many names already stand about where this one would, on its side of the points; it is added to them."""
+    near = [side is ours and abs(x - across) < 0.5 and max(y / up, up / y) < 4 for x, y, side in named]
+    named.append((across, up, ours))
+    return sum(near)
 
 
 def _unbeaten(rows: Sequence[dict[str, Any]]) -> set[str]:
