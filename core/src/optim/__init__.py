@@ -21,19 +21,16 @@ if TYPE_CHECKING:
     from optim.passes import (
         APPLICABLE,
         Applicable,
-        Exported,
-        Exporter,
         Interface,
         Pass,
         PassResult,
         Role,
-        SourcePass,
-        SourceResult,
         Stage,
     )
     from optim.runs.load import load
     from optim.runs.run import run
     from optim.source import Component, Source, SourceContext, SourceRequest, Trial, TrialStep
+    from optim.source_passes import Exported, Exporter, SourcePass, SourceResult
     from optim.target import Target
 
 _HOMES = {
@@ -45,13 +42,11 @@ _HOMES = {
     "optim.metric": ("Metric",),
     "optim.model": ("Model", "SessionConfig", "TensorInfo"),
     "optim.options": ("NoOptions", "PassOptions"),
-    "optim.passes": (
-        "APPLICABLE", "Applicable", "Exported", "Exporter", "Interface", "Pass", "PassResult", "Role", "SourcePass",
-        "SourceResult", "Stage",
-    ),
+    "optim.passes": ("APPLICABLE", "Applicable", "Interface", "Pass", "PassResult", "Role", "Stage"),
     "optim.runs.load": ("load",),
     "optim.runs.run": ("run",),
     "optim.source": ("Component", "Source", "SourceContext", "SourceRequest", "Trial", "TrialStep"),
+    "optim.source_passes": ("Exported", "Exporter", "SourcePass", "SourceResult"),
     "optim.target": ("Target",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -23,7 +23,8 @@ import pluggy
 
 from optim.backend import Backend
 from optim.metric import Metric
-from optim.passes import Exporter, Pass, SourcePass
+from optim.passes import Pass
+from optim.source_passes import Exporter, SourcePass
 from optim.target import Target
 
 HOOK_API = 1

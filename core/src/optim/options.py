@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from optim.errors import ExitStatus, OptimError, unknown_name
-from optim.passes import AnyPass
+from optim.source_passes import AnyPass
 
 
 class PassOptions(BaseModel):

@@ -13,10 +13,10 @@ from optim.graphs.files import size_bytes
 from optim.graphs.ingest import store_graph
 from optim.graphs.operators import operator_counts
 from optim.model import Model
-from optim.passes import Exported
 from optim.plugins.registry import load_registry
 from optim.processes.channel import Channel
 from optim.source import Component, Source, SourceContext, SourceRequest
+from optim.source_passes import Exported
 from optim.sources.pipeline import Choice, Pipeline, SourceStep
 from optim.sources.structure import set_dimensions
 from optim.sources.weights import link_weights, unmap_weights

@@ -9,8 +9,9 @@ from typing import Any
 from optim.backend import Backend
 from optim.hooks import OWN_VERBS
 from optim.metric import Metric
-from optim.passes import AnyPass, Exporter, Pass, Role, SourcePass, Stage
+from optim.passes import Pass, Role, Stage
 from optim.plugins.plugin import PluginInfo
+from optim.source_passes import AnyPass, Exporter, SourcePass
 from optim.target import Target
 
 _KEBAB = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"

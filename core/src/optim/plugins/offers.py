@@ -11,9 +11,10 @@ from typing import Any
 
 import pluggy
 
-from optim.passes import AnyPass, Pass, Stage
+from optim.passes import Pass, Stage
 from optim.plugins.plugin import LoadedPlugin, PluginInfo, Problem, describe_exception
 from optim.plugins.stdout import stdout_on_stderr
+from optim.source_passes import AnyPass
 
 
 @dataclass(frozen=True, slots=True)

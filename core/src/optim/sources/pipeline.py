@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 from optim.errors import ExitStatus, OptimError
 from optim.options import parse_options
-from optim.passes import Applicable, Exported, Exporter, Role, SourcePass, SourceResult, Stage
+from optim.passes import Applicable, Role, Stage
 from optim.plugins.offers import OfferedPass
 from optim.plugins.plugin import describe_exception
 from optim.plugins.registry import Registry
 from optim.source import Component, Source, SourceContext, SourceRequest
+from optim.source_passes import Exported, Exporter, SourcePass, SourceResult
 from optim.sources.structure import require_structure
 
 
