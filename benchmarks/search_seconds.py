@@ -16,7 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import optim, pool
+from bench import pool
+from optimize import optim
 
 RACES = 3
 
@@ -38,6 +39,8 @@ def main() -> int:
         print("| `--search-seconds` | run s | steps computed | ratio | 95 % | drift on other data |")
         print("|---|---|---|---|---|---|")
         for (seconds, out), found in zip(made.items(), timed, strict=True):
+            if "error" in found:
+                raise SystemExit(f"{out} cannot be timed: {found['error']}")
             compared = optim("verify", chosen.model, out, "--data", chosen.data, "--max-drift", "9")
             low, high = found["latency_ratio_ci"]
             drift = compared["drift"]["relative_l2"]

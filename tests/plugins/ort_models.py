@@ -156,3 +156,11 @@ def random_weight(*shape: int, seed: int = 0) -> Array:
     """Normal numbers, float32."""
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
+
+def conv_weights(**shapes: tuple[int, ...]) -> dict[str, Array]:
+    """Weights of convolutions by name, scaled so that what comes out is about as large as what goes in; and biases."""
+    found = {}
+    for number, (name, shape) in enumerate(shapes.items()):
+        found[name] = random_weight(*shape, seed=number) / np.float32(np.sqrt(np.prod(shape[1:])))
+        found[f"{name}_bias"] = random_weight(shape[0], seed=number + 50) / 4
+    return found

@@ -12,11 +12,11 @@ from onnx import helper
 from ort_models import (
     CPU,
     EXPORTS,
-    Array,
     after_fusion,
     apply,
     build,
     context,
+    conv_weights,
     drift,
     export,
     feeds_for,
@@ -45,14 +45,6 @@ def _conv(source: str, weight: str, result: str, **attributes: Any) -> onnx.Node
     return helper.make_node("Conv", inputs, [result], name=result, **{"pads": [1, 1, 1, 1], **attributes})
 
 
-def _weights(**shapes: tuple[int, ...]) -> dict[str, Array]:
-    found = {}
-    for number, (name, shape) in enumerate(shapes.items()):
-        found[name] = random_weight(*shape, seed=number) / np.float32(np.sqrt(np.prod(shape[1:])))
-        found[f"{name}_bias"] = random_weight(shape[0], seed=number + 50) / 4
-    return found
-
-
 def _residual(folder: Path, *, opset: int = 17) -> Model:
     """Two convolutions and a residual sum, pooled, and a Gemm behind them."""
     nodes = [
@@ -62,7 +54,7 @@ def _residual(folder: Path, *, opset: int = 17) -> Model:
         helper.make_node("Flatten", ["p"], ["f"], name="flat"),
         helper.make_node("Gemm", ["f", "w", "c"], ["y"], name="head"),
     ]  # fmt: skip
-    weights = _weights(a=(64, 3, 3, 3), b=(64, 64, 3, 3)) | {"w": random_weight(64, 96) / 8, "c": random_weight(96)}
+    weights = conv_weights(a=(64, 3, 3, 3), b=(64, 64, 3, 3)) | {"w": random_weight(64, 96) / 8, "c": random_weight(96)}
     return build(folder, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 96]}, opset=opset)
 
 
@@ -136,7 +128,7 @@ def test_an_old_opset_is_raised(tmp_path: Path) -> None:
 @_FORMATS
 def test_a_bound_of_a_relu_becomes_the_end_of_the_range(written: str, tmp_path: Path) -> None:
     nodes = [_conv("x", "a", "a1"), helper.make_node("Clip", ["a1", "zero", "six"], ["y"])]
-    weights = _weights(a=(8, 3, 3, 3)) | {"zero": np.array(0, np.float32), "six": np.array(0.5, np.float32)}
+    weights = conv_weights(a=(8, 3, 3, 3)) | {"zero": np.array(0, np.float32), "six": np.array(0.5, np.float32)}
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 8, 12, 12]})
     result = apply(QuantizeStatic, model, tmp_path, _IMAGES, format=written)
     outputs = run(result.model, _FEEDS)["y"]
@@ -148,7 +140,7 @@ def test_a_bound_of_a_relu_becomes_the_end_of_the_range(written: str, tmp_path: 
 @_FORMATS
 def test_depthwise_and_grouped_convolutions(written: str, tmp_path: Path) -> None:
     nodes = [_conv("x", "a", "a1"), _conv("a1", "d", "d1", group=8), _conv("d1", "g", "y", group=2)]
-    weights = _weights(a=(8, 3, 3, 3), d=(8, 1, 3, 3), g=(4, 4, 3, 3))
+    weights = conv_weights(a=(8, 3, 3, 3), d=(8, 1, 3, 3), g=(4, 4, 3, 3))
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 4, 12, 12]})
     result = apply(QuantizeStatic, model, tmp_path, _IMAGES, format=written, correct_bias=True)
     assert result.counts["Conv quantized"] == 3
@@ -166,7 +158,7 @@ def test_every_carrier_has_an_integer_form(written: str, tmp_path: Path) -> None
         helper.make_node("Concat", ["m", "v"], ["both"], axis=1),
         helper.make_node("Transpose", ["both"], ["turned"], perm=[0, 1, 3, 2]), _conv("turned", "b", "y"),
     ]  # fmt: skip
-    weights = _weights(a=(8, 3, 3, 3), b=(4, 16, 3, 3))
+    weights = conv_weights(a=(8, 3, 3, 3), b=(4, 16, 3, 3))
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 4, 6, 6]})
     result = apply(QuantizeStatic, model, tmp_path, _IMAGES, format=written)
     assert result.counts["carriers quantized"] == 7
@@ -179,7 +171,7 @@ def test_every_carrier_has_an_integer_form(written: str, tmp_path: Path) -> None
 def test_what_reads_floats_gets_floats(tmp_path: Path) -> None:
     nodes = [_conv("x", "a", "a1"), helper.make_node("Relu", ["a1"], ["a2"]), _conv("a2", "b", "b1"),
              helper.make_node("Softplus", ["a2"], ["e"]), helper.make_node("Sub", ["b1", "e"], ["y"])]  # fmt: skip
-    weights = _weights(a=(8, 3, 3, 3), b=(8, 8, 3, 3))
+    weights = conv_weights(a=(8, 3, 3, 3), b=(8, 8, 3, 3))
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 8, 12, 12]})
     for written in ("qoperator", "qdq"):
         result = apply(QuantizeStatic, model, tmp_path, _IMAGES, format=written)
@@ -207,7 +199,7 @@ def test_products_can_be_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_bias_that_is_huge_beside_its_weight_still_fits(tmp_path: Path) -> None:
-    weights = _weights(a=(8, 3, 3, 3))
+    weights = conv_weights(a=(8, 3, 3, 3))
     weights["a"][3] *= 1e-9
     weights["a_bias"][3] = 5
     model = build(tmp_path, [_conv("x", "a", "y")], weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 8, 12, 12]})
@@ -239,7 +231,7 @@ def test_nodes_that_share_a_weight_store_it_once_and_keep_their_own_biases(writt
              helper.make_node("MatMul", ["f", "w"], ["p"], name="p"), helper.make_node("Add", ["p", "v1"], ["p1"]),
              helper.make_node("MatMul", ["f", "w"], ["q"], name="q"), helper.make_node("Add", ["q", "v2"], ["q1"]),
              helper.make_node("Sub", ["p1", "q1"], ["y"])]  # fmt: skip
-    weights = _weights(a=(64, 3, 3, 3), b=(64, 64, 3, 3))
+    weights = conv_weights(a=(64, 3, 3, 3), b=(64, 64, 3, 3))
     weights |= {"w": random_weight(64, 64), "v1": random_weight(64, seed=1), "v2": random_weight(64, seed=2)}
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 64]})
     result = apply(QuantizeStatic, model, tmp_path, _IMAGES, format=written, correct_bias=True)
@@ -256,7 +248,7 @@ def test_one_sample_is_enough(tmp_path: Path) -> None:
 
 
 def test_a_weight_that_is_not_finite_stays_float(tmp_path: Path) -> None:
-    weights = _weights(a=(8, 3, 3, 3), b=(8, 8, 3, 3))
+    weights = conv_weights(a=(8, 3, 3, 3), b=(8, 8, 3, 3))
     weights["b"][0, 0, 0, 0] = np.inf
     nodes = [_conv("x", "a", "a1"), _conv("a1", "b", "b1")]
     model = build(tmp_path, [*nodes, helper.make_node("Tanh", ["b1"], ["y"])], weights, {"x": ["n", 3, 12, 12]},

@@ -9,7 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper, numpy_helper
-from ort_models import CPU, Array, after_fusion, apply, build, context, drift, operators, proto, random_weight, run
+from ort_models import (
+    CPU,
+    Array,
+    after_fusion,
+    apply,
+    build,
+    context,
+    conv_weights,
+    drift,
+    operators,
+    proto,
+    random_weight,
+    run,
+)
 
 from optim import Model
 from optim.errors import OptimError
@@ -26,17 +39,9 @@ def _conv(source: str, weight: str, result: str, **attributes: Any) -> Any:
     return helper.make_node("Conv", [source, weight, f"{weight}_bias"], [result], name=result, **attributes)
 
 
-def _weights(**shapes: tuple[int, ...]) -> dict[str, Array]:
-    found = {}
-    for number, (name, shape) in enumerate(shapes.items()):
-        found[name] = random_weight(*shape, seed=number) / np.float32(np.sqrt(np.prod(shape[1:])))
-        found[f"{name}_bias"] = random_weight(shape[0], seed=number + 50) / 4
-    return found
-
-
 def _stem(folder: Path, channels: int = 3) -> Model:
     """One convolution of an image."""
-    weights = _weights(a=(16, channels, 3, 3))
+    weights = conv_weights(a=(16, channels, 3, 3))
     nodes = [_conv("x", "a", "y", pads=[1, 1, 1, 1])]
     return build(folder, nodes, weights, {"x": ["n", channels, 10, 10]}, {"y": ["n", 16, 10, 10]})
 
@@ -79,7 +84,7 @@ def test_the_weight_gets_zeros_and_the_image_a_channel_in_integers(written: str,
 @_FORMATS
 def test_sounds_and_signed_activations_are_filled_up_too(written: str, tmp_path: Path) -> None:
     nodes = [_conv("x", "a", "y", pads=[2, 2])]
-    model = build(tmp_path, nodes, _weights(a=(16, 1, 5)), {"x": ["n", 1, 40]}, {"y": ["n", 16, 40]})
+    model = build(tmp_path, nodes, conv_weights(a=(16, 1, 5)), {"x": ["n", 1, 40]}, {"y": ["n", 16, 40]})
     feeds = {"x": random_weight(2, 1, 40)}
     options = {"format": written, "activations": "int8", "fill_channels": True}
     filled = apply(QuantizeStatic, model, tmp_path, [feeds], **options).model
@@ -94,7 +99,7 @@ def test_sixteen_bits_are_not_filled_up() -> None:
 
 def test_convolutions_of_one_image_share_what_is_filled_up(tmp_path: Path) -> None:
     nodes = [_conv("x", "a", "a1"), _conv("x", "b", "b1"), helper.make_node("Add", ["a1", "b1"], ["y"])]
-    weights = _weights(a=(16, 3, 3, 3), b=(16, 3, 3, 3))
+    weights = conv_weights(a=(16, 3, 3, 3), b=(16, 3, 3, 3))
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 10, 10]}, {"y": ["n", 16, 8, 8]})
     filled = apply(QuantizeStatic, model, tmp_path, [_images()], fill_channels=True).model
     assert operators(filled).count("Pad") == 1
@@ -142,7 +147,7 @@ def _residual_net(folder: Path, head: Array, bias: Array) -> Model:
         helper.make_node("GlobalAveragePool", ["r"], ["mean"]), helper.make_node("Flatten", ["mean"], ["features"]),
         helper.make_node("Gemm", ["features", "head", "bias"], ["y"], name="head"),
     ]  # fmt: skip
-    weights = _weights(a=(_WIDTH, 1, 3, 3), b=(_WIDTH, _WIDTH, 3, 3), c=(_WIDTH, _WIDTH, 3, 3))
+    weights = conv_weights(a=(_WIDTH, 1, 3, 3), b=(_WIDTH, _WIDTH, 3, 3), c=(_WIDTH, _WIDTH, 3, 3))
     weights |= {"head": head.astype(np.float32), "bias": bias.astype(np.float32)}
     return build(folder, nodes, weights, {"x": ["n", 1, 16, 16]}, {"y": ["n", len(bias)]})
 

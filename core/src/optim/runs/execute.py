@@ -54,7 +54,7 @@ def execute(
         there = set(store.models.iterdir())
         bench = Workbench(settings, registry, store, executor, say, exported)
         source = bench.ingest()
-        bench.prepare(source.model, bench.refuse_options(source.model))
+        bench.prepare(source.model, bench.check_options(source.model))
         key = _run_key(bench)
         known = None if settings.fresh else finished_run(store, key)
         if known is not None:

@@ -111,7 +111,7 @@ class Workbench:
         graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
         return Ingested(graph.model, graph.size_bytes, graph.operators)
 
-    def refuse_options(self, model: Model) -> tuple[TensorInfo, ...]:
+    def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
         """Have the passes that the user named look at their options and at the model.
 
         Returns:
