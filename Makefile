@@ -25,6 +25,7 @@ test: $(TOOLS)
 
 lint: $(TOOLS)
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy --strict core/src plugins/src plugins-qnn/src plugins-inc/src plugins-prepost/src
 
 bench: .cache/bench-env/installed .cache/bench-olive/installed

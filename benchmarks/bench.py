@@ -93,7 +93,7 @@ def jobs(model: BenchModel, peers: dict[str, str], chosen: argparse.Namespace) -
         found.append((name, label, [*command, "--calib", str(model.calib_path), *known]))
     for budget in () if chosen.no_optim else model.budgets:
         words = " ".join(budget).replace("--", "")
-        command = [str(PYTHON), "-m", "optim.cli.main", "run", str(model.path), "-o", "{out}", *budget]
+        command = [str(PYTHON), "-m", "optim", "run", str(model.path), "-o", "{out}", *budget]
         data = ["--data", str(model.calib_path), "--search-seconds", chosen.search_seconds]
         found.append((f"optim {words}", f"optim, {words}", [*command, *data]))
     return found
@@ -113,9 +113,11 @@ def apply(model: BenchModel, name: str, label: str, command: list[str], *, timeo
     print(f"{model.name}: {name}", flush=True)
     cache = out / "cache"
     done = run(
-        [part.replace("{out}", str(out / "made")) for part in command], out / "log.txt", timeout_s,
+        [part.replace("{out}", str(out / "made")) for part in command],
+        out / "log.txt",
+        timeout_s,
         {"OPTIM_CACHE_DIR": str(cache)},
-    )  # fmt: skip
+    )
     shutil.rmtree(cache, ignore_errors=True)
     for folder in (out / "made" / "work", out / "made" / "work-cache"):
         shutil.rmtree(folder, ignore_errors=True)
@@ -195,7 +197,7 @@ def compare(model: BenchModel, row: dict[str, Any], path: Path) -> None:
 
 def optim(*arguments: str) -> dict[str, Any]:
     """What a command prints as JSON."""
-    command = [str(PYTHON), "-m", "optim.cli.main", *arguments, "--json"]
+    command = [str(PYTHON), "-m", "optim", *arguments, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         found: dict[str, Any] = json.loads(done.stdout)

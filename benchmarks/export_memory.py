@@ -49,9 +49,14 @@ def make(folder: Path, layers: int, hidden: int) -> int:
 
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=8000, hidden_size=hidden, intermediate_size=hidden * 11 // 4, num_hidden_layers=layers,
-        num_attention_heads=hidden // 64, num_key_value_heads=hidden // 256, max_position_embeddings=2048,
-    )  # fmt: skip
+        vocab_size=8000,
+        hidden_size=hidden,
+        intermediate_size=hidden * 11 // 4,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 64,
+        num_key_value_heads=hidden // 256,
+        max_position_embeddings=2048,
+    )
     model = LlamaForCausalLM(config)
     model.save_pretrained(folder)
     return sum(parameter.nbytes for parameter in model.parameters())
@@ -71,7 +76,7 @@ def measure(way: str, folder: Path) -> dict[str, int]:
     import torch.onnx._internal.exporter._core  # noqa: F401 - likewise
     import transformers.models.llama.modeling_llama  # noqa: F401 - imported before the measurement begins
 
-    from optim.processes.memory import peak_memory_bytes
+    from optim.jobs.memory import peak_memory_bytes
 
     before = peak_memory_bytes()
     with tempfile.TemporaryDirectory() as scratch:
@@ -87,10 +92,10 @@ def by_optim(folder: Path, scratch: Path, weights: str) -> None:
     from dataclasses import replace
     from types import SimpleNamespace
 
-    from optim.jobs import source_export
-    from optim.plugins.registry import load_registry
+    from optim._engine.jobs import source_export
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.sources.pipeline import Choice
     from optim.source import SourceRequest
-    from optim.sources.pipeline import Choice
 
     target = replace(load_registry().target("cpu"), probe=None)
     request = source_export.Request(SourceRequest(str(folder), weights=weights), target, Choice(), scratch / "store")
@@ -126,7 +131,7 @@ def naive(folder: Path, path: Path) -> None:
     with torch.no_grad():
         torch.onnx.export(
             Wrapper().eval(), (example,), str(path), dynamo=True, dynamic_shapes=(dimensions,), external_data=True
-        )  # fmt: skip
+        )
 
 
 if __name__ == "__main__":

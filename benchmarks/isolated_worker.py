@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from optim.isolation.client import run_isolated
-from optim.isolation.owner import ending_workers
+from optim.jobs.owner import ending_workers
 from optim.testing import models
 from optim_inc.environment import ISOLATION
 
@@ -40,9 +40,13 @@ def main() -> None:
         jobs.write_text(_TIMED.format(jobs=str(ISOLATION.jobs)))
         isolation = replace(ISOLATION, jobs=jobs)
         request = {
-            "model": str(models.encoder(folder)), "output": str(folder / "out.onnx"), "config": {"approach": "dynamic"},
-            "keep": [], "samples": [], "tuning": None,
-        }  # fmt: skip
+            "model": str(models.encoder(folder)),
+            "output": str(folder / "out.onnx"),
+            "config": {"approach": "dynamic"},
+            "keep": [],
+            "samples": [],
+            "tuning": None,
+        }
         starts, costs = [], []
         for _ in range(STARTS):
             with ending_workers():

@@ -42,9 +42,13 @@ def run(command: Sequence[str], log: Path, timeout_s: float, environment: Mappin
     peak = 0
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            list(command), stdout=stream, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})},
-            start_new_session=True, cwd=log.parent,
-        )  # fmt: skip
+            list(command),
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+            cwd=log.parent,
+        )
         try:
             while process.poll() is None:
                 peak = max([peak, *map(high_water_bytes, descendants(process.pid))])

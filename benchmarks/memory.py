@@ -19,7 +19,7 @@ def main() -> int:
     """Run ``optim run`` with an empty cache and print the peaks."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "OPTIM_CACHE_DIR": f"{folder}/cache"}
-        command = [sys.executable, "-m", "optim.cli.main", "run", *sys.argv[1:], "-o", f"{folder}/out"]
+        command = [sys.executable, "-m", "optim", "run", *sys.argv[1:], "-o", f"{folder}/out"]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         peaks: dict[int, int] = {}
         while process.poll() is None:

@@ -55,7 +55,7 @@ def measure(model: str, data: str, budget: str) -> bool:
 
 def optim(*arguments: str) -> dict[str, Any]:
     """What a command prints as JSON."""
-    command = [sys.executable, "-m", "optim.cli.main", *arguments, "--json"]
+    command = [sys.executable, "-m", "optim", *arguments, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -57,9 +57,12 @@ def listing(environment: dict[str, str]) -> float:
     """Seconds of one fresh process."""
     start = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-c", "import sys; from optim.cli.main import main; sys.exit(main())", "--plugins", "list"],
-        env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", "import sys; from optim.__main__ import main; sys.exit(main())", "--plugins", "list"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     seconds = time.perf_counter() - start
     if f"bench{PLUGINS - 1}" not in done.stdout:
         raise SystemExit(done.stdout + done.stderr)

@@ -97,18 +97,26 @@ def draw(found: Sequence[tuple[str, list[dict[str, Any]]]], path: Path) -> None:
             across, up = min(row["latency_ratio"], 2.0), min(max(row["drift"], _SMALLEST_DRIFT), _LARGEST_DRIFT)
             low, high = row.get("latency_ratio_ci") or (across, across)
             axis.errorbar(
-                across, up, xerr=[[max(0.0, across - low)], [max(0.0, min(high, 2.0) - across)]],
-                fmt="o" if ours else "s", color="#17713a" if ours else "#1f5fa8", markersize=8 if ours else 5,
-                capsize=2, zorder=3 if ours else 2,
-            )  # fmt: skip
+                across,
+                up,
+                xerr=[[max(0.0, across - low)], [max(0.0, min(high, 2.0) - across)]],
+                fmt="o" if ours else "s",
+                color="#17713a" if ours else "#1f5fa8",
+                markersize=8 if ours else 5,
+                capsize=2,
+                zorder=3 if ours else 2,
+            )
             if ours or row["name"] in best:
                 line = _free_line(named, across, up, ours=ours)
                 axis.annotate(
-                    row["name"].removeprefix("optim "), (across, up),
+                    row["name"].removeprefix("optim "),
+                    (across, up),
                     xytext=(6, -11 - 10 * line) if ours else (-4, 7 + 10 * line),
-                    textcoords="offset points", fontsize=8, color="#17713a" if ours else "#1f5fa8",
+                    textcoords="offset points",
+                    fontsize=8,
+                    color="#17713a" if ours else "#1f5fa8",
                     fontweight="bold" if ours else "normal",
-                )  # fmt: skip
+                )
         axis.axvline(1.0, color="#b9c1cd", linewidth=1)
         axis.set(title=name, xlabel="latency, ratio to onnxruntime's default", ylabel="drift", yscale="log")
         axis.set_xlim(0, 2.05)
@@ -138,7 +146,7 @@ def _unbeaten(rows: Sequence[dict[str, Any]]) -> set[str]:
 
 def machine() -> str:
     """Processor, cores, memory, system."""
-    from optim.reports.machine import this_machine
+    from optim._engine.reports.machine import this_machine
 
     found = this_machine()
     memory = f"{found.memory_bytes / 1e9:.0f} GB" if found.memory_bytes else "memory unknown"
@@ -164,9 +172,14 @@ def _summary(found: Sequence[tuple[str, list[dict[str, Any]]]]) -> list[str]:
             within = [peer for peer in (base, *peers) if _keeps(peer, row["name"], base)]
             best = min(within, key=lambda peer: peer["latency_ratio"])
             cells = (
-                name, row["name"].removeprefix("optim "), _ratio(row), _far(row, base), _ratio(best), _far(best, base),
+                name,
+                row["name"].removeprefix("optim "),
+                _ratio(row),
+                _far(row, base),
+                _ratio(best),
+                _far(best, base),
                 best["label"],
-            )  # fmt: skip
+            )
             lines.append("| " + " | ".join(cells) + " |")
     return lines
 

@@ -55,9 +55,17 @@ def make(chosen: argparse.Namespace, seconds: str, out: str) -> str:
         os.environ["OPTIM_CACHE_DIR"] = cache
         started = time.monotonic()
         report = optim(
-            "run", chosen.model, "-o", out, "--data", chosen.calib, "--max-drift", chosen.max_drift,
-            "--search-seconds", seconds,
-        )  # fmt: skip
+            "run",
+            chosen.model,
+            "-o",
+            out,
+            "--data",
+            chosen.calib,
+            "--max-drift",
+            chosen.max_drift,
+            "--search-seconds",
+            seconds,
+        )
         took = time.monotonic() - started
         del os.environ["OPTIM_CACHE_DIR"]
     if not Path(out, "model.onnx").is_file():

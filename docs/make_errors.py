@@ -16,40 +16,59 @@ from optim.errors import ExitStatus, OptimError
 ROOT = Path(__file__).parents[1]
 PAGE = Path(__file__).with_name("errors.md")
 SOURCES = (
-    "core/src/optim", "plugins/src/optim_plugins", "plugins-qnn/src/optim_qnn", "plugins-inc/src/optim_inc",
+    "core/src/optim",
+    "plugins/src/optim_plugins",
+    "plugins-qnn/src/optim_qnn",
+    "plugins-inc/src/optim_inc",
     "plugins-prepost/src/optim_prepost",
-)  # fmt: skip
+)
 
 GROUPS = {
-    "The model": ("graphs", "onnxruntime_sessions.py", "onnxruntime_refusals.py", "onnxruntime_libraries.py"),
+    "The model": ("graphs", "onnx"),
     "Sources and their export": (
-        "sources", "generation", "cli/source_options.py", "graphs/merge_decoders.py", "runs/merged_decoders.py",
+        "sources",
+        "generation",
+        "cli/source_options.py",
+        "graphs/merge_decoders.py",
+        "runs/merged_decoders.py",
         "runs/source_run.py",
     ),
     "The feeds": ("feeds",),
-    "Task metrics": ("metrics", "jobs/task.py"),
-    "The command line, plugins and passes": ("cli", "plugins", "isolation", "scaffold", "options.py", "search/plan.py"),
+    "Task metrics": ("metrics", "compare/task.py"),
+    "The command line, plugins and passes": (
+        "cli",
+        "cli_kit",
+        "plugins",
+        "isolation",
+        "scaffold",
+        "options.py",
+        "search/plan.py",
+    ),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/replay.py"),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py"),
-    "What a pass or a model did wrong": ("jobs", "gate", "processes", "testing"),
+    "What a pass or a model did wrong": ("jobs", "compare", "gate", "testing"),
 }
 """Heading, and where in core the error is raised; the longest place that fits decides."""
 
 COMPUTED = {
-    ("cli/run.py", "report.status"): ("budget-missed", "failed"),
+    ("cli/verbs/run.py", "report.status"): ("budget-missed", "failed"),
     ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend"),
     ("preprocess.py", "kind"): ("unknown-input", "unknown-output"),
-    ("processes/jobs.py", "reference"): (
-        "ingest-failed", "prepare-failed", "measure-failed",
-        "source-load-failed", "source-export-failed", "source-verify-failed",
+    ("jobs/runner.py", "reference"): (
+        "ingest-failed",
+        "prepare-failed",
+        "measure-failed",
+        "source-load-failed",
+        "source-export-failed",
+        "source-verify-failed",
     ),
     ("errors.py", "f\"unknown-{kind.replace(' ', '-')}\""): (),
     ("jobs/prepare.py", "error.reference"): (),
-    ("processes/process.py", "None"): (),
+    ("jobs/process.py", "None"): (),
 }
 """References that are not written where the error is made, and what they can be; () where another place makes them."""
 
-COMPUTED_STATUS = {("cli/run.py", "status"): ExitStatus.NOT_HELD}
+COMPUTED_STATUS = {("cli/verbs/run.py", "status"): ExitStatus.NOT_HELD}
 """Exit statuses that are not written where the error is made."""
 
 FIELDS = ("reference", "what", "cause", "fix", "package", "status")
@@ -81,7 +100,7 @@ def page(root: Path) -> str:
     groups: dict[str, dict[str, Entry]] = {heading: {} for heading in GROUPS}
     for source in SOURCES:
         for path in sorted((root / source).rglob("*.py")):
-            place = path.relative_to(root / source).as_posix()
+            place = path.relative_to(root / source).as_posix().removeprefix("_engine/")
             found = read(ast.parse(path.read_text(encoding="utf-8")), place)
             if found:
                 heading = _heading(place) if source == SOURCES[0] else f"Plugin {_plugin(source, place)}"

@@ -30,10 +30,12 @@ class Cnn(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         widths = (1, 16, 32, 64, 64)
-        self.layers = nn.Sequential(*(
-            nn.Sequential(nn.Conv2d(a, b, 3, 1 if i == 0 else 2, 1, bias=False), nn.BatchNorm2d(b), nn.ReLU())
-            for i, (a, b) in enumerate(pairwise(widths))
-        ))  # fmt: skip
+        self.layers = nn.Sequential(
+            *(
+                nn.Sequential(nn.Conv2d(a, b, 3, 1 if i == 0 else 2, 1, bias=False), nn.BatchNorm2d(b), nn.ReLU())
+                for i, (a, b) in enumerate(pairwise(widths))
+            )
+        )
         self.head = nn.Linear(widths[-1], 10)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -46,9 +48,12 @@ class Block(nn.Module):
     def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width),
-        )  # fmt: skip
+            nn.Conv2d(before, width, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(width),
+        )
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or before != width:
             self.shortcut = nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width))
@@ -123,9 +128,15 @@ def main() -> None:
     name = f"digits-{chosen.name}"
     example, batch = images[:2], torch.export.Dim("batch")
     torch.onnx.export(
-        model, (example,), chosen.out / f"{name}.onnx", dynamo=True, input_names=["images"], output_names=["logits"],
-        dynamic_shapes=({0: batch},), external_data=False,
-    )  # fmt: skip
+        model,
+        (example,),
+        chosen.out / f"{name}.onnx",
+        dynamo=True,
+        input_names=["images"],
+        output_names=["logits"],
+        dynamic_shapes=({0: batch},),
+        external_data=False,
+    )
     write_feeds(chosen.out / f"{name}.feeds.npz", held_out, truth)
     write_feeds(chosen.out / f"{name}.calib.npz", validation, known)
     print(f"{name}: {right:.1%} of {len(truth)} held-out digits are right")

@@ -90,15 +90,28 @@ def export(built: Built, path: Path, exporter: str) -> None:
         shapes = [*shapes[: -built.nested], shapes[-built.nested :]]
     if exporter == "dynamo":
         torch.onnx.export(
-            built.module, tuple(flat), path, dynamo=True, input_names=names, output_names=built.outputs,
-            dynamic_shapes=tuple(shapes), external_data=False,
-        )  # fmt: skip
+            built.module,
+            tuple(flat),
+            path,
+            dynamo=True,
+            input_names=names,
+            output_names=built.outputs,
+            dynamic_shapes=tuple(shapes),
+            external_data=False,
+        )
         return
     axes = {**built.dimensions, **{name: {0: "batch"} for name in built.outputs}}
     torch.onnx.export(
-        built.module, tuple(flat), path, dynamo=False, input_names=names, output_names=built.outputs, dynamic_axes=axes,
-        opset_version=17, do_constant_folding=True,
-    )  # fmt: skip
+        built.module,
+        tuple(flat),
+        path,
+        dynamo=False,
+        input_names=names,
+        output_names=built.outputs,
+        dynamic_axes=axes,
+        opset_version=17,
+        do_constant_folding=True,
+    )
 
 
 def minilm(rng: np.random.Generator) -> Built:
@@ -138,15 +151,21 @@ def llama(rng: np.random.Generator) -> Built:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=32000, hidden_size=512, intermediate_size=1408, num_hidden_layers=8, num_attention_heads=8,
-        num_key_value_heads=2, max_position_embeddings=2048, attn_implementation="sdpa",
-    )  # fmt: skip
+        vocab_size=32000,
+        hidden_size=512,
+        intermediate_size=1408,
+        num_hidden_layers=8,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+        attn_implementation="sdpa",
+    )
     return _decoder(LlamaForCausalLM(config), rng, layers=8, heads=2, width=64, vocabulary=32000)
 
 
 def _decoder(
     model: nn.Module, rng: np.random.Generator, *, layers: int, heads: int, width: int, vocabulary: int
-) -> Built:  # fmt: skip
+) -> Built:
     def sample(length: int, past: int) -> Sample:
         made = {
             "input_ids": rng.integers(0, vocabulary, (1, length)),
@@ -163,10 +182,11 @@ def _decoder(
     samples = [sample(1, PAST) for _ in range(SAMPLES)]
     outputs = ["logits", *(f"present.{i}.{part}" for i in range(layers) for part in ("key", "value"))]
     dimensions = {
-        "input_ids": {0: "batch", 1: "sequence"}, "attention_mask": {0: "batch", 1: "total"},
+        "input_ids": {0: "batch", 1: "sequence"},
+        "attention_mask": {0: "batch", 1: "total"},
         "position_ids": {0: "batch", 1: "sequence"},
         **{name: {0: "batch", 2: "past"} for name in samples[0] if name.startswith("past")},
-    }  # fmt: skip
+    }
     return Built(Decoder(model, layers).eval(), samples, outputs, dimensions, nested=2 * layers, example=sample(3, 5))
 
 
@@ -178,10 +198,15 @@ def resnet50(rng: np.random.Generator) -> Built:
             super().__init__()
             after = 4 * width
             self.body = nn.Sequential(
-                nn.Conv2d(before, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-                nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-                nn.Conv2d(width, after, 1, bias=False), nn.BatchNorm2d(after),
-            )  # fmt: skip
+                nn.Conv2d(before, width, 1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+                nn.Conv2d(width, width, 3, stride, 1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+                nn.Conv2d(width, after, 1, bias=False),
+                nn.BatchNorm2d(after),
+            )
             self.shortcut: nn.Module = nn.Identity()
             if stride != 1 or before != after:
                 self.shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
@@ -190,8 +215,11 @@ def resnet50(rng: np.random.Generator) -> Built:
             return torch.relu(self.body(images) + self.shortcut(images))
 
     layers: list[nn.Module] = [
-        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
-    ]  # fmt: skip
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+    ]
     before = 64
     for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
         for place in range(count):

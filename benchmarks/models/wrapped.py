@@ -35,8 +35,11 @@ class Decoder(nn.Module):
         for layer in range(self.layers):
             cache.update(past[2 * layer], past[2 * layer + 1], layer)
         made = self.model(
-            input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids, past_key_values=cache,
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            past_key_values=cache,
             use_cache=True,
-        )  # fmt: skip
+        )
         present = [half for layer in made.past_key_values.layers for half in (layer.keys, layer.values)]
         return made.logits, *present

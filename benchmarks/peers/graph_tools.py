@@ -17,9 +17,12 @@ def no_optimization(job: Job) -> None:
     """Onnxruntime with its graph optimizations switched off."""
     shutil.copy(job.model, job.result)
     session = {
-        "provider": "CPUExecutionProvider", "provider_options": {}, "session_config": {}, "disabled_optimizers": [],
+        "provider": "CPUExecutionProvider",
+        "provider_options": {},
+        "session_config": {},
+        "disabled_optimizers": [],
         "session_options": {"graph_optimization_level": "ORT_DISABLE_ALL"},
-    }  # fmt: skip
+    }
     (job.out / "session.json").write_text(json.dumps(session))
 
 

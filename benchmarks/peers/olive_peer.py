@@ -23,12 +23,15 @@ TOOLS: dict[str, dict[str, Any]] = {
     "olive-static-best": {
         **PREPARE,
         "quantize": {
-            "type": "OnnxStaticQuantization", "data_config": "calibration", "activation_type": "uint8",
-            "precision": "int8", "per_channel": True,
+            "type": "OnnxStaticQuantization",
+            "data_config": "calibration",
+            "activation_type": "uint8",
+            "precision": "int8",
+            "per_channel": True,
         },
     },
     "olive-4-bits": {"quantize": {"type": "OnnxBlockWiseRtnQuantization"}},
-}  # fmt: skip
+}
 LABELS = {
     "olive-optimize": "Olive, transformer optimizer",
     "olive-dynamic": "Olive, dynamic int8",
@@ -74,15 +77,21 @@ def config(passes: dict[str, Any], model: Path, calib: Path, work: Path) -> dict
         },
         "data_configs": [
             {
-                "name": "calibration", "type": "DataContainer", "user_script": str(Path(__file__).resolve()),
+                "name": "calibration",
+                "type": "DataContainer",
+                "user_script": str(Path(__file__).resolve()),
                 "load_dataset_config": {"type": "calibration_samples", "params": {"path": str(calib)}},
                 "pre_process_data_config": {"type": "skip_pre_process"},
                 "post_process_data_config": {"type": "skip_post_process"},
                 "dataloader_config": {"type": "no_auto_batch_dataloader"},
             }
         ],
-        "passes": passes, "host": "here", "target": "here", "output_dir": str(work), "cache_dir": str(work) + "-cache",
-    }  # fmt: skip
+        "passes": passes,
+        "host": "here",
+        "target": "here",
+        "output_dir": str(work),
+        "cache_dir": str(work) + "-cache",
+    }
 
 
 def _register() -> None:

@@ -25,9 +25,12 @@ def dynamic_best(job: Job) -> None:
     from onnxruntime.quantization import quantize_dynamic
 
     quantize_dynamic(
-        _preprocessed(job), job.result, per_channel=True, op_types_to_quantize=["MatMul", "Gemm", "Gather"],
+        _preprocessed(job),
+        job.result,
+        per_channel=True,
+        op_types_to_quantize=["MatMul", "Gemm", "Gather"],
         extra_options={"MatMulConstBOnly": True},
-    )  # fmt: skip
+    )
 
 
 def static(job: Job) -> None:
@@ -42,9 +45,13 @@ def static_best(job: Job) -> None:
     from onnxruntime.quantization import QuantType, quantize_static
 
     quantize_static(
-        _preprocessed(job), job.result, _Reader(job.calib), per_channel=True, activation_type=QuantType.QUInt8,
+        _preprocessed(job),
+        job.result,
+        _Reader(job.calib),
+        per_channel=True,
+        activation_type=QuantType.QUInt8,
         weight_type=QuantType.QInt8,
-    )  # fmt: skip
+    )
 
 
 def static_products(job: Job) -> None:
@@ -52,10 +59,15 @@ def static_products(job: Job) -> None:
     from onnxruntime.quantization import QuantType, quantize_static
 
     quantize_static(
-        _preprocessed(job), job.result, _Reader(job.calib), per_channel=True, activation_type=QuantType.QUInt8,
-        weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul", "Gemm", "Conv"],
+        _preprocessed(job),
+        job.result,
+        _Reader(job.calib),
+        per_channel=True,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        op_types_to_quantize=["MatMul", "Gemm", "Conv"],
         extra_options={"MatMulConstBOnly": True},
-    )  # fmt: skip
+    )
 
 
 def weights_4(job: Job) -> None:

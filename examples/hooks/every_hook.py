@@ -23,7 +23,7 @@ from optim import (
     Target,
     hookimpl,
 )
-from optim.onnxruntime_backend import OnnxRuntimeBackend
+from optim.onnx.backend import OnnxRuntimeBackend
 
 OPTIM_HOOK_API = 1
 
@@ -90,6 +90,8 @@ class Evaluate(SourcePass):
 @hookimpl
 def optim_pre_export(target: Target) -> Sequence[type[SourcePass]]:
     return (Evaluate,)
+
+
 # --- end
 
 
@@ -107,14 +109,18 @@ class Export(Exporter):
         import torch
 
         tensors = [torch.from_numpy(component.example[one.name]) for one in component.inputs]
-        names = {"input_names": [one.name for one in component.inputs],
-                 "output_names": [one.name for one in component.outputs]}
+        names = {
+            "input_names": [one.name for one in component.inputs],
+            "output_names": [one.name for one in component.outputs],
+        }
         return Exported(torch.onnx.export(component.module, (tensors,), dynamo=True, **names).model)
 
 
 @hookimpl
 def optim_export(target: Target) -> Sequence[type[Exporter]]:
     return (Export,)
+
+
 # --- end
 
 
@@ -122,6 +128,8 @@ def optim_export(target: Target) -> Sequence[type[Exporter]]:
 @hookimpl
 def optim_fuse(target: Target) -> Sequence[type[Pass]]:
     return (Rename,) if target.name == "every" else ()
+
+
 # --- end
 
 
@@ -129,6 +137,8 @@ def optim_fuse(target: Target) -> Sequence[type[Pass]]:
 @hookimpl
 def optim_quantize(target: Target) -> Sequence[type[Pass]]:
     return (Quantize,) if target.provider == "CPUExecutionProvider" else ()
+
+
 # --- end
 
 
@@ -136,6 +146,8 @@ def optim_quantize(target: Target) -> Sequence[type[Pass]]:
 @hookimpl
 def optim_convert_precision(target: Target) -> Sequence[type[Pass]]:
     return (Convert,)
+
+
 # --- end
 
 
@@ -143,6 +155,8 @@ def optim_convert_precision(target: Target) -> Sequence[type[Pass]]:
 @hookimpl
 def optim_tune(target: Target) -> Sequence[type[Pass]]:
     return (OneThread,)  # session_only: it returns model.with_session(...)
+
+
 # --- end
 
 
@@ -150,6 +164,8 @@ def optim_tune(target: Target) -> Sequence[type[Pass]]:
 @hookimpl
 def optim_post_process(target: Target) -> Sequence[type[Pass]]:
     return (Finish,)  # role requested: runs when it is named, or when the target requires it
+
+
 # --- end
 
 
@@ -165,6 +181,8 @@ TARGET = Target("every", backend="every", provider="CPUExecutionProvider", devic
 @hookimpl
 def optim_targets() -> Sequence[Target]:
     return (TARGET,)
+
+
 # --- end
 
 
@@ -176,6 +194,8 @@ class EveryBackend(OnnxRuntimeBackend):
 @hookimpl
 def optim_backends() -> Sequence[type[Backend]]:
     return (EveryBackend,)
+
+
 # --- end
 
 
@@ -188,6 +208,8 @@ def agreement(outputs, feeds, labels) -> float:
 @hookimpl
 def optim_metrics() -> Sequence[Metric]:
     return (Metric("every-agreement", higher_is_better=True, call=agreement),)
+
+
 # --- end
 
 
@@ -195,4 +217,6 @@ def optim_metrics() -> Sequence[Metric]:
 @hookimpl
 def optim_commands() -> Sequence[str]:
     return ("every_hook_command:every",)  # optim every; imported when it is called
+
+
 # --- end

@@ -80,9 +80,14 @@ def export(module: Encoder) -> onnx.ModelProto:
     feeds = example(batch=2, sequence=16)
     dynamic = {name: {0: "batch", 1: "sequence"} for name in feeds}
     program = torch.onnx.export(
-        module, tuple(feeds.values()), dynamo=True, input_names=list(feeds), output_names=["last_hidden_state"],
-        dynamic_shapes=dynamic, verbose=False,
-    )  # fmt: skip
+        module,
+        tuple(feeds.values()),
+        dynamo=True,
+        input_names=list(feeds),
+        output_names=["last_hidden_state"],
+        dynamic_shapes=dynamic,
+        verbose=False,
+    )
     assert program is not None
     return program.model_proto
 
@@ -138,9 +143,11 @@ def read_safetensors(path: Path) -> Iterator[tuple[Place, np.ndarray]]:
 
 def external(name: str, array: np.ndarray, place: Place) -> TensorProto:
     tensor = TensorProto(
-        name=name, data_type=helper.np_dtype_to_tensor_dtype(array.dtype), dims=array.shape,
+        name=name,
+        data_type=helper.np_dtype_to_tensor_dtype(array.dtype),
+        dims=array.shape,
         data_location=TensorProto.EXTERNAL,
-    )  # fmt: skip
+    )
     for key, value in (("location", WEIGHTS_NAME), ("offset", place.offset), ("length", place.length)):
         tensor.external_data.add(key=key, value=str(value))
     return tensor

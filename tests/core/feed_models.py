@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from optim.graphs.files import describe
 from optim.model import Model
+from optim.onnx.files import describe
 
 FLOAT, INT64, INT32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL
 
@@ -58,8 +58,12 @@ def encoder(rows: int = 200, types: int = 2, batch: str = "batch", seq: str = "s
 
 
 def decoder(
-    *, past: str | int | None = "past", total: str | int | None = "total", seq: str | int | None = "seq",
-    prefill: bool = True, positions: int = 256,
+    *,
+    past: str | int | None = "past",
+    total: str | int | None = "total",
+    seq: str | int | None = "seq",
+    prefill: bool = True,
+    positions: int = 256,
 ) -> onnx.ModelProto:
     """One attention over a cache: the mask must cover past and new tokens, ids and positions index tables."""
     rng = np.random.default_rng(0)
@@ -78,24 +82,25 @@ def decoder(
         helper.make_node("Add", ["scores", "wide"], ["masked"]),
         helper.make_node("Softmax", ["masked"], ["weights"], axis=-1),
         helper.make_node("MatMul", ["weights", "present.0.value"], ["logits"]),
-    ]  # fmt: skip
+    ]
     if not prefill:
-        nodes[5:5] = [
-            helper.make_node("Gather", ["past_key_values.0.key", "zero"], ["needs_a_past"], axis=2),
-        ]
+        nodes[5:5] = [helper.make_node("Gather", ["past_key_values.0.key", "zero"], ["needs_a_past"], axis=2)]
     inputs = [
-        value("input_ids", INT64, ["batch", seq]), value("attention_mask", INT64, ["batch", total]),
+        value("input_ids", INT64, ["batch", seq]),
+        value("attention_mask", INT64, ["batch", total]),
         value("position_ids", INT64, ["batch", seq]),
         value("past_key_values.0.key", FLOAT, ["batch", 1, past, 8]),
         value("past_key_values.0.value", FLOAT, ["batch", 1, past, 8]),
-    ]  # fmt: skip
+    ]
     outputs = [value("logits", FLOAT, None), value("present.0.key", FLOAT, None), value("present.0.value", FLOAT, None)]
     tables = [
         constant("words", rng.standard_normal((500, 8), dtype=np.float32)),
         constant("places", rng.standard_normal((positions + 2, 8), dtype=np.float32)),
-        constant("two", np.array(2)), constant("one", np.array([1])), constant("heads", np.array([1, 2])),
+        constant("two", np.array(2)),
+        constant("one", np.array([1])),
+        constant("heads", np.array([1, 2])),
         constant("zero", np.array([0])),
-    ]  # fmt: skip
+    ]
     return build(nodes, inputs, outputs, tables)
 
 

@@ -10,8 +10,8 @@ import pytest
 from feed_models import FLOAT, build, constant, helper, value
 from onnx import TensorProto
 
+from optim._engine.graphs.ingest import ingest
 from optim.errors import ExitStatus, OptimError
-from optim.graphs.ingest import ingest
 
 WEIGHT = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
 

@@ -80,7 +80,7 @@ class Site:
 
     def run(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run ``optim`` in a process of its own that sees this folder."""
-        return self.python("-m", "optim.cli.main", *arguments, environment=environment)
+        return self.python("-m", "optim", *arguments, environment=environment)
 
     def python(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run Python with this folder on its path."""
@@ -88,8 +88,11 @@ class Site:
         return subprocess.run(
             [sys.executable, *arguments],
             env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})},
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
 
 @pytest.fixture

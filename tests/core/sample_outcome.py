@@ -6,18 +6,18 @@ import math
 from pathlib import Path
 from typing import Any
 
-from optim.gate.drift import Drift, OutputComparison
-from optim.jobs import ingest, prepare
-from optim.jobs.lane import Ready
+from optim._engine.gate.drift import Drift, OutputComparison
+from optim._engine.jobs import ingest, prepare
+from optim._engine.jobs.lane import Ready
+from optim._engine.runs.outcome import Outcome, RunStatus
+from optim._engine.search.nodes import Attempt, Measured, Node, Step, StepStatus
+from optim._engine.search.points import Point
+from optim._engine.search.settings import RunSettings
+from optim._engine.timing.race import LaneResult
+from optim._engine.timing.statistics import Ratio
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.passes import Role, Stage
-from optim.runs.outcome import Outcome, RunStatus
-from optim.search.nodes import Attempt, Measured, Node, Step, StepStatus
-from optim.search.points import Point
-from optim.search.settings import RunSettings
 from optim.target import Target
-from optim.timing.race import LaneResult
-from optim.timing.statistics import Ratio
 
 CPU = Target("cpu", "onnxruntime", "CPUExecutionProvider", device="CPU")
 SESSION = SessionConfig({"graph_optimization_level": "ORT_ENABLE_BASIC"}, {}, ("SkipLayerNormFusion",))
@@ -34,9 +34,14 @@ BROKEN = Step(Stage.FUSE, "acme.fuse-all", "acme", {}, Role.IMPROVE, lossy=False
 
 def model(digest: str = "a" * 64, session: SessionConfig | None = None) -> Model:
     return Model(
-        Path(f"/cache/{digest}.onnx"), digest, (TensorInfo("input_ids", "int64", ("batch", "sequence")),),
-        (TensorInfo("embeddings", "float32", ("batch", 384)),), {"": 17}, 8, session or SessionConfig(),
-    )  # fmt: skip
+        Path(f"/cache/{digest}.onnx"),
+        digest,
+        (TensorInfo("input_ids", "int64", ("batch", "sequence")),),
+        (TensorInfo("embeddings", "float32", ("batch", 384)),),
+        {"": 17},
+        8,
+        session or SessionConfig(),
+    )
 
 
 def compared(relative_l2: float = 0.15, problem: str = "") -> OutputComparison:
@@ -52,11 +57,21 @@ def lane(ratio: float, milliseconds: tuple[float, ...], peak_memory_bytes: int) 
 
 def prepared() -> prepare.Answer:
     return prepare.Answer(
-        "f" * 64, "synthesized", 8, tuple(range(8)), (0, 1), (0, 1), ("input_ids 1x128", "input_ids 1x32"),
-        (("input_ids", "token ids below 30522, the rows of the table they index"),), 1e-4,
-        ("drift is measured on 8 of 32 samples, spread evenly",), {"CPUExecutionProvider": 1.0},
-        {"onnxruntime": "1.31.1"}, 0.1, 0.01,
-    )  # fmt: skip
+        "f" * 64,
+        "synthesized",
+        8,
+        tuple(range(8)),
+        (0, 1),
+        (0, 1),
+        ("input_ids 1x128", "input_ids 1x32"),
+        (("input_ids", "token ids below 30522, the rows of the table they index"),),
+        1e-4,
+        ("drift is measured on 8 of 32 samples, spread evenly",),
+        {"CPUExecutionProvider": 1.0},
+        {"onnxruntime": "1.31.1"},
+        0.1,
+        0.01,
+    )
 
 
 def attempts() -> list[Attempt]:
@@ -69,12 +84,28 @@ def attempts() -> list[Attempt]:
         Attempt(FUSE, (), StepStatus.DROPPED, slower, 0.81, 1.0, Drift(3e-7, 1e-6, 1.0), 3.2, counts, ("all found",)),
         Attempt(FOLD, (), StepStatus.NOT_APPLICABLE, "the graph has no Gemm"),
         Attempt(QUANTIZE, (), StepStatus.KEPT, "latency ratio 0.45, from 1.00 without it", 0.45, 1.0, quantized, 8.1),
-        Attempt(QUANTIZE, (FUSE.pass_name,), StepStatus.DROPPED, "output 'embeddings': 3 elements became NaN", None,
-                0.81, Drift(math.inf, math.inf, -1.0), 7.9),
-        Attempt(TUNE, (QUANTIZE.pass_name,), StepStatus.KEPT, "latency ratio 0.43, from 0.45 without it", 0.43, 0.45,
-                quantized, 0.2),
+        Attempt(
+            QUANTIZE,
+            (FUSE.pass_name,),
+            StepStatus.DROPPED,
+            "output 'embeddings': 3 elements became NaN",
+            None,
+            0.81,
+            Drift(math.inf, math.inf, -1.0),
+            7.9,
+        ),
+        Attempt(
+            TUNE,
+            (QUANTIZE.pass_name,),
+            StepStatus.KEPT,
+            "latency ratio 0.43, from 0.45 without it",
+            0.43,
+            0.45,
+            quantized,
+            0.2,
+        ),
         Attempt(TUNE, (FUSE.pass_name,), StepStatus.SKIPPED, "no search time was left"),
-    ]  # fmt: skip
+    ]
 
 
 def points(delivered: Node) -> list[Point]:
@@ -102,10 +133,15 @@ def improved(**changed: Any) -> Outcome:
         "result": Measured(node, 0.43, 0.42, 0.44, 4.7, 70_000_000, (compared(),)),
         "timing": lane(0.43, (4.7, 1.8), 70_000_000),
         "operators": {"DynamicQuantizeLinear": 30, "MatMulInteger": 36, "Add": 100, "Gelu": 6},
-        "attempts": attempts(), "points": points(node), "key": "e" * 64,
+        "attempts": attempts(),
+        "points": points(node),
+        "key": "e" * 64,
         "versions": {"optim-core": "0.1.0", "onnxruntime": "1.31.1"},
-        "seconds": 71.5, "search_s": 58.0, "computed": 40, "from_cache": 3,
-    }  # fmt: skip
+        "seconds": 71.5,
+        "search_s": 58.0,
+        "computed": 40,
+        "from_cache": 3,
+    }
     return Outcome(**{**values, **changed})
 
 
@@ -113,10 +149,13 @@ def unchanged() -> Outcome:
     """The original is its own result."""
     node = Node(model(), 90_000_000)
     return improved(
-        status=RunStatus.UNCHANGED, reason="nothing that was tried made it better", timing=None,
-        result=Measured(node, 1.0, 1.0, 1.0, 11.0, 120_000_000, ()), operators={"MatMul": 36, "Add": 100, "Gelu": 6},
+        status=RunStatus.UNCHANGED,
+        reason="nothing that was tried made it better",
+        timing=None,
+        result=Measured(node, 1.0, 1.0, 1.0, 11.0, 120_000_000, ()),
+        operators={"MatMul": 36, "Add": 100, "Gelu": 6},
         attempts=[a for a in attempts() if a.status is not StepStatus.KEPT],
-    )  # fmt: skip
+    )
 
 
 def budget_missed() -> Outcome:
@@ -124,6 +163,12 @@ def budget_missed() -> Outcome:
     why = "drift inf at output 'embeddings' is beyond the budget (0.05)"
     tried = [Attempt(QUANTIZE, (), StepStatus.DROPPED, why, None, None, Drift(math.inf, math.inf, -1.0), 8.1)]
     return improved(
-        status=RunStatus.BUDGET_MISSED, reason=f"ort.quantize-dynamic was asked for and did not hold: {why}",
-        result=None, timing=None, original=None, operators={}, attempts=tried, points=[],
-    )  # fmt: skip
+        status=RunStatus.BUDGET_MISSED,
+        reason=f"ort.quantize-dynamic was asked for and did not hold: {why}",
+        result=None,
+        timing=None,
+        original=None,
+        operators={},
+        attempts=tried,
+        points=[],
+    )

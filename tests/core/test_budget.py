@@ -11,8 +11,8 @@ import pytest
 from feed_models import FLOAT, build, constant, value
 from onnx import helper, numpy_helper
 
-from optim.gate.budget import DEFAULT_MAX_DRIFT, Budget
-from optim.gate.drift import compare_output, compare_sample
+from optim._engine.gate.budget import DEFAULT_MAX_DRIFT, Budget
+from optim._engine.gate.drift import compare_output, compare_sample
 from optim.model import TensorInfo
 
 LOSSLESS = Budget(None, 1e-4)
@@ -75,9 +75,11 @@ def network(damage=lambda weights: None, outputs=("left", "right")):
         helper.make_node("MatMul", ["active", "w2"], [outputs[1]]),
     ]
     return build(
-        nodes, [value("x", FLOAT, ["batch", 16])], [value(name, FLOAT, ["batch", 16]) for name in ("left", "right")],
+        nodes,
+        [value("x", FLOAT, ["batch", 16])],
+        [value(name, FLOAT, ["batch", 16]) for name in ("left", "right")],
         [constant(name, array) for name, array in weights.items()],
-    )  # fmt: skip
+    )
 
 
 def outputs_of(model: onnx.ModelProto):

@@ -6,7 +6,7 @@ import re
 import pytest
 from plugin_packages import GOOD, site
 
-from optim.cli.main import main
+from optim._engine.cli.main import main
 
 __all__ = ["site"]
 

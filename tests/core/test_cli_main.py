@@ -14,9 +14,9 @@ import click
 import pytest
 from plugin_packages import GOOD, site
 
-from optim.cli.commands import COMMANDS, OptimGroup
-from optim.cli.failures import diagnose, print_error
-from optim.cli.main import main, optim
+from optim._engine.cli.commands import COMMANDS, OptimGroup
+from optim._engine.cli.failures import diagnose, print_error
+from optim._engine.cli.main import main, optim
 
 __all__ = ["site"]
 
@@ -38,7 +38,7 @@ def make_tea(leaf):
 
 
 def test_help_lists_every_command_and_imports_none(site):
-    script = "import sys; from optim.cli.main import main; main(['--help']); print([m for m in sys.modules if m in %r])"
+    script = "import sys; from optim.__main__ import main; main(['--help']); print([m for m in sys.modules if m in %r])"
     done = site.python("-c", script % ([*HEAVY, *(one.path.partition(":")[0] for one in COMMANDS.values())],))
     assert done.stdout.splitlines()[-1] == "[]"
     for name, command in COMMANDS.items():
@@ -62,7 +62,7 @@ def test_listings_import_nothing_heavy_with_ten_plugins(site, arguments):
     for number in range(10):
         site.add(f"acme{number}", GOOD)
     script = (
-        "import sys; from optim.cli.main import main; status = main(%r);"
+        "import sys; from optim._engine.cli.main import main; status = main(%r);"
         "print([m for m in %r if m in sys.modules], file=sys.stderr); sys.exit(status)"
     )
     done = site.python("-c", script % (arguments, HEAVY))
@@ -147,9 +147,12 @@ def test_ctrl_c_while_a_plugin_loads_ends_with_130(site):
     site.add("slow", "import time, sys\nsys.stderr.write('loading')\nsys.stderr.flush()\ntime.sleep(60)")
     environment = {**os.environ, "PYTHONPATH": f"{site.folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "optim.cli.main", "targets"], env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "optim", "targets"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     with process:
         assert process.stderr is not None
         assert process.stderr.read(len("loading")) == "loading"
@@ -167,9 +170,14 @@ def test_a_reader_that_goes_away_is_no_error(site):
     environment = {**os.environ, "PYTHONPATH": f"{site.folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     for unbuffered, arguments in itertools.product(("", "1"), [*LISTINGS, ["nonsense", "--json"]]):
         done = subprocess.run(
-            [sys.executable, "-m", "optim.cli.main", *arguments], env={**environment, "PYTHONUNBUFFERED": unbuffered},
-            stdout=write, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
-        )  # fmt: skip
+            [sys.executable, "-m", "optim", *arguments],
+            env={**environment, "PYTHONUNBUFFERED": unbuffered},
+            stdout=write,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         assert done.returncode == 141
         assert "Traceback" not in done.stderr
         assert "internal" not in done.stderr
@@ -237,7 +245,7 @@ def test_a_shell_completes_commands_passes_targets_and_plugins(site, words, expe
 def test_a_shell_gets_no_error_where_the_list_of_allowed_plugins_is_broken(site, tmp_path):
     (tmp_path / "plugins.toml").write_text("allow =")
     script = (
-        "import pathlib, sys, optim.plugins.permission as permission; from optim.cli.main import main;"
+        "import pathlib, sys, optim._engine.plugins.permission as permission; from optim._engine.cli.main import main;"
         "permission.allow_file = lambda: pathlib.Path(sys.argv[1]); sys.exit(main())"
     )
     environment = {"_OPTIM_COMPLETE": "bash_complete", "COMP_WORDS": "optim plugins show a", "COMP_CWORD": "3"}

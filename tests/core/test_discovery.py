@@ -5,10 +5,10 @@ import os
 import pytest
 from plugin_packages import GOOD, Site, site
 
+from optim._engine.plugins.discovery import discover, load_plugin
+from optim._engine.plugins.plugin import LoadedPlugin, State
+from optim._engine.plugins.versions import plugin_version_key
 from optim.errors import OptimError
-from optim.plugins.discovery import discover, load_plugin
-from optim.plugins.plugin import LoadedPlugin, State
-from optim.plugins.versions import plugin_version_key
 
 __all__ = ["site"]
 
@@ -28,7 +28,9 @@ def test_a_plugin_is_listed_with_its_package_version_and_location(site):
 
 
 def test_an_object_in_a_module_can_be_the_plugin(site):
-    site.add("acme", """
+    site.add(
+        "acme",
+        """
         from optim import hookimpl
 
         class Acme:
@@ -39,7 +41,9 @@ def test_an_object_in_a_module_can_be_the_plugin(site):
                 return []
 
         acme = Acme()
-    """, attribute=":acme")  # fmt: skip
+    """,
+        attribute=":acme",
+    )
     assert (loaded(site).state, loaded(site).hooks) == (State.OK, ("optim_tune",))
 
 

@@ -8,8 +8,8 @@ import pytest
 from plugin_packages import GOOD, Site, site
 
 from optim import hooks
-from optim.plugins.doctor import Severity, examine
-from optim.plugins.registry import load_registry
+from optim._engine.plugins.doctor import Severity, examine
+from optim._engine.plugins.registry import load_registry
 
 __all__ = ["Site", "site"]
 
@@ -41,7 +41,7 @@ def test_two_builds_of_onnxruntime_are_a_broken_pair(site):
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_runtime_whose_files_went_with_another_build_is_found_without_importing_it(site, monkeypatch, there):
-    monkeypatch.setattr("optim.plugins.doctor._RUNTIMES", ("a-runtime",))
+    monkeypatch.setattr("optim._engine.plugins.doctor._RUNTIMES", ("a-runtime",))
     (distribution(site, "a-runtime") / "RECORD").write_text("a_runtime/__init__.py,,\na_runtime/state.so,,\n")
     (site.folder / "a_runtime").mkdir()
     (site.folder / "a_runtime" / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -53,7 +53,7 @@ def test_a_runtime_whose_files_went_with_another_build_is_found_without_importin
 
 
 def test_without_a_runtime_the_extra_that_brings_one_is_told(site, monkeypatch):
-    monkeypatch.setattr("optim.plugins.doctor._RUNTIMES", ("a-runtime",))
+    monkeypatch.setattr("optim._engine.plugins.doctor._RUNTIMES", ("a-runtime",))
     assert [(one.severity, one.fix) for one in found("onnxruntime")] == [
         (Severity.NOTE, "pip install 'optim-core[cpu]'")
     ]
@@ -63,8 +63,9 @@ def test_two_packages_with_one_plugin_name_are_told_to_part(site):
     site.add("acme", GOOD, package="optim-one")
     site.add("acme", GOOD, package="optim-two")
     assert sorted(one.fix for one in found("plugin acme")) == [
-        "pip uninstall optim-one   # or the other one", "pip uninstall optim-two   # or the other one",
-    ]  # fmt: skip
+        "pip uninstall optim-one   # or the other one",
+        "pip uninstall optim-two   # or the other one",
+    ]
 
 
 def test_a_cycle_is_told_once_with_how_to_get_on(site):
@@ -153,7 +154,7 @@ def test_the_machines_list_binds_and_the_environment_only_takes_away(site, monke
     site.add("acme", GOOD)
     site.add("zenith", "raise SystemExit('it was imported')")
     path = tmp_path / "plugins.toml"
-    monkeypatch.setattr("optim.plugins.permission.allow_file", lambda: path)
+    monkeypatch.setattr("optim._engine.plugins.permission.allow_file", lambda: path)
     path.write_text('allow = ["optim-acme/acme"]')
     assert states(site)["acme"] == ("ok", "")
     assert states(site)["zenith"] == ("disabled", f"not allowed by {path}")
@@ -163,7 +164,7 @@ def test_the_machines_list_binds_and_the_environment_only_takes_away(site, monke
 
 
 def test_no_variable_moves_the_machines_list(monkeypatch, tmp_path):
-    from optim.plugins.permission import allow_file
+    from optim._engine.plugins.permission import allow_file
 
     before = allow_file()
     for variable in ("XDG_CONFIG_DIRS", "XDG_CONFIG_HOME", "HOME"):
@@ -175,7 +176,7 @@ def test_no_variable_moves_the_machines_list(monkeypatch, tmp_path):
 def test_a_list_that_may_not_be_read_is_not_taken_for_none(monkeypatch, tmp_path):
     from optim import OptimError
 
-    monkeypatch.setattr("optim.plugins.permission.allow_file", lambda: tmp_path)  # a folder: reading it fails
+    monkeypatch.setattr("optim._engine.plugins.permission.allow_file", lambda: tmp_path)  # a folder: reading it fails
     with pytest.raises(OptimError, match="cannot be used"):
         load_registry()
 
@@ -185,7 +186,7 @@ def test_a_list_that_cannot_be_read_allows_nothing(site, monkeypatch, tmp_path, 
     from optim import OptimError
 
     path = tmp_path / "plugins.toml"
-    monkeypatch.setattr("optim.plugins.permission.allow_file", lambda: path)
+    monkeypatch.setattr("optim._engine.plugins.permission.allow_file", lambda: path)
     path.write_text(text)
     with pytest.raises(OptimError, match=r"plugins\.toml") as caught:
         load_registry()

@@ -7,8 +7,16 @@ import math
 import numpy as np
 import pytest
 
+from optim._engine.gate.drift import (
+    NO_DRIFT,
+    Drift,
+    compare_output,
+    compare_sample,
+    faint_outputs,
+    merge_samples,
+    worst_drift,
+)
 from optim.errors import OptimError
-from optim.gate.drift import NO_DRIFT, Drift, compare_output, compare_sample, faint_outputs, merge_samples, worst_drift
 from optim.model import TensorInfo
 
 

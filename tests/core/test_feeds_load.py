@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from feed_models import FLOAT, INT64, TensorProto, build, decoder, encoder, helper, value, write
 
+from optim._engine.feeds import load as load_module
+from optim._engine.feeds.feedset import FeedSet, FeedWriter
+from optim._engine.feeds.load import load_feeds
 from optim.errors import OptimError
-from optim.feeds import load as load_module
-from optim.feeds.feedset import FeedSet, FeedWriter
-from optim.feeds.load import load_feeds
 
 
 @pytest.fixture
@@ -124,7 +124,8 @@ def test_a_function_that_gives_no_samples_is_one_clear_error(tmp_path, model, mo
 def test_another_process_opens_the_feeds_by_their_folder(tmp_path, model):
     feeds = load(tmp_path, model, {**sample(), "label": np.array([1])})
     code = (
-        "import sys, pathlib; from optim.feeds.feedset import FeedSet; f = FeedSet.open(pathlib.Path(sys.argv[1]));"
+        "import sys, pathlib; from optim._engine.feeds.feedset import FeedSet;"
+        "f = FeedSet.open(pathlib.Path(sys.argv[1]));"
         "print(f.digest, len(f), f.origin, sum(int(s['input_ids'].sum()) for s in f.iterate()), f.sample_labels(0))"
     )
     answer = subprocess.run([sys.executable, "-c", code, str(feeds.folder)], capture_output=True, text=True, check=True)
@@ -273,8 +274,10 @@ def test_nan_and_infinity_are_refused(tmp_path, bad):
 
 def test_nan_in_bfloat16_is_seen_too(tmp_path):
     info = value("x", TensorProto.BFLOAT16, [2])
-    model = write(build([helper.make_node("Identity", ["x"], ["y"])], [info], [value("y", TensorProto.BFLOAT16, [2])]),
-                  tmp_path / "m.onnx")  # fmt: skip
+    model = write(
+        build([helper.make_node("Identity", ["x"], ["y"])], [info], [value("y", TensorProto.BFLOAT16, [2])]),
+        tmp_path / "m.onnx",
+    )
     assert load(tmp_path, model, {"x": np.array([1, 2], ml_dtypes.bfloat16)}).sample(0)["x"].dtype == ml_dtypes.bfloat16
     (tmp_path / "feeds" / "feeds.json").unlink()
     for file in (tmp_path / "feeds").iterdir():

@@ -9,8 +9,8 @@ import pytest
 from feed_models import BOOL, FLOAT, INT32, INT64, build, constant, decoder, encoder, helper, image, value, write
 from onnx import TensorProto
 
+from optim._engine.feeds.synthesize import synthesize_feeds
 from optim.errors import OptimError
-from optim.feeds.synthesize import synthesize_feeds
 
 onnxruntime.set_default_logger_severity(4)
 
@@ -134,8 +134,12 @@ def length_limited(most: int):
         helper.make_node("Gather", ["words", "ids"], ["word"]),
         helper.make_node("Add", ["word", "place"], ["y"]),
     ]
-    tables = [constant("table", np.zeros((most, 4), np.float32)), constant("words", np.zeros((9, 4), np.float32)),
-              constant("one", np.array(1)), constant("zero", np.array(0))]  # fmt: skip
+    tables = [
+        constant("table", np.zeros((most, 4), np.float32)),
+        constant("words", np.zeros((9, 4), np.float32)),
+        constant("one", np.array(1)),
+        constant("zero", np.array(0)),
+    ]
     return build(nodes, [value("ids", INT64, ["b", "s"])], [value("y", FLOAT, None)], tables)
 
 
@@ -156,8 +160,9 @@ def test_hidden_equal_dimensions_are_found_by_running(tmp_path):
 def test_a_width_is_read_off_the_weight_that_an_unnamed_dimension_meets(tmp_path):
     nodes = [helper.make_node("Transpose", ["w"], ["wt"], perm=[1, 0]), helper.make_node("MatMul", ["x", "wt"], ["y"])]
     weight = constant("w", np.ones((3, 11), np.float32))
-    _, samples = made(tmp_path, build(nodes, [value("x", FLOAT, [None, None])], [value("y", FLOAT, None)], [weight]),
-                      checked=False)  # fmt: skip
+    _, samples = made(
+        tmp_path, build(nodes, [value("x", FLOAT, [None, None])], [value("y", FLOAT, None)], [weight]), checked=False
+    )
     assert samples[0]["x"].shape == (1, 11)
 
 
@@ -205,9 +210,10 @@ def test_an_encoders_states_and_their_mask_have_one_length(tmp_path):
         helper.make_node("Mul", ["scores", "wide"], ["y"]),
     ]
     inputs = [
-        value("input_ids", INT64, ["batch", None]), value("encoder_attention_mask", INT64, ["batch", None]),
+        value("input_ids", INT64, ["batch", None]),
+        value("encoder_attention_mask", INT64, ["batch", None]),
         value("encoder_hidden_states", FLOAT, ["batch", None, 4]),
-    ]  # fmt: skip
+    ]
     tables = [constant("words", np.ones((50, 4), np.float32)), constant("one", np.array([1]))]
     _, samples = made(tmp_path, build(nodes, inputs, [value("y", FLOAT, None)], tables))
     for sample in samples:
@@ -221,9 +227,11 @@ def test_the_decoder_of_an_encoder_decoder_with_both_caches(tmp_path):
         "past_key_values.0.decoder.key": (FLOAT, ["batch", 4, "past_decoder_sequence_length", 8]),
         "past_key_values.0.encoder.key": (FLOAT, ["batch", 4, "encoder_sequence_length_out", 8]),
     }
-    model = build([helper.make_node("Identity", [name], [f"{name}_out"]) for name in names],
-                  [value(name, *kind) for name, kind in names.items()],
-                  [value(f"{name}_out", kind[0], None) for name, kind in names.items()])  # fmt: skip
+    model = build(
+        [helper.make_node("Identity", [name], [f"{name}_out"]) for name in names],
+        [value(name, *kind) for name, kind in names.items()],
+        [value(f"{name}_out", kind[0], None) for name, kind in names.items()],
+    )
     _, samples = made(tmp_path, model)
     assert samples[0]["input_ids"].shape == (1, 1)
     assert samples[0]["past_key_values.0.decoder.key"].shape == (1, 4, 127, 8)
@@ -235,15 +243,20 @@ def test_the_decoder_of_an_encoder_decoder_with_both_caches(tmp_path):
 
 
 def test_ids_are_followed_through_offsets_branches_and_functions(tmp_path):
-    branch = helper.make_graph([helper.make_node("Gather", ["words", "shifted"], ["word"])], "then", [],
-                               [value("word", FLOAT, None)])  # fmt: skip
-    other = helper.make_graph([helper.make_node("Gather", ["words", "zeros"], ["none"])], "else", [],
-                              [value("none", FLOAT, None)])  # fmt: skip
+    branch = helper.make_graph(
+        [helper.make_node("Gather", ["words", "shifted"], ["word"])], "then", [], [value("word", FLOAT, None)]
+    )
+    other = helper.make_graph(
+        [helper.make_node("Gather", ["words", "zeros"], ["none"])], "else", [], [value("none", FLOAT, None)]
+    )
     lookup = helper.make_function(
-        "local", "Shift", ["x"], ["z"],
+        "local",
+        "Shift",
+        ["x"],
+        ["z"],
         [helper.make_node("Constant", [], ["c"], value_int=5), helper.make_node("Add", ["x", "c"], ["z"])],
         [helper.make_opsetid("", 17)],
-    )  # fmt: skip
+    )
     nodes = [
         helper.make_node("Shift", ["tokens"], ["shifted"], domain="local"),
         helper.make_node("Mul", ["tokens", "zero"], ["zeros"]),
@@ -258,12 +271,22 @@ def test_ids_are_followed_through_offsets_branches_and_functions(tmp_path):
 
 
 def test_scalars_flags_and_states(tmp_path):
-    names = {"sr": (INT64, []), "num_logits_to_keep": (INT64, []), "scale": (FLOAT, [1]), "flag": (BOOL, [3]),
-             "timestep": (INT64, ["batch"]), "h0": (FLOAT, [2, "batch", 4]), "lengths": (INT64, ["batch"]),
-             "head_mask": (FLOAT, [2, 4])}  # fmt: skip
+    names = {
+        "sr": (INT64, []),
+        "num_logits_to_keep": (INT64, []),
+        "scale": (FLOAT, [1]),
+        "flag": (BOOL, [3]),
+        "timestep": (INT64, ["batch"]),
+        "h0": (FLOAT, [2, "batch", 4]),
+        "lengths": (INT64, ["batch"]),
+        "head_mask": (FLOAT, [2, 4]),
+    }
     nodes = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in names]
-    model = build(nodes, [value(name, *kind) for name, kind in names.items()],
-                  [value(f"{name}_out", kind[0], None) for name, kind in names.items()])  # fmt: skip
+    model = build(
+        nodes,
+        [value(name, *kind) for name, kind in names.items()],
+        [value(f"{name}_out", kind[0], None) for name, kind in names.items()],
+    )
     feeds, samples = made(tmp_path, model)
     first = samples[0]
     assert (int(first["sr"]), int(first["num_logits_to_keep"]), float(first["scale"][0])) == (16000, 1, 1.0)
@@ -275,11 +298,16 @@ def test_scalars_flags_and_states(tmp_path):
 
 
 def test_a_mask_over_rows_and_columns_is_causal_and_added(tmp_path):
-    names = {"input_ids": (INT64, ["b", 1]), "attention_mask": (FLOAT, ["b", 1, 1, "total"]),
-             "past_key_values.0.key": (FLOAT, ["b", 1, "past", 4])}  # fmt: skip
-    model = build([helper.make_node("Identity", [name], [f"{name}_out"]) for name in names],
-                  [value(name, *kind) for name, kind in names.items()],
-                  [value(f"{name}_out", kind[0], None) for name, kind in names.items()])  # fmt: skip
+    names = {
+        "input_ids": (INT64, ["b", 1]),
+        "attention_mask": (FLOAT, ["b", 1, 1, "total"]),
+        "past_key_values.0.key": (FLOAT, ["b", 1, "past", 4]),
+    }
+    model = build(
+        [helper.make_node("Identity", [name], [f"{name}_out"]) for name in names],
+        [value(name, *kind) for name, kind in names.items()],
+        [value(f"{name}_out", kind[0], None) for name, kind in names.items()],
+    )
     _, samples = made(tmp_path, model)
     assert samples[0]["attention_mask"].shape == (1, 1, 1, 128)
     assert not samples[0]["attention_mask"].any()

@@ -11,14 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from optim.gate.budget import Budget
+from optim._engine.gate.budget import Budget
+from optim._engine.search.finale import Finale
+from optim._engine.search.journal import Journal
+from optim._engine.search.nodes import Measured, Node, Step
+from optim._engine.search.points import Gallery
+from optim._engine.search.settings import Named, RunSettings
 from optim.model import Model
 from optim.passes import Role, Stage
-from optim.search.finale import Finale
-from optim.search.journal import Journal
-from optim.search.nodes import Measured, Node, Step
-from optim.search.points import Gallery
-from optim.search.settings import Named, RunSettings
 
 
 def step(name: str) -> Step:
@@ -41,10 +41,13 @@ def decide(monkeypatch):
     def decided(ratios, *, sizes=None, rebuilds=(), aside=(), looked=None, journal=None, **changes):
         journal = journal or Journal()
         bench = SimpleNamespace(
-            settings=RunSettings(Path("m.onnx"), **changes), target=SimpleNamespace(timed=True, requires=()),
-            original=node(), prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
-            lanes_at_once=lambda: 3, say=lambda text: None,
-        )  # fmt: skip
+            settings=RunSettings(Path("m.onnx"), **changes),
+            target=SimpleNamespace(timed=True, requires=()),
+            original=node(),
+            prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
+            lanes_at_once=lambda: 3,
+            say=lambda text: None,
+        )
         gallery = Gallery(Budget(0.05, 1e-4))
         finale = Finale(bench, Budget(0.05, 1e-4), journal, gallery)
         raced = []

@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from optim.errors import OptimError
-from optim.graphs.files import tensor_info
-from optim.graphs.fix_shapes import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
 from optim.model import TensorInfo
+from optim.onnx.files import tensor_info
+from optim.onnx.fix_shapes import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
 
 _INPUTS = (TensorInfo("ids", "int64", ("batch", "seq")), TensorInfo("mask", "float32", ("batch", None)))
 
@@ -27,15 +27,20 @@ def _graph(mask: tuple[str | None, ...] = ("batch", "seq")) -> ir.Model:
         helper.make_node("Reshape", ["masked", "wanted"], ["out"]),
     ]
     weights = {
-        "table": np.zeros((50, 4), np.float32), "last": np.array([-1], np.int64), "width": np.array([4], np.int64)
-    }  # fmt: skip
+        "table": np.zeros((50, 4), np.float32),
+        "last": np.array([-1], np.int64),
+        "width": np.array([4], np.int64),
+    }
     graph = helper.make_graph(
-        nodes, "g",
-        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "seq"]),
-         helper.make_tensor_value_info("mask", TensorProto.FLOAT, mask)],
+        nodes,
+        "g",
+        [
+            helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "seq"]),
+            helper.make_tensor_value_info("mask", TensorProto.FLOAT, mask),
+        ],
         [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["batch", "seq", 4])],
         [numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )  # fmt: skip
+    )
     return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
 
 

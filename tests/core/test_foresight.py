@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from optim.gate.budget import Budget
-from optim.gate.drift import compare_output, merge_samples, worst_drift
-from optim.gate.foresight import foresee
+from optim._engine.gate.budget import Budget
+from optim._engine.gate.drift import compare_output, merge_samples, worst_drift
+from optim._engine.gate.foresight import foresee
 
 SEEN = (0.0264, 0.0261, 0.0285, 0.0277, 0.0257, 0.0282, 0.0283, 0.0265)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optim.generation.interface import interface_of
-from optim.generation.sampling import Sampling, choose
+from optim._engine.generation.interface import interface_of
+from optim._engine.generation.sampling import Sampling, choose
 from optim.model import TensorInfo
 
 IDS = TensorInfo("input_ids", "int64", ("batch", "sequence"))

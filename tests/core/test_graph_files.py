@@ -14,11 +14,11 @@ from feed_models import FLOAT, INT64, build, constant, value
 from onnx import helper
 from timed_models import WIDTH, network, without_group, write_network
 
-from optim.graphs.digests import file_digest, graph_digest, model_digest
-from optim.graphs.external_data import external_files
-from optim.graphs.files import adopt_into_store, deliver, describe, is_whole, save_in_store, size_bytes
-from optim.graphs.ingest import ingest
+from optim._engine.graphs.ingest import ingest
 from optim.model import SessionConfig
+from optim.onnx.digests import file_digest, graph_digest, model_digest
+from optim.onnx.external_data import external_files
+from optim.onnx.files import adopt_into_store, deliver, describe, is_whole, save_in_store, size_bytes
 
 
 @pytest.fixture
@@ -109,9 +109,7 @@ def test_an_adopted_file_with_equal_weights_writes_no_data_under_other_names_too
         node.input[:] = [f"renamed_{name}" if name.endswith("weight") else name for name in node.input]
     for tensor in proto.graph.initializer:
         tensor.name = f"renamed_{tensor.name}" if tensor.name.endswith("weight") else tensor.name
-    onnx.save(
-        proto, tmp_path / "whole.onnx", save_as_external_data=True, location="whole.data", size_threshold=0,
-    )  # fmt: skip
+    onnx.save(proto, tmp_path / "whole.onnx", save_as_external_data=True, location="whole.data", size_threshold=0)
     before = names(store, ".data")
     adopted = adopt_into_store(tmp_path / "whole.onnx", store, like=model)
     assert names(store, ".data") == before

@@ -17,8 +17,8 @@ from feed_models import FLOAT, INT64, build, constant, helper, value
 from ingest_models import WEIGHT, external, linear, refused
 from onnx import TensorProto
 
-from optim.graphs.ingest import ingest
-from optim.graphs.skeleton import read_skeleton
+from optim._engine.graphs.ingest import ingest
+from optim.onnx.skeleton import read_skeleton
 
 LARGE_BYTES = (2 << 30) + (64 << 20)
 
@@ -89,13 +89,17 @@ def test_hard_linked_data_is_read(tmp_path, path, store):
 
 def test_large_constants_become_initializers_in_subgraphs_too(path, store):
     def body(name, factor):
-        nodes = [helper.make_node("Constant", [], [f"{name}_w"], value=constant("", WEIGHT * factor)),
-                 helper.make_node("MatMul", ["x", f"{name}_w"], [f"{name}_y"])]  # fmt: skip
+        nodes = [
+            helper.make_node("Constant", [], [f"{name}_w"], value=constant("", WEIGHT * factor)),
+            helper.make_node("MatMul", ["x", f"{name}_w"], [f"{name}_y"]),
+        ]
         return helper.make_graph(nodes, name, [], [value(f"{name}_y", FLOAT, None)])
 
-    nodes = [helper.make_node("Constant", [], ["small"], value=constant("", np.array(2.0, np.float32))),
-             helper.make_node("If", ["go"], ["picked"], then_branch=body("yes", 1), else_branch=body("no", 2)),
-             helper.make_node("Mul", ["picked", "small"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("Constant", [], ["small"], value=constant("", np.array(2.0, np.float32))),
+        helper.make_node("If", ["go"], ["picked"], then_branch=body("yes", 1), else_branch=body("no", 2)),
+        helper.make_node("Mul", ["picked", "small"], ["y"]),
+    ]
     inputs = [value("go", TensorProto.BOOL, []), value("x", FLOAT, [1, 64])]
     onnx.save(build(nodes, inputs, [value("y", FLOAT, None)]), path)
     model = ingest(path, store)
@@ -136,8 +140,9 @@ def test_int4_weights_are_kept(path, store):
 
 
 def test_functions_of_the_model_are_kept(path, store):
-    double = helper.make_function("local", "Double", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])],
-                                  [helper.make_opsetid("", 17)])  # fmt: skip
+    double = helper.make_function(
+        "local", "Double", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)]
+    )
     node = helper.make_node("Double", ["x"], ["y"], domain="local")
     proto = build([node], [value("x", FLOAT, [2])], [value("y", FLOAT, [2])], domains=("local",), functions=[double])
     onnx.save(proto, path)
@@ -153,7 +158,7 @@ def test_weights_inside_the_file_cost_no_memory(path, store):
     onnx.save(build([node], [value("x", INT64, [1])], [value("y", FLOAT, None)], [table]), path)
     code = (
         "import sys, pathlib, re\n"
-        "from optim.graphs.ingest import ingest\n"
+        "from optim._engine.graphs.ingest import ingest\n"
         "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
         "before = peak(); ingest(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])); print(peak() - before)"
     )

@@ -9,8 +9,8 @@ from feed_models import FLOAT, build, helper, value
 from ingest_models import WEIGHT, external, linear, refused
 from onnx import TensorProto
 
+from optim._engine.graphs.ingest import ingest
 from optim.errors import OptimError
-from optim.graphs.ingest import ingest
 
 
 @pytest.fixture

@@ -9,18 +9,19 @@ from click.testing import CliRunner
 from feed_models import FLOAT, INT64, build, constant, helper, value
 from onnx import TensorProto
 
-from optim.cli.inspect import inspect as inspect_command
+from optim._engine.cli.verbs.inspect import inspect as inspect_command
+from optim._engine.graphs.inspection import Weights, inspect
 from optim.errors import OptimError
-from optim.graphs.inspection import Weights, inspect
-from optim.graphs.operators import operator_counts
+from optim.onnx.operators import operator_counts
 
 
 @pytest.fixture
 def path(tmp_path):
     then = helper.make_graph([helper.make_node("Neg", ["h"], ["t"])], "then", [], [value("t", FLOAT, None)])
     other = helper.make_graph([helper.make_node("Relu", ["h"], ["e"])], "else", [], [value("e", FLOAT, None)])
-    function = helper.make_function("local", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])],
-                                    [helper.make_opsetid("", 17)])  # fmt: skip
+    function = helper.make_function(
+        "local", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)]
+    )
     nodes = [
         helper.make_node("Constant", [], ["scale"], value=constant("", np.ones(600, np.int8))),
         helper.make_node("MatMul", ["x", "w"], ["m"]),
@@ -30,8 +31,14 @@ def path(tmp_path):
         helper.make_node("FusedThing", ["d", "scale"], ["y"], domain="com.microsoft"),
     ]
     inputs = [value("x", FLOAT, ["batch", None, 32]), value("go", TensorProto.BOOL, []), value("w", FLOAT, [32, 32])]
-    model = build(nodes, inputs, [value("y", FLOAT, None)], [constant("w", np.ones((32, 32), np.float32))],
-                  domains=("local", "com.microsoft"), functions=[function])  # fmt: skip
+    model = build(
+        nodes,
+        inputs,
+        [value("y", FLOAT, None)],
+        [constant("w", np.ones((32, 32), np.float32))],
+        domains=("local", "com.microsoft"),
+        functions=[function],
+    )
     model.producer_name = "test"
     onnx.save(model, tmp_path / "model.onnx")
     return tmp_path / "model.onnx"
@@ -39,8 +46,16 @@ def path(tmp_path):
 
 def test_everything_is_counted_in_subgraphs_and_functions_too(path):
     found = inspect(path)
-    expected = {"MatMul": 2, "Add": 1, "Constant": 1, "If": 1, "Neg": 1, "Relu": 1, "com.microsoft:FusedThing": 1,
-                "local:Twice": 1}  # fmt: skip
+    expected = {
+        "MatMul": 2,
+        "Add": 1,
+        "Constant": 1,
+        "If": 1,
+        "Neg": 1,
+        "Relu": 1,
+        "com.microsoft:FusedThing": 1,
+        "local:Twice": 1,
+    }
     assert found.operators == operator_counts(path) == expected
     assert next(iter(found.operators)) == "MatMul"
     assert (found.nodes, found.subgraphs, found.functions) == (9, 2, ("local:Twice",))
@@ -49,8 +64,9 @@ def test_everything_is_counted_in_subgraphs_and_functions_too(path):
 def test_the_interface_leaves_out_initializers_and_says_what_is_dynamic(path):
     found = inspect(path)
     assert [(info.name, info.dtype, info.shape) for info in found.inputs] == [
-        ("x", "float32", ("batch", None, 32)), ("go", "bool", ()),
-    ]  # fmt: skip
+        ("x", "float32", ("batch", None, 32)),
+        ("go", "bool", ()),
+    ]
     assert found.dynamic == {"batch": ("x[0]",), "?": ("x[1]",)}
     assert found.outputs[0].shape is None
     assert found.opset == {"ai.onnx": 17, "local": 1, "com.microsoft": 1}

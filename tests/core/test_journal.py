@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from optim.gate.drift import NO_DRIFT
+from optim._engine.gate.drift import NO_DRIFT
+from optim._engine.search.journal import Journal
+from optim._engine.search.nodes import Measured, Node, Step, StepStatus
 from optim.model import Model
 from optim.passes import Role, Stage
-from optim.search.journal import Journal
-from optim.search.nodes import Measured, Node, Step, StepStatus
 
 
 def model(name):

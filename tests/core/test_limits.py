@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from feed_models import FLOAT, build, helper, value, write
 
+from optim._engine.graphs.limits import check_limits
 from optim.backend import BackendLimits
 from optim.errors import OptimError
-from optim.graphs.limits import check_limits
 
 
 @pytest.fixture
@@ -44,6 +44,7 @@ def test_formats_beyond_the_limits_name_the_newest_accepted(path, options, refer
 
 
 def test_a_domain_that_the_model_defines_itself_is_known(path):
-    function = helper.make_function("my", "Relu", ["a"], ["b"], [helper.make_node("Abs", ["a"], ["b"])],
-                                    [helper.make_opsetid("", 17)])  # fmt: skip
+    function = helper.make_function(
+        "my", "Relu", ["a"], ["b"], [helper.make_node("Abs", ["a"], ["b"])], [helper.make_opsetid("", 17)]
+    )
     check_limits(relu(path, domain="my", domains=("my",), functions=[function]), LIMITS, "thing")

@@ -10,14 +10,14 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from optim.graphs.digests import file_digest
-from optim.graphs.external_data import external_files
-from optim.graphs.files import deliver, deliver_linked, is_whole, read_ir, save_in_store
-from optim.graphs.linked import is_linked, link
+from optim._engine.search.restore import restore
+from optim._engine.store import Store
 from optim.model import Model, SessionConfig
-from optim.onnxruntime_sessions import open_session
-from optim.search.restore import restore
-from optim.store import Store
+from optim.onnx.digests import file_digest
+from optim.onnx.external_data import external_files
+from optim.onnx.files import deliver, deliver_linked, is_whole, read_ir, save_in_store
+from optim.onnx.linked import is_linked, link
+from optim.onnx.sessions import open_session
 
 WEIGHTS = np.arange(2048, dtype=np.float32)
 OWN = np.full(2048, 0.5, np.float32)
@@ -45,7 +45,7 @@ def model(user_file: Path, store: Store) -> Model:
     weights = ir.Value(name="weights", shape=shape, type=ir.TensorType(ir.DataType.FLOAT), const_value=linked)
     own = ir.Value(
         name="own", shape=shape, type=ir.TensorType(ir.DataType.FLOAT), const_value=ir.Tensor(OWN, name="own")
-    )  # fmt: skip
+    )
     first = ir.Node("", "Add", [x, weights])
     second = ir.Node("", "Add", [first.outputs[0], own])
     y = second.outputs[0]

@@ -12,19 +12,23 @@ import pytest
 from onnx import helper
 
 import optim
+from optim._engine.runs.folder import RunFolder
+from optim._engine.runs.session_file import read_session_file, write_session_files
 from optim.errors import OptimError
 from optim.model import SessionConfig
-from optim.runs.folder import RunFolder
-from optim.runs.session_file import read_session_file, write_session_files
 from optim.target import Target
 
 CPU = Target("cpu", "onnxruntime", "CPUExecutionProvider", {"use_arena": "0"})
 TUNED = SessionConfig(
-    {"graph_optimization_level": "ORT_ENABLE_BASIC", "execution_mode": "ORT_PARALLEL", "intra_op_num_threads": 1,
-     "enable_mem_pattern": False},
+    {
+        "graph_optimization_level": "ORT_ENABLE_BASIC",
+        "execution_mode": "ORT_PARALLEL",
+        "intra_op_num_threads": 1,
+        "enable_mem_pattern": False,
+    },
     {"session.intra_op.allow_spinning": "0"},
     ("ConstantFolding",),
-)  # fmt: skip
+)
 
 USE_THE_SCRIPT = """
 import json, sys, runpy, numpy
@@ -76,12 +80,21 @@ def test_session_json_has_its_keys_and_reads_back(run_folder):
 def test_load_py_opens_the_tuned_session_with_onnxruntime_alone(run_folder, tmp_path):
     called = subprocess.run(
         [sys.executable, "-c", USE_THE_SCRIPT, str(run_folder / "load.py")],
-        capture_output=True, text=True, check=True, cwd=tmp_path,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
     assert json.loads(called.stdout) == {
-        "y": [[12.0, 12.0]], "level": "ORT_ENABLE_BASIC", "mode": "ORT_PARALLEL", "threads": 1, "pattern": False,
-        "spinning": "0", "providers": ["CPUExecutionProvider"], "optim": False,
-    }  # fmt: skip
+        "y": [[12.0, 12.0]],
+        "level": "ORT_ENABLE_BASIC",
+        "mode": "ORT_PARALLEL",
+        "threads": 1,
+        "pattern": False,
+        "spinning": "0",
+        "providers": ["CPUExecutionProvider"],
+        "optim": False,
+    }
 
 
 def test_load_py_as_a_script_prints_the_inputs(run_folder):

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from optim.errors import OptimError
-from optim.model import SessionConfig
-from optim.recipes.lock import (
+from optim._engine.recipes.lock import (
     Lock,
     LockedFeeds,
     LockedPass,
@@ -18,8 +16,10 @@ from optim.recipes.lock import (
     header,
     load_recipe_or_lock,
 )
-from optim.recipes.recipe import Budget
-from optim.recipes.write import lock_text, write_lock
+from optim._engine.recipes.recipe import Budget
+from optim._engine.recipes.write import lock_text, write_lock
+from optim.errors import OptimError
+from optim.model import SessionConfig
 
 DIGEST = hashlib.sha256(b"x").hexdigest()
 
@@ -62,8 +62,9 @@ def test_every_option_comes_back_none_among_them(tmp_path: Path) -> None:
     assert options["keep"] == ["node 'a'", 'b"c']
     assert options["nested"] == {"a.b": [1, 2.5]}
     assert [(named.name, named.options) for named in found.chain()] == [
-        ("ort.quantize-dynamic", options), ("ort.tune-session", {}),
-    ]  # fmt: skip
+        ("ort.quantize-dynamic", options),
+        ("ort.tune-session", {}),
+    ]
 
 
 def test_a_lock_of_an_unchanged_model_has_no_passes(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optim.gate.drift import compare_sample, worst_drift
-from optim.gate.masks import valid_positions
+from optim._engine.gate.drift import compare_sample, worst_drift
+from optim._engine.gate.masks import valid_positions
 from optim.model import TensorInfo
 
 MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int64)
@@ -54,9 +54,12 @@ def test_nan_at_padding_is_no_drift():
     reference = np.ones((BATCH, SEQUENCE, 8), np.float32)
     other = np.where((MASK == 0)[..., None], np.nan, reference)
     found = compare_sample(
-        {"y": reference}, {"y": other.astype(np.float32)}, {"attention_mask": MASK}, [mask_info()],
+        {"y": reference},
+        {"y": other.astype(np.float32)},
+        {"attention_mask": MASK},
+        [mask_info()],
         [TensorInfo("y", "float32", ("batch", "seq", 8))],
-    )  # fmt: skip
+    )
     assert worst_drift(found).relative_l2 == 0.0
     assert found[0].compared == int(MASK.sum()) * 8
 

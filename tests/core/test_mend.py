@@ -7,13 +7,13 @@ import pytest
 from installed_plugin import installed
 from timed_models import BATCH, WIDTH, write_network
 
+from optim._engine.plugins.registry import load_registry
+from optim._engine.runs.execute import execute
+from optim._engine.runs.outcome import RunStatus
+from optim._engine.search.nodes import StepStatus
+from optim._engine.search.settings import Named, RunSettings
+from optim._engine.store import Store
 from optim.passes import Stage
-from optim.plugins.registry import load_registry
-from optim.runs.execute import execute
-from optim.runs.outcome import RunStatus
-from optim.search.nodes import StepStatus
-from optim.search.settings import Named, RunSettings
-from optim.store import Store
 
 SAMPLES, SPECIAL = 12, 9
 ELSEWHERE = {"useful_3_matmul": 0.3}
@@ -39,10 +39,14 @@ def run(folder):
         registry = load_registry()
         offers = {offered.name for offered in registry.offers(registry.target("cpu"))}
         settings = RunSettings(
-            source=folder / "model.onnx", data=str(folder / "feeds.npz"), named=(Named("lossy.rare", options or None),),
-            without=tuple(sorted(offers - {"lossy.rare"})), max_drift=0.05, search_seconds=30.0,
+            source=folder / "model.onnx",
+            data=str(folder / "feeds.npz"),
+            named=(Named("lossy.rare", options or None),),
+            without=tuple(sorted(offers - {"lossy.rare"})),
+            max_drift=0.05,
+            search_seconds=30.0,
             stages=(Stage.QUANTIZE,),
-        )  # fmt: skip
+        )
         outcome = execute(settings, registry, Store(), lambda text: None)
         return outcome, [one for one in outcome.attempts if one.step.pass_name == "lossy.rare"]
 

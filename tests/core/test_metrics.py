@@ -7,21 +7,23 @@ import math
 import numpy as np
 import pytest
 
+from optim._engine.gate.task import TaskFigure, loss_objection
+from optim._engine.metrics.find import find_metric, metric_digest
+from optim._engine.metrics.measure import compared, count, value_of
+from optim._engine.metrics.spec import MaxLoss, MetricSpec, parse_max_loss, parse_metric, require_known
 from optim.errors import OptimError
-from optim.gate.task import TaskFigure, loss_objection
 from optim.metric import Metric
-from optim.metrics.find import find_metric, metric_digest
-from optim.metrics.measure import compared, count, value_of
-from optim.metrics.spec import MaxLoss, MetricSpec, parse_max_loss, parse_metric, require_known
 
 
 def value(text, samples):
     """A metric over samples of (outputs, labels) or (outputs, labels, feeds)."""
     metric = find_metric(parse_metric(text))
     rows = count(
-        metric, range(len(samples)), lambda i: (samples[i][0], samples[i][2] if len(samples[i]) > 2 else {}),
+        metric,
+        range(len(samples)),
+        lambda i: (samples[i][0], samples[i][2] if len(samples[i]) > 2 else {}),
         lambda i: samples[i][1],
-    )  # fmt: skip
+    )
     return value_of(metric, rows)
 
 
@@ -168,12 +170,15 @@ def test_the_source_of_a_function_is_part_of_what_figures_depend_on(module):
 @pytest.mark.parametrize(
     ("name", "reference", "said"),
     [
-        ("nothing", "metric-nonsense", "None, which is no number"), ("text", "metric-nonsense", "'good', which is no"),
-        ("nan", "metric-nonsense", "it returned nan"), ("many", "metric-nonsense", "[1.0, 2.0]"),
-        ("broken", "metric-failed", "KeyError: 'logits'"), ("said", "unknown-metric", "it is a int"),
+        ("nothing", "metric-nonsense", "None, which is no number"),
+        ("text", "metric-nonsense", "'good', which is no"),
+        ("nan", "metric-nonsense", "it returned nan"),
+        ("many", "metric-nonsense", "[1.0, 2.0]"),
+        ("broken", "metric-failed", "KeyError: 'logits'"),
+        ("said", "unknown-metric", "it is a int"),
         ("lost", "unknown-metric", "AttributeError"),
     ],
-)  # fmt: skip
+)
 def test_what_raises_or_returns_nonsense_is_one_clear_error(module, name, reference, said):
     error = refused(reference, value, f"{module}:{name}", [Y])
     assert said in error.cause
@@ -198,7 +203,7 @@ def test_a_metric_that_needs_labels_says_so():
         ("perplexity", (scores([1, 2]), {}, {"input_ids": np.array([[1]])}), "two tokens are the least"),
         ("mean-iou", ({"s": np.zeros((1, 3, 2, 2), "f4")}, {"label": np.zeros((1, 4, 4), int)}), "shape [1, 4, 4]"),
     ],
-)  # fmt: skip
+)
 def test_outputs_or_labels_that_do_not_fit_are_named(text, sample, said):
     assert said in refused("metric-failed", value, text, [sample]).cause
 
@@ -209,12 +214,13 @@ def test_outputs_or_labels_that_do_not_fit_are_named(text, sample, said):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("top-1", MetricSpec("top-1")), ("top-k:k=3", MetricSpec("top-k", {"k": 3})),
+        ("top-1", MetricSpec("top-1")),
+        ("top-k:k=3", MetricSpec("top-k", {"k": 3})),
         ("f1:average='micro',output='y'", MetricSpec("f1", {"average": "micro", "output": "y"})),
         ("a.b:c", MetricSpec("a.b:c")),
         ("a:c:higher_is_better=false", MetricSpec("a:c", {"higher_is_better": False})),
     ],
-)  # fmt: skip
+)
 def test_a_metric_is_a_name_with_options_and_reads_back(text, expected):
     assert parse_metric(text) == expected
     assert parse_metric(expected.text) == expected

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from optim.errors import OptimError
 from optim.model import SessionConfig
-from optim.onnxruntime_sessions import limits, open_session, session_options
+from optim.onnx.sessions import limits, open_session, session_options
 
 
 def _write(

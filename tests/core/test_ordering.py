@@ -5,9 +5,9 @@ import itertools
 import pytest
 
 from optim import OptimError, Pass, Stage
-from optim.plugins.offers import OfferedPass
-from optim.plugins.ordering import order, unresolved_names
-from optim.plugins.plugin import PluginInfo
+from optim._engine.plugins.offers import OfferedPass
+from optim._engine.plugins.ordering import order, unresolved_names
+from optim._engine.plugins.plugin import PluginInfo
 
 
 def offered(name, before=(), after=()):

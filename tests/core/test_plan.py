@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from installed_plugin import installed
 
+from optim._engine.plugins.registry import load_registry
+from optim._engine.search.plan import make_plan, slots
+from optim._engine.search.settings import Named, RunSettings
 from optim.errors import ExitStatus, OptimError
 from optim.passes import MODEL_STAGES, Stage
-from optim.plugins.registry import load_registry
-from optim.search.plan import make_plan, slots
-from optim.search.settings import Named, RunSettings
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +22,7 @@ def registry(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def plan_of(registry):
-    return lambda **changes: make_plan(
-        RunSettings(source=Path("m.onnx"), **changes), registry, registry.target("cpu")
-    )
+    return lambda **changes: make_plan(RunSettings(source=Path("m.onnx"), **changes), registry, registry.target("cpu"))
 
 
 def considered(plan):

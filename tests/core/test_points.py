@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from optim._engine.gate.budget import Budget
+from optim._engine.gate.drift import Drift
+from optim._engine.gate.task import TaskFigure
+from optim._engine.metrics.spec import MaxLoss
+from optim._engine.search.nodes import Measured, Node, Step
+from optim._engine.search.points import Gallery, choose
 from optim.errors import OptimError
-from optim.gate.budget import Budget
-from optim.gate.drift import Drift
-from optim.gate.task import TaskFigure
-from optim.metrics.spec import MaxLoss
 from optim.model import Model
 from optim.passes import Role, Stage
-from optim.search.nodes import Measured, Node, Step
-from optim.search.points import Gallery, choose
 
 BUDGET = Budget(0.1, 1e-4)
 
@@ -123,5 +123,6 @@ def test_what_is_kept_aside_is_proven_and_never_on_the_front():
     made.aside(FAST, None)
     points = made.points()
     assert [(point.node.model.digest, point.number, point.within) for point in points] == [
-        ("exact", 1, True), ("fast", 0, False),
-    ]  # fmt: skip
+        ("exact", 1, True),
+        ("fast", 0, False),
+    ]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from optim.errors import ExitStatus
-from optim.processes.memory import peak_memory_bytes
-from optim.processes.process import WorkerFailed, WorkerProcess, kill_all, run_job
+from optim.jobs.memory import peak_memory_bytes
+from optim.jobs.process import WorkerFailed, WorkerProcess, kill_all, run_job
 
 HERE = Path(__file__).parent
 
@@ -76,7 +76,7 @@ def test_a_sample_that_was_done_is_not_blamed():
 
 
 def test_an_answer_comes_back_whole():
-    assert do("echo", text="grüße\n\"quoted\" \u2028") == "grüße\n\"quoted\" \u2028"
+    assert do("echo", text='grüße\n"quoted" \u2028') == 'grüße\n"quoted" \u2028'
 
 
 def test_a_megabyte_each_way_does_not_block():
@@ -158,8 +158,13 @@ def test_an_optim_error_comes_back_whole():
     error = failure("diagnose").error
     assert error is not None
     assert (error.reference, error.what, error.cause, error.fix, error.package, error.status) == (
-        "sample-error", "what", "cause", "fix", "some-plugin 1.0", ExitStatus.TARGET_UNAVAILABLE,
-    )  # fmt: skip
+        "sample-error",
+        "what",
+        "cause",
+        "fix",
+        "some-plugin 1.0",
+        ExitStatus.TARGET_UNAVAILABLE,
+    )
 
 
 def test_a_full_disk_in_a_job_is_a_diagnosis():
@@ -204,7 +209,7 @@ def test_kill_all_ends_every_worker():
 
 def test_a_worker_dies_when_its_parent_is_killed():
     script = (
-        "from optim.processes.process import WorkerProcess\n"
+        "from optim.jobs.process import WorkerProcess\n"
         "worker = WorkerProcess('unruly_job', {'action': 'hang_with_a_child'})\n"
         "event = worker.receive(30.0)\n"
         "print(event['own'], event['child'], flush=True)\n"

@@ -10,17 +10,17 @@ import onnx
 import pytest
 from timed_models import network, write_network
 
-from optim.gate.budget import Budget
+from optim._engine.gate.budget import Budget
+from optim._engine.plugins.registry import load_registry
+from optim._engine.search.clock import Clock
+from optim._engine.search.racing import race_chains
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.workbench import Workbench, thread_executor
+from optim._engine.store import Store
+from optim._engine.timing.race import Effort
+from optim.jobs.process import WorkerFailed
 from optim.model import SessionConfig
 from optim.passes import Interface
-from optim.plugins.registry import load_registry
-from optim.processes.process import WorkerFailed
-from optim.search.clock import Clock
-from optim.search.racing import race_chains
-from optim.search.settings import RunSettings
-from optim.search.workbench import Workbench, thread_executor
-from optim.store import Store
-from optim.timing.race import Effort
 
 QUICK = Effort(seconds=4.0, least_rounds=5, most_rounds=15, width=0.03, drop=False)
 WASTE = {"a": 4}
@@ -182,8 +182,8 @@ def test_a_renamed_output_is_right_only_through_its_interface(bench, node_of):
     model.graph.node[-1].output[0] = model.graph.output[0].name = "renamed"
     bare = node_of("renamed", model)
     back = Interface(outputs="lane_interfaces:rename", parameters={"renamed": "y"})
-    _, (lost, right) = race_chains(bench,
-        [bare, replace(bare, interfaces=(back,))], replace(QUICK, seconds=0.5), purpose="renamed"
+    _, (lost, right) = race_chains(
+        bench, [bare, replace(bare, interfaces=(back,))], replace(QUICK, seconds=0.5), purpose="renamed"
     )
     assert "candidate: renamed" in lost.failure
     assert right.failure == ""

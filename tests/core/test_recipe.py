@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from optim._engine.recipes.lock import Lock, load_recipe_or_lock
+from optim._engine.recipes.recipe import Recipe, load_recipe
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Stage
-from optim.recipes.lock import Lock, load_recipe_or_lock
-from optim.recipes.recipe import Recipe, load_recipe
 
 DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
 

@@ -4,8 +4,8 @@ import pytest
 from plugin_packages import GOOD, Site, site
 
 from optim import OptimError, Stage
-from optim.plugins.registry import load_registry
-from optim.plugins.survey import survey_plugins
+from optim._engine.plugins.registry import load_registry
+from optim._engine.plugins.survey import survey_plugins
 
 __all__ = ["site"]
 
@@ -52,8 +52,11 @@ RAISING = {
 @pytest.mark.parametrize("kind", RAISING)
 def test_a_hook_that_fails_costs_only_its_own_offer(site, device, kind):
     body, reason = RAISING[kind]
-    site.add("bad", f"{HOOKS}\n@hookimpl\ndef optim_fuse(target):\n    {body}\n@hookimpl\n"
-                    "def optim_targets():\n    return [Target('bad-device', 'b')]")  # fmt: skip
+    site.add(
+        "bad",
+        f"{HOOKS}\n@hookimpl\ndef optim_fuse(target):\n    {body}\n@hookimpl\n"
+        "def optim_targets():\n    return [Target('bad-device', 'b')]",
+    )
     registry = load_registry(only={"acme", "bad"})
     assert [offered.name for offered in registry.passes(Stage.FUSE, device)] == ["acme.shrink"]
     assert reasons(registry) == [f"bad (optim-bad 1.0): optim_fuse: {reason}"]
@@ -152,8 +155,11 @@ def test_a_pass_of_a_plugin_that_failed_is_not_called_unknown(site, device):
 
 
 def test_a_pass_for_other_targets_says_for_which(site, device):
-    site.add("other", fuse("class P(Base):\n    name = 'other.p'", "[P] if target.name == 'other-device' else []")
-             + "@hookimpl\ndef optim_targets():\n    return [Target('other-device', 'b')]")  # fmt: skip
+    site.add(
+        "other",
+        fuse("class P(Base):\n    name = 'other.p'", "[P] if target.name == 'other-device' else []")
+        + "@hookimpl\ndef optim_targets():\n    return [Target('other-device', 'b')]",
+    )
     registry = load_registry(only={"acme", "other"})
     with pytest.raises(OptimError, match="its plugin offers it for other-device"):
         registry.find_pass("other.p", device)
@@ -167,7 +173,9 @@ def test_an_unknown_target_mentions_plugins_that_failed(site, device):
 
 
 def test_backends_and_metrics_are_found_by_name(site):
-    site.add("acme", f"""{HOOKS}
+    site.add(
+        "acme",
+        f"""{HOOKS}
 class Reference(Backend):
     name = "reference"
     def open(self, model, target): raise NotImplementedError
@@ -183,7 +191,8 @@ def optim_backends():
 @hookimpl
 def optim_metrics():
     return [Metric("accuracy", True, lambda outputs, feeds, labels: 1.0), "accuracy"]
-""")
+""",
+    )
     registry = load_registry(only={"acme"})
     assert registry.backend("reference")().limits().ir_version == 13
     assert list(registry.metrics()) == ["accuracy"]
@@ -207,12 +216,15 @@ def test_verbs_are_known_without_importing_them_and_ours_are_not_for_taking(site
 
 
 def test_a_plugin_whose_targets_cannot_be_used_here_is_unavailable(site):
-    site.add("acme", f"""{HOOKS}
+    site.add(
+        "acme",
+        f"""{HOOKS}
 def crash(): raise OSError("no bus")
 @hookimpl
 def optim_targets():
     return [Target("a", "b", probe=lambda: "no device /dev/acme"), Target("c", "d", probe=crash)]
-""")
+""",
+    )
     (surveyed,) = survey_plugins(load_registry(only={"acme"}))
     assert surveyed.state == "unavailable"
     assert surveyed.reason == "a: no device /dev/acme; c: its probe raised OSError: no bus"
@@ -226,7 +238,7 @@ def test_what_a_hook_prints_stays_off_stdout(site, device, capfd):
 
 
 def test_the_verbs_that_plugins_may_not_take_are_the_commands_there_are() -> None:
-    from optim.cli.commands import COMMANDS
+    from optim._engine.cli.commands import COMMANDS
     from optim.hooks import OWN_VERBS
 
     assert set(COMMANDS) == OWN_VERBS

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from optim.gate.repair import Estimate, find_keep
-from optim.gate.units import find_units
+from optim._engine.gate.repair import Estimate, find_keep
+from optim._engine.gate.units import find_units
 
 NODES = [f"n{i}" for i in range(24)]
 

@@ -7,19 +7,33 @@ from dataclasses import replace
 import pytest
 import sample_outcome as sample
 
-from optim.gate.drift import Drift
-from optim.reports.build import build_report
-from optim.reports.machine import _from_cpuinfo, this_machine
-from optim.reports.schema import Report
-from optim.runs.outcome import RunStatus
-from optim.search.nodes import Measured, Node
-from optim.search.settings import RunSettings
+from optim._engine.gate.drift import Drift
+from optim._engine.reports.build import build_report
+from optim._engine.reports.machine import _from_cpuinfo, this_machine
+from optim._engine.reports.schema import Report
+from optim._engine.runs.outcome import RunStatus
+from optim._engine.search.nodes import Measured, Node
+from optim._engine.search.settings import RunSettings
 
 STEP_FIELDS = {
-    "stage", "pass", "plugin", "options", "on", "status", "reason", "ratio_to_original", "ratio_to_best", "ratio_ci",
-    "size_bytes", "task_value", "task_loss", "drift",
-    "seconds", "counts", "notes",
-}  # fmt: skip
+    "stage",
+    "pass",
+    "plugin",
+    "options",
+    "on",
+    "status",
+    "reason",
+    "ratio_to_original",
+    "ratio_to_best",
+    "ratio_ci",
+    "size_bytes",
+    "task_value",
+    "task_loss",
+    "drift",
+    "seconds",
+    "counts",
+    "notes",
+}
 
 
 def strict_json(report: Report) -> dict:
@@ -35,17 +49,25 @@ def test_the_report_has_the_figures_of_the_run():
     assert (data["target"], data["goal"]) == ("cpu", "latency")
     assert data["budget"] == {"max_drift": 0.17, "lossless": False, "metric": None, "max_loss": None}
     assert data["original"] == {
-        "path": "models/minilm.onnx", "digest": "a" * 64, "latency_ms": 11.0, "size_bytes": 90_000_000,
-        "peak_memory_bytes": 120_000_000, "operators": {"MatMul": 36, "Add": 100, "Gelu": 6},
-    }  # fmt: skip
+        "path": "models/minilm.onnx",
+        "digest": "a" * 64,
+        "latency_ms": 11.0,
+        "size_bytes": 90_000_000,
+        "peak_memory_bytes": 120_000_000,
+        "operators": {"MatMul": 36, "Add": 100, "Gelu": 6},
+    }
     result = data["result"]
     assert (result["latency_ms"], result["latency_ratio"], result["latency_ratio_ci"]) == (4.7, 0.43, [0.42, 0.44])
     assert (result["size_bytes"], result["peak_memory_bytes"]) == (60_000_000, 70_000_000)
     assert result["drift"] == {"relative_l2": 0.15, "max_abs": 0.06, "cosine": 0.989, "foreseen": 0.15}
     assert result["outputs"][0]["name"] == "embeddings"
     assert result["shapes"][1] == {
-        "shape": "input_ids 1x32", "original_ms": 4.0, "result_ms": 1.8, "ratio": 0.43, "ci": [0.42, 0.44],
-    }  # fmt: skip
+        "shape": "input_ids 1x32",
+        "original_ms": 4.0,
+        "result_ms": 1.8,
+        "ratio": 0.43,
+        "ci": [0.42, 0.44],
+    }
     assert data["feeds"]["assumptions"][0]["input"] == "input_ids"
     assert (data["feeds"]["samples"], data["feeds"]["compared"]) == (8, 8)
     assert data["search"] == {"computed": 40, "from_cache": 3, "seconds": 58.0, "budget_seconds": 60.0}

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import sample_outcome as sample
 
-import optim.reports
-from optim.reports.build import build_report
-from optim.reports.html import render_html
-from optim.search.nodes import StepStatus
+import optim._engine.reports
+from optim._engine.reports.build import build_report
+from optim._engine.reports.html import render_html
+from optim._engine.search.nodes import StepStatus
 
 VOID = {"meta", "br", "col", "hr", "img", "input", "link"}
 
@@ -138,7 +138,7 @@ def test_it_follows_the_readers_light_or_dark_scheme_and_fits_a_phone():
 
 
 def test_the_template_lies_in_the_package():
-    assert (Path(optim.reports.__file__).parent / "report.html.j2").is_file()
+    assert (Path(optim._engine.reports.__file__).parent / "report.html.j2").is_file()
 
 
 def drawn(report):

@@ -7,9 +7,9 @@ import pytest
 import sample_outcome as sample
 from rich.console import Console
 
-from optim.reports.build import build_report
-from optim.reports.terminal import print_report
-from optim.reports.words import NOTHING, latency_text, options_text, size_text
+from optim._engine.reports.build import build_report
+from optim._engine.reports.terminal import print_report
+from optim._engine.reports.words import NOTHING, latency_text, options_text, size_text
 
 
 def printed(outcome, **changed) -> str:

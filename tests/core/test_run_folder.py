@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from optim._engine.runs.folder import RunFolder, report_folder
+from optim._engine.runs.mark import read_mark
+from optim._engine.runs.swap import recover
 from optim.errors import ExitStatus, OptimError
-from optim.runs.folder import RunFolder, report_folder
-from optim.runs.mark import read_mark
-from optim.runs.swap import recover
 
 
 def write_result(text: str, *names: str):
@@ -188,7 +188,7 @@ def test_two_runs_do_not_fill_one_folder_at_once(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from optim.runs.folder import RunFolder
+from optim._engine.runs.folder import RunFolder
 claim = RunFolder.claim(Path(sys.argv[1]), "killed")
 def write(folder):
     (folder / "model.onnx").write_text("half")

@@ -13,18 +13,18 @@ import pytest
 from installed_plugin import installed
 from timed_models import write_network
 
+from optim._engine.feeds.feedset import FeedSet
+from optim._engine.gate.drift import compare_sample, worst_drift
+from optim._engine.plugins.registry import load_registry
+from optim._engine.runs.execute import execute
+from optim._engine.runs.outcome import RunStatus
+from optim._engine.search.nodes import StepStatus
+from optim._engine.search.settings import Named, RunSettings
+from optim._engine.store import Store
 from optim.errors import OptimError
-from optim.feeds.feedset import FeedSet
-from optim.gate.drift import compare_sample, worst_drift
 from optim.model import SessionConfig
-from optim.onnxruntime_sessions import open_session
+from optim.onnx.sessions import open_session
 from optim.passes import Stage
-from optim.plugins.registry import load_registry
-from optim.runs.execute import execute
-from optim.runs.outcome import RunStatus
-from optim.search.nodes import StepStatus
-from optim.search.settings import Named, RunSettings
-from optim.store import Store
 
 WASTE = {"a": 6, "b": 6, "c": 6}
 QUICK = {"search_seconds": 40.0, "most_samples": 4}
@@ -32,11 +32,11 @@ QUICK = {"search_seconds": 40.0, "most_samples": 4}
 RUN = """
 import sys
 from pathlib import Path
-from optim.plugins.registry import load_registry
+from optim._engine.plugins.registry import load_registry
 from optim.passes import Stage
-from optim.runs.execute import execute
-from optim.search.settings import Named, RunSettings
-from optim.store import Store
+from optim._engine.runs.execute import execute
+from optim._engine.search.settings import Named, RunSettings
+from optim._engine.store import Store
 outcome = execute(eval(sys.argv[1]), load_registry(), Store(), lambda text: print("said", text, flush=True))
 print("digest", outcome.result.node.model.digest)
 """
@@ -191,8 +191,8 @@ def test_points_are_what_was_measured_and_the_front_is_numbered(whole):
 
 
 def test_another_point_is_delivered_without_running_anything(whole, folder, tmp_path):
-    from optim.runs.pick import pick_from
-    from optim.runs.run import run_settings
+    from optim._engine.runs.pick import pick_from
+    from optim._engine.runs.run import run_settings
 
     settings = whole.settings
     first = run_settings(settings, tmp_path / "out", lambda text: None)
@@ -258,9 +258,12 @@ def test_a_chain_repeated_elsewhere_gives_the_same_digest(folder, whole, tmp_pat
     """Another cache, another process, another hash seed, another seed of the run."""
     settings = f"RunSettings(Path({str(folder / 'model.onnx')!r}), chain={chain_of(whole)!r}, seed=7, most_samples=2)"
     done = subprocess.run(
-        [sys.executable, "-c", RUN, settings], check=True, capture_output=True, text=True,
+        [sys.executable, "-c", RUN, settings],
+        check=True,
+        capture_output=True,
+        text=True,
         env={**os.environ, "PYTHONHASHSEED": "99", "OPTIM_CACHE_DIR": str(tmp_path)},
-    )  # fmt: skip
+    )
     assert done.stdout.splitlines()[-1] == f"digest {whole.result.node.model.digest}"
     assert "stage" not in done.stdout
 

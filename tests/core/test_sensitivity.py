@@ -13,20 +13,20 @@ import pytest
 from installed_plugin import installed
 from timed_models import write_network
 
-from optim.cli.main import main
+from optim._engine.cli.main import main
+from optim._engine.plugins.registry import load_registry
+from optim._engine.reports.sensitivity_plot import draw
+from optim._engine.runs import sensitivity
+from optim._engine.runs.execute import execute
+from optim._engine.runs.outcome import RunStatus
+from optim._engine.runs.sensitivity import measure_sensitivity
+from optim._engine.search.nodes import StepStatus
+from optim._engine.search.settings import Named, RunSettings
+from optim._engine.sensitivity import isolate
+from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
-from optim.graphs.files import discard_measured, read_ir, save_for_measuring, save_in_store
+from optim.onnx.files import discard_measured, read_ir, save_for_measuring, save_in_store
 from optim.passes import Stage
-from optim.plugins.registry import load_registry
-from optim.reports.sensitivity_plot import draw
-from optim.runs import sensitivity
-from optim.runs.execute import execute
-from optim.runs.outcome import RunStatus
-from optim.runs.sensitivity import measure_sensitivity
-from optim.search.nodes import StepStatus
-from optim.search.settings import Named, RunSettings
-from optim.sensitivity import isolate
-from optim.store import Store
 
 NODES = [f"useful_{i}_matmul" for i in range(6)]
 STRENGTHS = {"useful_2_matmul": 0.3, "useful_4_matmul": 0.2}
@@ -61,9 +61,13 @@ def repaired(model: Path, name: str, **changes):
     registry = load_registry()
     offers = [offered.name for offered in registry.offers(registry.target("cpu"))]
     settings = RunSettings(
-        source=model, without=tuple(sorted(set(offers) - {name})), named=(Named(name),), max_drift=0.05,
-        search_seconds=40.0, **changes,
-    )  # fmt: skip
+        source=model,
+        without=tuple(sorted(set(offers) - {name})),
+        named=(Named(name),),
+        max_drift=0.05,
+        search_seconds=40.0,
+        **changes,
+    )
     outcome = execute(settings, registry, Store(), lambda text: None)
     tried = [attempt for attempt in outcome.attempts if attempt.step.pass_name == name]
     return next((attempt for attempt in tried if attempt.step.options.get("keep")), None), tried
@@ -158,8 +162,9 @@ def test_a_candidate_is_repaired_though_a_slower_rival_holds(model):
     settings = RunSettings(source=model, without=others, max_drift=0.05, search_seconds=40.0)
     tried = execute(settings, registry, Store(), lambda text: None).attempts
     assert [one.step.options.get("keep") for one in tried if one.drift and one.drift.relative_l2 <= 0.05] == [
-        None, ["useful_2_matmul", "useful_4_matmul"],
-    ]  # fmt: skip
+        None,
+        ["useful_2_matmul", "useful_4_matmul"],
+    ]
 
 
 def test_a_candidate_that_overflows_is_repaired(model):

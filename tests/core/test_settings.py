@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from optim.cli.main import main
+from optim._engine.cli.main import main
+from optim._engine.search.settings import RunSettings
 from optim.errors import ExitStatus, OptimError
-from optim.search.settings import RunSettings
 
 
 @pytest.mark.parametrize(

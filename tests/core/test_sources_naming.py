@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from optim.cli.main import main
-from optim.cli.source_options import source_request
+from optim._engine.cli.main import main
+from optim._engine.cli.source_options import source_request
+from optim._engine.sources.naming import needs_export
 from optim.errors import ExitStatus, OptimError
-from optim.sources.naming import needs_export
 
 
 def test_a_factory_and_a_model_folder_are_exported_first(tmp_path: Path) -> None:
@@ -56,8 +56,9 @@ def test_what_is_not_there_and_what_is_no_model_folder_cannot_be_exported(
 def test_options_of_a_source_are_read_as_a_shell_gives_them() -> None:
     words = {
         "source_args": ("layers=2", "name=small", "rate=0.5", "flag=true"),
-        "dynamic": ("input_ids=batch,sequence", "mems=batch,past,"), "state": ("mems",),
-    }  # fmt: skip
+        "dynamic": ("input_ids=batch,sequence", "mems=batch,past,"),
+        "state": ("mems",),
+    }
     request = source_request("m:f", words)
     assert request.arguments == {"layers": 2, "name": "small", "rate": 0.5, "flag": True}
     assert request.dynamic == {"input_ids": ("batch", "sequence"), "mems": ("batch", "past", "")}

@@ -14,15 +14,16 @@ import onnx_ir as ir
 import pytest
 from timed_models import write_network
 
+from optim._engine.graphs.ingest import ingest
+from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
-from optim.graphs.files import is_whole, save_in_store
-from optim.graphs.ingest import ingest
-from optim.store import Store, cache_key, default_root
+from optim.folders import cache_folder
+from optim.onnx.files import is_whole, save_in_store
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from optim.store import Store
+from optim._engine.store import Store
 with Store(Path(sys.argv[1])).in_use():
     print("held", flush=True)
     time.sleep(600)
@@ -220,13 +221,13 @@ def test_nothing_is_deleted_that_another_run_may_share(store, family, other_run)
 
 def test_the_folder_is_the_one_of_the_environment_or_the_platforms(monkeypatch, tmp_path):
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "chosen"))
-    assert Store().root == default_root() == tmp_path / "chosen"
+    assert Store().root == cache_folder() == tmp_path / "chosen"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPTIM_CACHE_DIR", "relative")
-    assert default_root() == Path.cwd() / "relative"
+    assert cache_folder() == Path.cwd() / "relative"
     monkeypatch.delenv("OPTIM_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert default_root().name == "optim"
+    assert cache_folder().name == "optim"
 
 
 def test_a_cache_folder_that_cannot_be_used_is_one_clear_error(tmp_path):

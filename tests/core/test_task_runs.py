@@ -10,19 +10,19 @@ import pytest
 from installed_plugin import installed
 from timed_models import BATCH, WIDTH, write_network
 
+from optim._engine.metrics.spec import parse_max_loss, parse_metric
+from optim._engine.plugins.registry import load_registry
+from optim._engine.runs.compare import verify_models
+from optim._engine.runs.execute import execute
+from optim._engine.runs.outcome import RunStatus
+from optim._engine.runs.run import run as run_api
+from optim._engine.search.nodes import StepStatus
+from optim._engine.search.settings import Named, RunSettings
+from optim._engine.store import Store
 from optim.errors import OptimError
-from optim.metrics.spec import parse_max_loss, parse_metric
 from optim.model import SessionConfig
-from optim.onnxruntime_sessions import open_session
+from optim.onnx.sessions import open_session
 from optim.passes import Stage
-from optim.plugins.registry import load_registry
-from optim.runs.compare import verify_models
-from optim.runs.execute import execute
-from optim.runs.outcome import RunStatus
-from optim.runs.run import run as run_api
-from optim.search.nodes import StepStatus
-from optim.search.settings import Named, RunSettings
-from optim.store import Store
 
 SAMPLES = 12
 METRIC = "lowest:same"
@@ -66,10 +66,18 @@ def others(folder):
 def run(folder, others):
     def make(strength=None, **changes):
         named = (Named("timed.round", {"strength": strength}),) if strength else ()
-        settings = RunSettings(**{
-            "source": folder / "model.onnx", "data": str(folder / "feeds.npz"), "metric": parse_metric(METRIC),
-            "named": named, "without": others, "stages": (Stage.QUANTIZE,), "search_seconds": 20.0, **changes,
-        })  # fmt: skip
+        settings = RunSettings(
+            **{
+                "source": folder / "model.onnx",
+                "data": str(folder / "feeds.npz"),
+                "metric": parse_metric(METRIC),
+                "named": named,
+                "without": others,
+                "stages": (Stage.QUANTIZE,),
+                "search_seconds": 20.0,
+                **changes,
+            }
+        )
         return execute(settings, load_registry(), Store(), lambda text: None)
 
     return make
@@ -109,13 +117,19 @@ def test_without_a_bound_a_metric_informs_even_of_one_sample_and_the_report_says
 
 
 def test_a_loss_within_the_budget_is_delivered_whatever_the_drift_and_report_lock_and_verify_agree(folder, others):
-    from optim.recipes.lock import load_recipe_or_lock
+    from optim._engine.recipes.lock import load_recipe_or_lock
 
     out = folder / "out"
     report = run_api(
-        folder / "model.onnx", out, data=str(folder / "feeds.npz"), metric=METRIC, max_loss="40%",
-        passes={"timed.round": {"strength": 0.1}}, without=others, search_seconds=20,
-    )  # fmt: skip
+        folder / "model.onnx",
+        out,
+        data=str(folder / "feeds.npz"),
+        metric=METRIC,
+        max_loss="40%",
+        passes={"timed.round": {"strength": 0.1}},
+        without=others,
+        search_seconds=20,
+    )
     assert report.status == "improved"
     assert report.result.drift.relative_l2 > 0.05
     assert report.result.task.value == pytest.approx(1 - report.result.task.loss)
@@ -128,15 +142,21 @@ def test_a_loss_within_the_budget_is_delivered_whatever_the_drift_and_report_loc
     assert (lock["metric"], lock["budget"]["max_loss"]) == (METRIC, "40%")
     assert load_recipe_or_lock(out / "recipe.lock.toml").result.task_value == pytest.approx(report.result.task.value)
     found = verify_models(
-        folder / "model.onnx", out, registry=load_registry(), store=Store(), say=lambda text: None,
-        data=str(folder / "feeds.npz"), metric=parse_metric(METRIC), max_loss=parse_max_loss("0.0001"),
-    )  # fmt: skip
+        folder / "model.onnx",
+        out,
+        registry=load_registry(),
+        store=Store(),
+        say=lambda text: None,
+        data=str(folder / "feeds.npz"),
+        metric=parse_metric(METRIC),
+        max_loss=parse_max_loss("0.0001"),
+    )
     assert found.task.value == pytest.approx(report.result.task.value)
     assert found.within == (report.result.task.loss <= 0.0001)
 
 
 def test_a_missed_budget_leaves_an_earlier_result_and_is_reported_beside_it(folder, others, capsys):
-    from optim.cli.main import main
+    from optim._engine.cli.main import main
 
     out = folder / "kept"
     words = ["--data", str(folder / "feeds.npz"), "--metric", METRIC, "--search-seconds", "20", "--stage", "quantize"]

@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import pytest
 
 from optim import Target
-from optim.onnxruntime_backend import OnnxRuntimeBackend
-from optim.plugins.weight import HEAVY
+from optim._engine.plugins.weight import HEAVY
+from optim.onnx.backend import OnnxRuntimeBackend
 from optim.testing import Trial, models
 
 HERE = Path(__file__).parent
@@ -43,7 +43,9 @@ ALSO = {
     "InterfaceOfNobody": {"it_computes_the_same_within_the_tolerance"},
     "SaysChanged": {"it_changes_session_settings_alone_if_it_says_so"},
     "MutatesInput": {
-        "it_works_in_a_process_of_its_own", "it_computes_the_same_within_the_tolerance", "it_gives_the_same_twice",
+        "it_works_in_a_process_of_its_own",
+        "it_computes_the_same_within_the_tolerance",
+        "it_gives_the_same_twice",
     },
     "NeverTheSame": {"it_works_in_a_process_of_its_own", "it_is_idempotent"},
 }
@@ -99,8 +101,12 @@ def outcomes(folder: Path, source: str, *arguments: str) -> dict[str, dict[str, 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=report.xml", "test_kit.py"]
     subprocess.run(
         [*command, *arguments],
-        cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=False, timeout=250,
-    )  # fmt: skip
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        check=False,
+        timeout=250,
+    )
     found: dict[str, dict[str, str]] = {}
     for case in ElementTree.parse(folder / "report.xml").iter("testcase"):
         kinds = {child.tag for child in case}

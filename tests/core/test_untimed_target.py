@@ -10,16 +10,16 @@ from installed_plugin import installed
 from timed_models import write_network
 from untimed_plugin import REMARK
 
-from optim.cli.main import main
+from optim._engine.cli.main import main
+from optim._engine.plugins.registry import load_registry
+from optim._engine.reports.build import build_report
+from optim._engine.runs.compare import bench_models, verify_models
+from optim._engine.runs.execute import execute
+from optim._engine.runs.outcome import RunStatus
+from optim._engine.search.nodes import StepStatus
+from optim._engine.search.settings import Named, RunSettings
+from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
-from optim.plugins.registry import load_registry
-from optim.reports.build import build_report
-from optim.runs.compare import bench_models, verify_models
-from optim.runs.execute import execute
-from optim.runs.outcome import RunStatus
-from optim.search.nodes import StepStatus
-from optim.search.settings import Named, RunSettings
-from optim.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -97,15 +97,18 @@ def test_a_chain_is_repeated_without_a_clock(run, whole):
 
 def test_verify_compares_and_bench_refuses(folder, whole):
     found = verify_models(
-        folder / "model.onnx", whole.result.node.model.path, registry=load_registry(), store=Store(),
-        say=lambda text: None, target="simulated", max_drift=0.2,
-    )  # fmt: skip
+        folder / "model.onnx",
+        whole.result.node.model.path,
+        registry=load_registry(),
+        store=Store(),
+        say=lambda text: None,
+        target="simulated",
+        max_drift=0.2,
+    )
     assert found.within
     assert found.drift.relative_l2 > 1e-4
     with pytest.raises(OptimError) as caught:
-        bench_models(
-            [folder / "model.onnx"], registry=load_registry(), store=Store(), say=print, target="simulated"
-        )
+        bench_models([folder / "model.onnx"], registry=load_registry(), store=Store(), say=print, target="simulated")
     assert caught.value.reference == "not-timed"
     assert caught.value.cause == REMARK
     assert caught.value.status is ExitStatus.USAGE

@@ -9,13 +9,13 @@ import pytest
 from installed_plugin import installed
 from timed_models import network, write_network
 
+from optim._engine.plugins.registry import load_registry
+from optim._engine.runs.execute import execute
+from optim._engine.runs.outcome import RunStatus
+from optim._engine.search.nodes import StepStatus
+from optim._engine.search.settings import Named, RunSettings
+from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
-from optim.plugins.registry import load_registry
-from optim.runs.execute import execute
-from optim.runs.outcome import RunStatus
-from optim.search.nodes import StepStatus
-from optim.search.settings import Named, RunSettings
-from optim.store import Store
 
 DROPPED, FAILED, NOT_APPLICABLE = StepStatus.DROPPED, StepStatus.FAILED, StepStatus.NOT_APPLICABLE
 WASTE = {"a": 6, "b": 6}
@@ -36,9 +36,12 @@ def run(folder):
 
     def make(*named, options=None, **changes):
         settings = RunSettings(
-            source=folder / "model.onnx", without=ours, timeout_s=8.0, search_seconds=60.0,
+            source=folder / "model.onnx",
+            without=ours,
+            timeout_s=8.0,
+            search_seconds=60.0,
             named=tuple(Named(f"untrusted.{name}", options) for name in named),
-        )  # fmt: skip
+        )
         for name, value in changes.items():
             object.__setattr__(settings, name, value)
         return execute(settings, registry, Store(), lambda text: None)

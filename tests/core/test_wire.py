@@ -14,17 +14,17 @@ import pytest
 from pydantic import Field, ValidationError
 from sample_outcome import budget_missed, improved, unchanged
 
-from optim.gate.drift import compare_output
-from optim.jobs.lane import Ready
+from optim._engine.gate.drift import compare_output
+from optim._engine.jobs.lane import Ready
+from optim._engine.runs.outcome import Outcome
+from optim._engine.search.nodes import Attempt, Step, StepStatus
+from optim._engine.search.settings import Named, RunSettings
+from optim._engine.timing.race import LaneResult
+from optim._engine.timing.statistics import Ratio
+from optim.jobs.wire import from_wire, to_wire
 from optim.model import SessionConfig
 from optim.options import PassOptions
 from optim.passes import Interface, Role, Stage
-from optim.runs.outcome import Outcome
-from optim.search.nodes import Attempt, Step, StepStatus
-from optim.search.settings import Named, RunSettings
-from optim.timing.race import LaneResult
-from optim.timing.statistics import Ratio
-from optim.wire import from_wire, to_wire
 
 
 def round_trip(value, kind=None):
@@ -59,16 +59,20 @@ def test_none_stays_none():
 
 def test_settings_come_back_equal():
     settings = RunSettings(
-        source=Path("a.onnx"), named=(Named("a.b", {"keep": ["n"], "depth": 3}), Named("c.d")), without=("e.f",),
-        stages=(Stage.FUSE,), chain=(), search_seconds=math.inf,
-    )  # fmt: skip
+        source=Path("a.onnx"),
+        named=(Named("a.b", {"keep": ["n"], "depth": 3}), Named("c.d")),
+        without=("e.f",),
+        stages=(Stage.FUSE,),
+        chain=(),
+        search_seconds=math.inf,
+    )
     assert round_trip(settings) == settings
 
 
 def test_the_same_request_has_the_same_key_in_every_process():
     """Sets have another order in every process, so none may be in what keys are made of."""
     script = (
-        "from pathlib import Path; from optim.cli.request import settings_of; from optim.wire import to_wire\n"
+        "from pathlib import Path\nfrom optim._engine.cli.request import settings_of; from optim.jobs import to_wire\n"
         "print(to_wire(settings_of(Path('m.onnx'), None, {'without': tuple('gfedcba')})[0]))"
     )
     keys = {

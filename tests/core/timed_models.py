@@ -35,7 +35,7 @@ def network(
     shape = [BATCH, WIDTH]
     return build(
         nodes, [value("x", FLOAT, shape)], [value(output, FLOAT, shape) for output in outputs], [*tables, zero]
-    )  # fmt: skip
+    )
 
 
 def write_network(path: Path, waste: Mapping[str, int] | None = None, **kwargs) -> Path:

@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass, field
 
 from optim.errors import ExitStatus, OptimError
-from optim.processes.channel import Channel
-from optim.processes.doing import doing
+from optim.jobs.channel import Channel
+from optim.jobs.doing import doing
 
 
 @dataclass(frozen=True, slots=True)

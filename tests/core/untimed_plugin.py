@@ -16,7 +16,7 @@ from timed_models import without_group
 
 from optim import APPLICABLE, Applicable, Pass, PassOptions, PassResult, Target, hookimpl
 from optim.errors import ExitStatus, OptimError
-from optim.onnxruntime_backend import OnnxRuntimeBackend
+from optim.onnx.backend import OnnxRuntimeBackend
 from optim.passes import Role
 
 OPTIM_HOOK_API = 1
@@ -95,9 +95,16 @@ def configured(settings):
 
 def target(chip=""):
     return Target(
-        "simulated", "simulator", "CPUExecutionProvider", device=f"simulator {chip}", timed=False, exact=False,
-        remark=REMARK, requires=("untimed.prepare", "untimed.seal"), configure=configured,
-    )  # fmt: skip
+        "simulated",
+        "simulator",
+        "CPUExecutionProvider",
+        device=f"simulator {chip}",
+        timed=False,
+        exact=False,
+        remark=REMARK,
+        requires=("untimed.prepare", "untimed.seal"),
+        configure=configured,
+    )
 
 
 @hookimpl

@@ -16,9 +16,9 @@ import onnx_ir as ir
 from timed_models import without_group
 
 from optim import APPLICABLE, Applicable, NoOptions, Pass, PassOptions, PassResult, hookimpl
-from optim.graphs.external_data import external_files
-from optim.graphs.files import save_in_store
 from optim.model import SessionConfig, TensorInfo
+from optim.onnx.external_data import external_files
+from optim.onnx.files import save_in_store
 from optim.passes import Interface, Role
 
 OPTIM_HOOK_API = 1

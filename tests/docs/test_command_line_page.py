@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from optim.cli.main import optim
+from optim._engine.cli.main import optim
 from optim.errors import ExitStatus
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -50,8 +50,8 @@ def test_the_page_names_no_option_that_does_not_exist() -> None:
 
 
 def test_defaults_on_the_page_are_those_of_the_code() -> None:
-    from optim.gate.budget import DEFAULT_MAX_DRIFT
-    from optim.search.settings import DEFAULT_SEARCH_SECONDS, DEFAULT_TIMEOUT_S
+    from optim._engine.gate.budget import DEFAULT_MAX_DRIFT
+    from optim._engine.search.settings import DEFAULT_SEARCH_SECONDS, DEFAULT_TIMEOUT_S
 
     assert f"relative L2; default {DEFAULT_MAX_DRIFT}" in PAGE
     assert f"default {DEFAULT_SEARCH_SECONDS:.0f}; what was named" in PAGE

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from optim import Target
+from optim._engine.plugins.contract import new_manager, register
+from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo
+from optim._engine.plugins.registry import Registry
 from optim.hooks import HOOK_API, OptimHooks
 from optim.passes import Stage
-from optim.plugins.contract import new_manager, register
-from optim.plugins.plugin import LoadedPlugin, PluginInfo
-from optim.plugins.registry import Registry
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "hooks"
@@ -121,7 +121,10 @@ def test_the_verb_of_the_example_runs(tmp_path) -> None:
     (info / "entry_points.txt").write_text("[optim.plugins]\nevery = every_hook\n")
     path = os.pathsep.join([str(tmp_path), str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-m", "optim.cli.main", "every"],
-        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "optim", "every"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == "every hook there is\n"

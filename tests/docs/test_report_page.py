@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from optim.reports.schema import Report
-from optim.runs.outcome import RunStatus
-from optim.search.nodes import StepStatus
+from optim._engine.reports.schema import Report
+from optim._engine.runs.outcome import RunStatus
+from optim._engine.search.nodes import StepStatus
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reading-a-report.md").read_text(encoding="utf-8")
 

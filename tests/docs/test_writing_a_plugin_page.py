@@ -10,8 +10,8 @@ import click
 import pytest
 
 from optim import Pass
-from optim.cli.main import optim
-from optim.scaffold.package import STAGES
+from optim._engine.cli.main import optim
+from optim._engine.scaffold.package import STAGES
 from optim.testing import PassConformance, models
 
 PAGE = (Path(__file__).parents[2] / "docs" / "writing-a-plugin.md").read_text(encoding="utf-8")
@@ -22,9 +22,7 @@ BASIC = {"name", "summary"}
 def table_after(heading: str) -> list[str]:
     """The code words in the first column of the tables below a heading."""
     below = PAGE.split(f"## {heading}")[1].split("\n## ")[0]
-    return [
-        word for row in re.findall(r"^\| (`.*?) \|", below, re.MULTILINE) for word in re.findall(r"`([\w-]+)", row)
-    ]
+    return [word for row in re.findall(r"^\| (`.*?) \|", below, re.MULTILINE) for word in re.findall(r"`([\w-]+)", row)]
 
 
 def test_the_table_has_every_attribute_and_method_of_a_pass() -> None:
@@ -61,19 +59,22 @@ def test_the_page_names_everything_that_a_conformance_class_may_say() -> None:
 def test_every_promise_of_the_kit_is_on_the_page() -> None:
     section = " ".join(PAGE.split("## 4.")[1].split("\n## ")[0].split())
     promises = {
-        "it_fires": "It fires;", "it_declines_with_a_reason": "declines with a reason;",
-        "it_leaves_its_input_alone": "leaves its input alone;", "it_is_idempotent": "is idempotent;",
+        "it_fires": "It fires;",
+        "it_declines_with_a_reason": "declines with a reason;",
+        "it_leaves_its_input_alone": "leaves its input alone;",
+        "it_is_idempotent": "is idempotent;",
         "it_gives_the_same_twice": "gives the same twice;",
         "it_keeps_inputs_outputs_and_opset": "keeps inputs, outputs and opset;",
         "it_computes_the_same_within_the_tolerance": "computes the same within `max_drift`;",
-        "its_options_are_documented": "has documented options;", "its_order_can_be_resolved": "can be ordered;",
+        "its_options_are_documented": "has documented options;",
+        "its_order_can_be_resolved": "can be ordered;",
         "what_it_can_keep_is_kept": "keeps what it says it can keep;",
         "importing_it_loads_nothing_heavy": "loads nothing heavy when it is imported;",
         "it_works_in_a_process_of_its_own": "works in a process of its own.",
         "its_name_and_attributes_fit": "its name and attributes fit;",
         "its_candidates_are_its_options": "what it offers to try are options of its own;",
         "it_changes_session_settings_alone_if_it_says_so": "changes session settings alone if it says so;",
-    }  # fmt: skip
+    }
     assert {name.removeprefix("test_") for name in vars(PassConformance) if name.startswith("test_")} == set(promises)
     assert [sentence for sentence in promises.values() if sentence not in section] == []
 

@@ -19,7 +19,7 @@ OPTIONS = ["--state", "mems", "--dynamic", "input_ids=batch,sequence", "--dynami
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "optim.cli.main", *arguments], cwd=EXAMPLE, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "optim", *arguments], cwd=EXAMPLE, capture_output=True, text=True, check=False
     )
 
 
@@ -51,8 +51,9 @@ def test_the_run_exports_and_verifies_the_decoder_first(folder: Path) -> None:
     report = json.loads((folder / "report.json").read_text())
     export = report["export"]
     assert [step["name"] for step in export["steps"] if step["status"] == "kept"] == [
-        "torch.load-factory", "torch.dynamo",
-    ]  # fmt: skip
+        "torch.load-factory",
+        "torch.dynamo",
+    ]
     assert "no memory, then three steps" in export["trials"] and export["drift"]["relative_l2"] < 1e-5
     assert "Export" in (folder / "report.html").read_text()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from optim.isolation.install import install_environment
-from optim.isolation.owner import FOLDER_VARIABLE, ending_workers
+from optim.jobs.owner import FOLDER_VARIABLE, ending_workers
 from optim_inc.environment import ISOLATION
 
 DATA = Path(__file__).parents[2] / ".cache" / "isolated"

@@ -132,6 +132,10 @@ def test_without_its_environment_a_pass_declines_and_says_how_to_make_it(trial, 
 
 def _request(folder, config, samples=()):
     return {
-        "model": str(models.mlp(folder)), "output": str(folder / "out.onnx"), "config": config, "keep": [],
-        "samples": list(samples), "tuning": None,
-    }  # fmt: skip
+        "model": str(models.mlp(folder)),
+        "output": str(folder / "out.onnx"),
+        "config": config,
+        "keep": [],
+        "samples": list(samples),
+        "tuning": None,
+    }

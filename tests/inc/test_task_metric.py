@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optim.runs.run import run
+from optim._engine.runs.run import run
 from optim.testing import models
 
 
@@ -13,10 +13,15 @@ def test_the_users_metric_is_asked_of_every_model_that_is_tried(tmp_path):
     feeds = {f"{i}/input_ids": rng.integers(0, 50, (2, 16)) for i in range(4)}
     np.savez(tmp_path / "feeds.npz", **feeds, **{f"{i}/attention_mask": np.ones((2, 16), np.int64) for i in range(4)})
     report = run(
-        models.encoder(tmp_path), tmp_path / "out", data=str(tmp_path / "feeds.npz"), metric="cosine", max_drift=0.9,
-        search_seconds=20, stages=["quantize"],
+        models.encoder(tmp_path),
+        tmp_path / "out",
+        data=str(tmp_path / "feeds.npz"),
+        metric="cosine",
+        max_drift=0.9,
+        search_seconds=20,
+        stages=["quantize"],
         passes={"inc.quantize-aware-of-accuracy": {"tolerable_loss": 0.5, "max_trials": 3}},
-    )  # fmt: skip
+    )
     said = " ".join(note for step in report.steps for note in step.notes) + str(report.as_json())
     assert "inc.quantize-aware-of-accuracy" in said
     assert "in float; of the models tried: 0.99" in said

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from optim.isolation import owner
 from optim.isolation.install import install_environment
 from optim.isolation.isolation import Isolation
-from optim.isolation.owner import FOLDER_VARIABLE
+from optim.jobs import owner
+from optim.jobs.owner import FOLDER_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 

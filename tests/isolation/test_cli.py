@@ -8,7 +8,7 @@ import sys
 import pytest
 from wheels import make_wheel
 
-from optim.cli.main import main
+from optim._engine.cli.main import main
 from optim.isolation.packages import install_package, is_package
 
 
@@ -35,7 +35,9 @@ def test_setuptools_can_be_imported_after_an_install_in_the_same_process(tmp_pat
     """Its hook gives up distutils once anybody asks the import system for pip; torch.compile imports it, for one."""
     info = {"METADATA": "Metadata-Version: 2.1\nName: greedy\nVersion: 1.0\nRequires-Dist: numpy<2\n"}
     wheel = make_wheel(tmp_path, "greedy", extra=info)
-    program = f"from optim.cli.main import main; main(['plugins', 'install', {str(wheel)!r}]); import setuptools"
+    program = (
+        f"from optim._engine.cli.main import main; main(['plugins', 'install', {str(wheel)!r}]); import setuptools"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

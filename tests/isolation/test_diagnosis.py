@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from optim._engine.plugins.doctor import Severity, _environments
+from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim.isolation.diagnosis import diagnose
 from optim.isolation.environments import MARKER
 from optim.isolation.isolation import Isolation
-from optim.plugins.doctor import Severity, _environments
-from optim.plugins.plugin import LoadedPlugin, PluginInfo, State
 
 WANTED = Isolation("tiny", ("first==1.0", "the-second==1.0"), Path("unused.py"))
 AGAIN = "optim plugins remove tiny && optim plugins install tiny"

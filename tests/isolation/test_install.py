@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from wheels import make_wheel
 
+from optim._engine.plugins.plugin import PluginInfo
+from optim._engine.plugins.versions import plugin_version_key
 from optim.errors import OptimError
 from optim.isolation.environments import (
     environments_folder,
@@ -20,8 +22,6 @@ from optim.isolation.environments import (
 )
 from optim.isolation.install import install_environment
 from optim.isolation.isolation import Isolation
-from optim.plugins.plugin import PluginInfo
-from optim.plugins.versions import plugin_version_key
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from optim.errors import OptimError
-from optim.isolation import owner
 from optim.isolation.client import run_isolated
 from optim.isolation.isolation import Isolation
-from optim.isolation.owner import FOLDER_VARIABLE, ending_workers, workers_folder
+from optim.jobs import owner
+from optim.jobs.owner import FOLDER_VARIABLE, ending_workers, workers_folder
 
 
 def test_the_worker_stays_for_the_next_job_and_ends_with_the_run(isolation):
@@ -36,8 +36,7 @@ def test_the_worker_and_its_folder_are_gone_after_the_run(isolation):
 
 
 @pytest.mark.parametrize(
-    ("job", "cause"),
-    [("abort", "ended in the middle"), ("garbage", "broke the worker protocol: b'nonsense'")],
+    ("job", "cause"), [("abort", "ended in the middle"), ("garbage", "broke the worker protocol: b'nonsense'")]
 )
 def test_a_worker_that_breaks_is_one_error_and_the_next_job_works(isolation, job, cause):
     with pytest.raises(OptimError, match=cause) as raised:
@@ -69,9 +68,12 @@ def test_a_job_that_takes_too_long_is_stopped(isolation):
 def test_a_job_asks_the_host_and_reports_progress(isolation):
     said = []
     answer = run_isolated(
-        isolation, "asks", [1, 2.5], on_progress=lambda share, text: said.append((share, text)),
+        isolation,
+        "asks",
+        [1, 2.5],
+        on_progress=lambda share, text: said.append((share, text)),
         calls={"double": lambda number: 2 * number},
-    )  # fmt: skip
+    )
     assert answer == [2, 5.0]
     assert said == [(0.5, "half")]
 

@@ -1,4 +1,4 @@
-"""Exports in this process: the three jobs of :mod:`optim.sources.make`, one after the other."""
+"""Exports in this process: the three jobs of :mod:`optim._engine.sources.make`, one after the other."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 import onnx
 import onnxruntime
 
-from optim.generation.decoder import Decoder
-from optim.graphs.files import deliver
-from optim.jobs import source_check, source_export, source_reference
-from optim.jobs.source_export import Graph
-from optim.plugins.registry import load_registry
+from optim._engine.generation.decoder import Decoder
+from optim._engine.jobs import source_check, source_export, source_reference
+from optim._engine.jobs.source_export import Graph
+from optim._engine.plugins.registry import load_registry
+from optim._engine.sources.evidence import Evidence
+from optim._engine.sources.pipeline import Choice, SourceStep
+from optim._engine.sources.verify import Verified
+from optim.onnx.files import deliver
 from optim.source import SourceRequest
-from optim.sources.evidence import Evidence
-from optim.sources.pipeline import Choice, SourceStep
-from optim.sources.verify import Verified
 
 
 class Silent:
@@ -56,9 +56,13 @@ class Exported:
 
 
 def export(
-    spec: str | Path, folder: Path, *, named: Mapping[str, Any] | None = None, without: tuple[str, ...] = (),
+    spec: str | Path,
+    folder: Path,
+    *,
+    named: Mapping[str, Any] | None = None,
+    without: tuple[str, ...] = (),
     **request: Any,
-) -> Exported:  # fmt: skip
+) -> Exported:
     """Record, export and verify a source."""
     asked = SourceRequest(str(spec), **request)
     target = replace(load_registry().target("cpu"), probe=None)
@@ -66,11 +70,15 @@ def export(
     channel: Any = Silent()
     recorded = source_reference.run(
         source_reference.Request(asked, target, choice, folder / "evidence"), channel
-    ).evidence  # fmt: skip
+    ).evidence
     made = source_export.run(source_export.Request(asked, target, choice, folder / "store"), channel)
     models = {graph.component: graph.model for graph in made.graphs}
     checked = source_check.run(source_check.Request(models, folder / "evidence", made.lossy), channel)
     return Exported(
-        folder, {graph.component: graph for graph in made.graphs}, {step.name: step for step in made.steps},
-        {found.component: found for found in checked.verified}, recorded, made.notes,
-    )  # fmt: skip
+        folder,
+        {graph.component: graph for graph in made.graphs},
+        {step.name: step for step in made.steps},
+        {found.component: found for found in checked.verified},
+        recorded,
+        made.notes,
+    )

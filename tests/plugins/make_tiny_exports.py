@@ -21,14 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "models"))
 import onnx
 import torch
 from torch import nn
-from transformers import (
-    BertConfig,
-    BertModel,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-)
+from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from wrapped import Decoder, Encoder
 
 DATA = Path(__file__).parent / "data"
@@ -62,9 +55,15 @@ class Convolutions(nn.Module):
 
 def bert() -> Recipe:
     config = BertConfig(
-        vocab_size=VOCABULARY, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
-        intermediate_size=INNER, max_position_embeddings=32, initializer_range=0.15, attn_implementation="sdpa",
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        hidden_size=HIDDEN,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        intermediate_size=INNER,
+        max_position_embeddings=32,
+        initializer_range=0.15,
+        attn_implementation="sdpa",
+    )
     ids = torch.randint(0, VOCABULARY, (2, 9))
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0
@@ -75,18 +74,32 @@ def bert() -> Recipe:
 
 def gpt2() -> Recipe:
     config = GPT2Config(
-        vocab_size=VOCABULARY, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_inner=INNER, n_positions=32,
-        initializer_range=0.15, bos_token_id=0, eos_token_id=0, attn_implementation="sdpa",
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        n_embd=HIDDEN,
+        n_layer=LAYERS,
+        n_head=HEADS,
+        n_inner=INNER,
+        n_positions=32,
+        initializer_range=0.15,
+        bos_token_id=0,
+        eos_token_id=0,
+        attn_implementation="sdpa",
+    )
     return _decoder(GPT2LMHeadModel(config), HEADS)
 
 
 def llama() -> Recipe:
     config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=INNER, num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS, num_key_value_heads=2, max_position_embeddings=32, initializer_range=0.15,
+        vocab_size=VOCABULARY,
+        hidden_size=HIDDEN,
+        intermediate_size=INNER,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=2,
+        max_position_embeddings=32,
+        initializer_range=0.15,
         attn_implementation="sdpa",
-    )  # fmt: skip
+    )
     return _decoder(LlamaForCausalLM(config), 2)
 
 
@@ -108,9 +121,11 @@ def _decoder(model: nn.Module, key_heads: int) -> Recipe:
     names = [f"{layer}.{half}" for layer in range(LAYERS) for half in ("key", "value")]
     past = {f"past_key_values.{n}": torch.randn(2, key_heads, past_length, HIDDEN // HEADS) / 2 for n in names}
     dynamic: dict[str, dict[int, str]] = {
-        "input_ids": {0: "batch", 1: "sequence"}, "attention_mask": {0: "batch", 1: "total"},
-        "position_ids": {0: "batch", 1: "sequence"}, **{name: {0: "batch", 2: "past"} for name in past},
-    }  # fmt: skip
+        "input_ids": {0: "batch", 1: "sequence"},
+        "attention_mask": {0: "batch", 1: "total"},
+        "position_ids": {0: "batch", 1: "sequence"},
+        **{name: {0: "batch", 2: "past"} for name in past},
+    }
     inputs = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
     return Recipe(Decoder(model, LAYERS), inputs, past, ["logits", *(f"present.{n}" for n in names)], dynamic)
 
@@ -150,9 +165,15 @@ def _export(recipe: Recipe, path: Path, *, dynamo: bool) -> None:
         warnings.simplefilter("ignore")
         if dynamo:
             torch.onnx.export(
-                recipe.module, arguments, str(path), dynamo=True, dynamic_shapes=shapes, external_data=False,
-                verbose=False, **names,
-            )  # fmt: skip
+                recipe.module,
+                arguments,
+                str(path),
+                dynamo=True,
+                dynamic_shapes=shapes,
+                external_data=False,
+                verbose=False,
+                **names,
+            )
         else:
             axes = {**recipe.dynamic, **{output: {0: "batch"} for output in recipe.outputs}}
             torch.onnx.export(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from optim import Context, Model, Pass, PassResult, Target
-from optim.graphs.files import read_ir, save_in_store
+from optim.onnx.files import read_ir, save_in_store
 from optim.options import parse_options
 
 Array = NDArray[Any]
@@ -68,9 +68,12 @@ def build(
     if weights_are_inputs:
         values += [info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for name, a in weights.items()]
     graph = helper.make_graph(
-        list(nodes), "g", values, [info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
+        list(nodes),
+        "g",
+        values,
+        [info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
         [numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )  # fmt: skip
+    )
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, ir_version=ir_version, opset_imports=opsets)
     onnx.checker.check_model(model)

@@ -10,9 +10,9 @@ import onnxruntime
 import pytest
 import two_decoders
 
-from optim.cli.main import main
+from optim._engine.cli.main import main
+from optim._engine.runs.merged_decoders import write_merged
 from optim.errors import ExitStatus, OptimError
-from optim.runs.merged_decoders import write_merged
 
 
 def silent(text: str) -> None:
@@ -37,8 +37,9 @@ def test_one_file_gives_what_both_gave(pair: tuple[Path, Path], tmp_path: Path) 
     (dispatch,) = [node for node in graph.node if node.op_type == "If"]
     assert all(not attribute.g.initializer for attribute in dispatch.attribute)
     session = onnxruntime.InferenceSession(str(made.path), providers=["CPUExecutionProvider"])
-    past = {f"past_key_values.{i}.{part}": np.zeros((1, 4, 0, 8), np.float32) for i in range(2) for part in
-            ("key", "value")}  # fmt: skip
+    past = {
+        f"past_key_values.{i}.{part}": np.zeros((1, 4, 0, 8), np.float32) for i in range(2) for part in ("key", "value")
+    }
     ids = np.array([[3, 4, 5]])
     whole = session.run(["logits"], {"input_ids": ids, "attention_mask": np.ones_like(ids), **past})[0]
     first = session.run(None, {"input_ids": ids[:, :2], "attention_mask": np.ones((1, 2), np.int64), **past})

@@ -65,8 +65,11 @@ def test_the_input_model_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_equal_nodes_become_one(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Tanh", ["x"], ["a"]), helper.make_node("Tanh", ["x"], ["b"]),
-             helper.make_node("Add", ["a", "b"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["a"]),
+        helper.make_node("Tanh", ["x"], ["b"]),
+        helper.make_node("Add", ["a", "b"], ["y"]),
+    ]
     model = build(tmp_path, nodes, {}, {"x": [2, 3]}, {"y": [2, 3]})
     result = apply(Clean, model, tmp_path)
     assert operators(result.model) == ["Tanh", "Add"]
@@ -95,8 +98,11 @@ def _as_the_runtime_runs_it(path: str, folder: Path) -> list[str]:
 
 
 def test_a_large_transposed_weight_is_folded_when_asked_for_only(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Gather", ["w", "i"], ["e"]), helper.make_node("Transpose", ["w"], ["t"]),
-             helper.make_node("MatMul", ["e", "t"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("Gather", ["w", "i"], ["e"]),
+        helper.make_node("Transpose", ["w"], ["t"]),
+        helper.make_node("MatMul", ["e", "t"], ["y"]),
+    ]
     weights = {"w": random_weight(300, 64), "i": np.array([3, 7], np.int64)}
     model = build(tmp_path, nodes, weights, {"x": [1]}, {"y": [2, 300]})
     assert not apply(Clean, model, tmp_path).changed

@@ -78,8 +78,13 @@ class TestQuantizeStatic(TestQuantizeDynamic):
 
 
 class TestQuantizeStaticPairs(TestQuantizeStatic):
-    options: ClassVar = {"format": "qdq", "smoothing": 0.5, "calibration": "mse", "correct_bias": True,
-                         "fill_channels": True}  # fmt: skip
+    options: ClassVar = {
+        "format": "qdq",
+        "smoothing": 0.5,
+        "calibration": "mse",
+        "correct_bias": True,
+        "fill_channels": True,
+    }
 
 
 class TestQuantizeWeights(TestQuantizeDynamic):

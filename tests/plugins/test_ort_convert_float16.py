@@ -27,7 +27,7 @@ from ort_models import (
 )
 
 from optim import Model, PassResult, Target
-from optim.jobs.place import mapped_feeds, mapped_outputs
+from optim._engine.compare.place import mapped_feeds, mapped_outputs
 from optim.options import parse_options
 from optim_plugins.ort.convert_float16 import ConvertFloat16
 from optim_plugins.ort.fuse_transformer import FuseTransformer
@@ -101,10 +101,12 @@ def test_exports_stay_valid_and_near(name: str, before: str, tmp_path: Path) -> 
 
 
 def test_a_node_that_goes_beyond_the_range_on_the_samples_stays_float32_with_what_reads_it(tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="dense"),
-             helper.make_node("Mul", ["p", "p"], ["s"], name="square"),
-             helper.make_node("Sqrt", ["s"], ["r"], name="root"),
-             helper.make_node("MatMul", ["r", "w"], ["y"], name="last")]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="dense"),
+        helper.make_node("Mul", ["p", "p"], ["s"], name="square"),
+        helper.make_node("Sqrt", ["s"], ["r"], name="root"),
+        helper.make_node("MatMul", ["r", "w"], ["y"], name="last"),
+    ]
     model = _model(tmp_path, nodes, {"w": random_weight(64, 64)})
     large = {"x": _FEEDS["x"] * 100}
     result = _convert(model, tmp_path, large)
@@ -119,8 +121,11 @@ def test_a_node_that_goes_beyond_the_range_on_the_samples_stays_float32_with_wha
 def test_a_mask_of_huge_numbers_is_brought_into_the_range(tmp_path: Path) -> None:
     mask = np.zeros((64,), np.float32)
     mask[40:] = np.finfo(np.float32).min
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "mask"], ["m"]),
-             helper.make_node("Softmax", ["m"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "mask"], ["m"]),
+        helper.make_node("Softmax", ["m"], ["y"]),
+    ]
     model = _model(tmp_path, nodes, {"w": random_weight(64, 64), "mask": mask})
     result = _convert(model, tmp_path)
     assert result.counts["nodes left in float32"] == 0
@@ -130,8 +135,11 @@ def test_a_mask_of_huge_numbers_is_brought_into_the_range(tmp_path: Path) -> Non
 
 
 def test_a_mask_that_is_an_input_is_bounded_before_it_is_cast(tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "mask"], ["m"]),
-             helper.make_node("Softmax", ["m"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "mask"], ["m"]),
+        helper.make_node("Softmax", ["m"], ["y"]),
+    ]
     shapes = {"x": ["n", 64], "mask": [1, 64]}
     model = build(tmp_path, nodes, {"w": random_weight(64, 64)}, shapes, {"y": ["n", 64]})
     feeds = {**_FEEDS, "mask": np.where(np.arange(64) < 40, 0, np.finfo(np.float32).min).astype(np.float32)[None]}
@@ -142,8 +150,11 @@ def test_a_mask_that_is_an_input_is_bounded_before_it_is_cast(tmp_path: Path) ->
 
 
 def test_a_weight_that_rounding_destroys_keeps_its_node_in_float32(tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Mul", ["p", "tiny"], ["q"]),
-             helper.make_node("MatMul", ["q", "v"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Mul", ["p", "tiny"], ["q"]),
+        helper.make_node("MatMul", ["q", "v"], ["y"]),
+    ]
     weights = {"w": random_weight(64, 64), "tiny": random_weight(64) * 1e-7, "v": random_weight(64, 64) * 1e7}
     model = _model(tmp_path, nodes, weights)
     result = _convert(model, tmp_path)
@@ -152,8 +163,12 @@ def test_a_weight_that_rounding_destroys_keeps_its_node_in_float32(tmp_path: Pat
 
 
 def test_what_keeps_a_number_from_being_zero_still_does(tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Abs", ["p"], ["a"]),
-             helper.make_node("Add", ["a", "epsilon"], ["e"]), helper.make_node("Div", ["p", "e"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Abs", ["p"], ["a"]),
+        helper.make_node("Add", ["a", "epsilon"], ["e"]),
+        helper.make_node("Div", ["p", "e"], ["y"]),
+    ]
     weights = {"w": random_weight(64, 64), "epsilon": np.float32(1e-12)}
     model = _model(tmp_path, nodes, weights)
     result = _convert(model, tmp_path)
@@ -162,14 +177,16 @@ def test_what_keeps_a_number_from_being_zero_still_does(tmp_path: Path) -> None:
 
 
 def test_indices_and_angles_are_computed_in_float32(tmp_path: Path) -> None:
-    nodes = [helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0, name="count"),
-             helper.make_node("Mul", ["s", "scale"], ["f"], name="place"),
-             helper.make_node("Cast", ["f"], ["i"], to=TensorProto.INT64, name="index"),
-             helper.make_node("Gather", ["table", "i"], ["g"], name="look"),
-             helper.make_node("Mul", ["x", "scale"], ["angle"], name="turn"),
-             helper.make_node("Sin", ["angle"], ["wave"], name="sine"),
-             helper.make_node("Add", ["wave", "g"], ["h"], name="join"),
-             helper.make_node("MatMul", ["h", "w"], ["y"], name="dense")]  # fmt: skip
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0, name="count"),
+        helper.make_node("Mul", ["s", "scale"], ["f"], name="place"),
+        helper.make_node("Cast", ["f"], ["i"], to=TensorProto.INT64, name="index"),
+        helper.make_node("Gather", ["table", "i"], ["g"], name="look"),
+        helper.make_node("Mul", ["x", "scale"], ["angle"], name="turn"),
+        helper.make_node("Sin", ["angle"], ["wave"], name="sine"),
+        helper.make_node("Add", ["wave", "g"], ["h"], name="join"),
+        helper.make_node("MatMul", ["h", "w"], ["y"], name="dense"),
+    ]
     weights = {"scale": np.float32(1.0), "table": random_weight(5000, 64), "w": random_weight(64, 64)}
     model = _model(tmp_path, nodes, weights)
     feeds = {"x": np.full((1, 64), 64.25, np.float32)}  # the index 4112 and the angle are not float16 numbers
@@ -179,8 +196,7 @@ def test_indices_and_angles_are_computed_in_float32(tmp_path: Path) -> None:
 
 
 def test_names_to_keep_stay_float32(tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
-             helper.make_node("MatMul", ["p", "v"], ["y"])]  # fmt: skip
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="one"), helper.make_node("MatMul", ["p", "v"], ["y"])]
     model = _model(tmp_path, nodes, {"w": random_weight(64, 64), "v": random_weight(64, 64)})
     assert ConvertFloat16().keepable(model, parse_options(ConvertFloat16, {})) == ["one", "y"]
     result = _convert(model, tmp_path, keep=("one", "three"))
@@ -190,9 +206,11 @@ def test_names_to_keep_stay_float32(tmp_path: Path) -> None:
 
 
 def test_a_value_read_in_both_types_is_cast_once(tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
-             *(helper.make_node("MatMul", ["p", "w"], [f"q{i}"], name=f"wide{i}") for i in range(2)),
-             helper.make_node("Sum", ["p", "q0", "q1"], ["y"], name="sum")]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
+        *(helper.make_node("MatMul", ["p", "w"], [f"q{i}"], name=f"wide{i}") for i in range(2)),
+        helper.make_node("Sum", ["p", "q0", "q1"], ["y"], name="sum"),
+    ]
     model = _model(tmp_path, nodes, {"w": random_weight(64, 64)})
     result = _convert(model, tmp_path, keep=("wide0", "wide1"))
     casts = [node.input[0] for node in proto(result.model).graph.node if node.op_type == "Cast"]
@@ -207,9 +225,12 @@ def test_branches_read_the_type_they_compute_in(tmp_path: Path) -> None:
         nodes = [helper.make_node("MatMul", ["h", "v"], ["r"], name=f"inner{seed}")]
         return helper.make_graph(nodes, f"b{seed}", [], [helper.make_tensor_value_info("r", 1, None)], [tensor])
 
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
-             helper.make_node("Greater", ["top", "zero"], ["c"]),
-             helper.make_node("If", ["c"], ["y"], then_branch=branch(1), else_branch=branch(2))]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
+        helper.make_node("Greater", ["top", "zero"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=branch(1), else_branch=branch(2)),
+    ]
     model = _model(tmp_path, nodes, {"zero": np.array(0, np.float32), "w": random_weight(64, 64)})
     result = _convert(model, tmp_path)
     assert result.counts["nodes in float16"] >= 3
@@ -220,8 +241,13 @@ def test_branches_read_the_type_they_compute_in(tmp_path: Path) -> None:
 
 def test_an_output_that_others_read_and_an_input_that_is_an_output_keep_their_names(tmp_path: Path) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("MatMul", ["p", "w"], ["y"])]
-    model = build(tmp_path, nodes, {"w": random_weight(64, 64)}, {"x": ["n", 64]},
-                  {"y": ["n", 64], "p": ["n", 64], "x": ["n", 64]})  # fmt: skip
+    model = build(
+        tmp_path,
+        nodes,
+        {"w": random_weight(64, 64)},
+        {"x": ["n", 64]},
+        {"y": ["n", 64], "p": ["n", 64], "x": ["n", 64]},
+    )
     for io in ("keep", "convert"):
         result = _convert(model, tmp_path, io=io)
         assert [value.name for value in result.model.outputs] == ["y", "p", "x"]

@@ -16,10 +16,13 @@ _FEEDS = {"x": random_weight(7, 64, seed=9)}
 
 
 def _old(folder: Path, opset: int = 11) -> Model:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="dense"),
-             helper.make_node("ReduceSum", ["p"], ["s"], axes=[1], keepdims=1, name="sum"),
-             helper.make_node("Squeeze", ["s"], ["q"], axes=[1]), helper.make_node("Unsqueeze", ["q"], ["u"], axes=[1]),
-             helper.make_node("Mul", ["p", "u"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="dense"),
+        helper.make_node("ReduceSum", ["p"], ["s"], axes=[1], keepdims=1, name="sum"),
+        helper.make_node("Squeeze", ["s"], ["q"], axes=[1]),
+        helper.make_node("Unsqueeze", ["q"], ["u"], axes=[1]),
+        helper.make_node("Mul", ["p", "u"], ["y"]),
+    ]
     return build(folder, nodes, {"w": random_weight(64, 96)}, {"x": ["n", 64]}, {"y": ["n", 96]}, opset=opset)
 
 

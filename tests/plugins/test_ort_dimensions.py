@@ -78,8 +78,10 @@ def test_a_sum_of_tensors_that_may_differ_has_a_size_of_its_own() -> None:
 
 
 def test_an_operand_of_length_one_does_not_count() -> None:
-    graph = graph_of("row = Slice(x, start, end, axis) sum = Add(row, x) ",
-                     initializers="int64[1] start = {0}, int64[1] end = {1}, int64[1] axis = {1}")  # fmt: skip
+    graph = graph_of(
+        "row = Slice(x, start, end, axis) sum = Add(row, x) ",
+        initializers="int64[1] start = {0}, int64[1] end = {1}, int64[1] axis = {1}",
+    )
     find(graph, "row").shape = ir.Shape([None, 1, 12])
 
     assert size(graph, "sum", 1) == origin(graph, "x", 1)

@@ -41,8 +41,7 @@ def test_both_ways_at_once_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"dimensions": {"batch": 0}}, {"shapes": {"input_ids": [1, -8]}}, {"dimensions": {"batch": True}}],
+    "options", [{"dimensions": {"batch": 0}}, {"shapes": {"input_ids": [1, -8]}}, {"dimensions": {"batch": True}}]
 )
 def test_sizes_that_cannot_be_are_no_options(options: dict[str, object]) -> None:
     with pytest.raises(OptimError) as caught:
@@ -61,8 +60,8 @@ def test_sizes_that_cannot_be_are_no_options(options: dict[str, object]) -> None
 def test_what_the_model_does_not_have_is_refused_once_it_is_read_and_before_it_is_run(
     options: dict[str, object], reference: str, said: str, tmp_path: Path
 ) -> None:
-    from optim.runs.run import run_settings
-    from optim.search.settings import Named, RunSettings
+    from optim._engine.runs.run import run_settings
+    from optim._engine.search.settings import Named, RunSettings
 
     heard: list[str] = []
     asked = RunSettings(export("bert.ts", tmp_path).path, named=(Named("ort.fix-shapes", options),))
@@ -75,10 +74,10 @@ def test_what_the_model_does_not_have_is_refused_once_it_is_read_and_before_it_i
 
 @pytest.mark.parametrize("options", [{"dimensions": {"batch": 2, "sequence": 9}}, {"shapes": {"input_ids": [2, 9]}}])
 def test_feeds_are_made_up_in_the_sizes_asked_for(options: dict[str, object], tmp_path: Path) -> None:
-    from optim.plugins.registry import load_registry
-    from optim.runs.execute import execute
-    from optim.search.settings import Named, RunSettings
-    from optim.store import Store
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.execute import execute
+    from optim._engine.search.settings import Named, RunSettings
+    from optim._engine.store import Store
 
     registry = load_registry()
     others = {one.name for one in registry.offers(registry.target("cpu"))} - {"ort.fix-shapes"}
@@ -92,14 +91,15 @@ def test_feeds_are_made_up_in_the_sizes_asked_for(options: dict[str, object], tm
 
 
 def test_samples_that_do_not_fit_what_was_asked_for_are_refused_before_anything_is_tried(tmp_path: Path) -> None:
-    from optim.runs.run import run_settings
-    from optim.search.settings import Named, RunSettings
+    from optim._engine.runs.run import run_settings
+    from optim._engine.search.settings import Named, RunSettings
 
     np.savez(tmp_path / "feeds.npz", **feeds_for("bert.ts"))  # type: ignore[arg-type]
     asked = RunSettings(
-        export("bert.ts", tmp_path).path, data=str(tmp_path / "feeds.npz"),
+        export("bert.ts", tmp_path).path,
+        data=str(tmp_path / "feeds.npz"),
         named=(Named("ort.fix-shapes", {"shapes": {"input_ids": [1, 99]}}),),
-    )  # fmt: skip
+    )
     with pytest.raises(OptimError, match="has the wrong shape") as caught:
         run_settings(asked, tmp_path / "out", lambda text: None)
     assert caught.value.reference == "feeds-shape"

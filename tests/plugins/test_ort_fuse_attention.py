@@ -62,11 +62,12 @@ class Graph:
         element = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
         inputs = {"x": (element, ["b", "s", HIDDEN])} | self.inputs
         graph = helper.make_graph(
-            self.nodes, "g",
+            self.nodes,
+            "g",
             [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
             [helper.make_tensor_value_info(name, element, shape) for name, shape in self.outputs.items()],
             [numpy_helper.from_array(array, name) for name, array in self.weights.items()],
-        )  # fmt: skip
+        )
         model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", self.opset)])
         onnx.checker.check_model(model)
         onnx.save(model, folder / "built.onnx")
@@ -284,9 +285,7 @@ def test_a_number_of_heads_known_only_when_running_is_left(tmp_path: Path) -> No
     graph.inputs["unknown"] = (TensorProto.FLOAT, [HIDDEN, "width"])
     graph.finish(graph.scores())
 
-    assert declined(graph, tmp_path) == (
-        "not fused: node_weights: its number of heads or their size is not fixed",
-    )
+    assert declined(graph, tmp_path) == ("not fused: node_weights: its number of heads or their size is not fixed",)
 
 
 def test_a_mask_that_differs_between_heads_that_share_keys_is_left(tmp_path: Path) -> None:
@@ -301,6 +300,4 @@ def test_a_mask_that_differs_between_heads_that_share_keys_is_left(tmp_path: Pat
     bias = graph.constant("bias", random_weight(1, HEADS, LENGTH, LENGTH))
     graph.finish(graph.add("Add", [graph.scores(keys=transposed), bias], "masked"), "v_merged")
 
-    assert declined(graph, tmp_path) == (
-        "not fused: node_weights: its mask differs between heads that share keys",
-    )
+    assert declined(graph, tmp_path) == ("not fused: node_weights: its mask differs between heads that share keys",)

@@ -240,8 +240,11 @@ def test_onnxruntimes_optimizer_is_left_out_where_it_needs_too_much_memory(
 def test_onnxruntimes_optimizer_prints_nothing_and_needs_no_torch(tmp_path: Path) -> None:
     found = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path)],
-        cwd=Path(__file__).parent, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
     assert found.stdout == "{'BiasGelu': 2, 'SkipLayerNormalization': 4}\n"
     assert found.stderr == ""

@@ -8,18 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
-from ort_models import (
-    CPU,
-    apply,
-    build,
-    drift,
-    export,
-    feeds_for,
-    names_and_shapes,
-    operators,
-    proto,
-    random_weight,
-)
+from ort_models import CPU, apply, build, drift, export, feeds_for, names_and_shapes, operators, proto, random_weight
 
 from optim import Model, Role
 from optim_plugins.ort.gemm_to_matmul import GemmToMatMul
@@ -54,8 +43,10 @@ def test_without_a_bias_it_is_a_matmul_alone(tmp_path: Path) -> None:
 
 
 def test_a_weight_that_two_read_transposed_is_written_once(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Gemm", ["x", "w"], ["a"], name="one", transB=1),
-             helper.make_node("Gemm", ["a", "w"], ["y"], name="two", transB=1)]  # fmt: skip
+    nodes = [
+        helper.make_node("Gemm", ["x", "w"], ["a"], name="one", transB=1),
+        helper.make_node("Gemm", ["a", "w"], ["y"], name="two", transB=1),
+    ]
     model = build(tmp_path, nodes, {"w": random_weight(16, 16)}, {"x": ["n", 16]}, {"y": ["n", 16]})
     result = apply(GemmToMatMul, model, tmp_path)
     assert [value.name for value in proto(result.model).graph.initializer] == ["w_transposed"]
@@ -101,9 +92,11 @@ def test_weights_of_two_branches_with_one_name_are_not_mixed_up(tmp_path: Path) 
         node = helper.make_node("Gemm", ["x", "w"], ["r"], transB=1)
         return helper.make_graph([node], f"b{seed}", [], [helper.make_tensor_value_info("r", 1, None)], [tensor])
 
-    nodes = [helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
-             helper.make_node("Greater", ["top", "zero"], ["c"]),
-             helper.make_node("If", ["c"], ["y"], then_branch=branch(1), else_branch=branch(2))]  # fmt: skip
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
+        helper.make_node("Greater", ["top", "zero"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=branch(1), else_branch=branch(2)),
+    ]
     model = build(tmp_path, nodes, {"zero": np.array(0, np.float32)}, {"x": [2, 16]}, {"y": [2, 16]})
     result = apply(GemmToMatMul, model, tmp_path)
     assert result.counts["Gemm"] == 2

@@ -39,11 +39,13 @@ _FEEDS = {"x": random_weight(5, 64, seed=9)}
 
 
 def _layers(folder: Path, opset: int = 17) -> Model:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
-             helper.make_node("Relu", ["p"], ["r"], name="between"),
-             helper.make_node("MatMul", ["r", "w"], ["q"], name="two"),
-             helper.make_node("Softmax", ["q"], ["s"], axis=1, name="delicate"),
-             helper.make_node("MatMul", ["s", "w"], ["y"], name="three")]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
+        helper.make_node("Relu", ["p"], ["r"], name="between"),
+        helper.make_node("MatMul", ["r", "w"], ["q"], name="two"),
+        helper.make_node("Softmax", ["q"], ["s"], axis=1, name="delicate"),
+        helper.make_node("MatMul", ["s", "w"], ["y"], name="three"),
+    ]
     return build(folder, nodes, {"w": random_weight(64, 64) / 8}, {"x": ["n", 64]}, {"y": ["n", 64]}, opset=opset)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from ort_models import CPU, export, feeds_for
 
-from optim.feeds.feedset import FeedWriter
-from optim.jobs import offer
-from optim.jobs.offer import Asked
-from optim.processes.channel import Channel
+from optim._engine.feeds.feedset import FeedWriter
+from optim._engine.jobs import offer
+from optim._engine.jobs.offer import Asked
+from optim.jobs.channel import Channel
 
 
 def _ask(folder: Path, *, forced: bool) -> Any:

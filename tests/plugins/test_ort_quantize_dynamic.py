@@ -88,8 +88,11 @@ def test_a_bias_of_a_single_column_is_not_taken_for_one_of_many(tmp_path: Path) 
 
 
 def test_a_product_that_others_read_too_keeps_its_bias_apart(tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["s"]),
-             helper.make_node("Mul", ["s", "p"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["s"]),
+        helper.make_node("Mul", ["s", "p"], ["y"]),
+    ]
     model = _model(tmp_path, nodes, {"w": random_weight(64, 96), "b": random_weight(96)})
     result = apply(QuantizeDynamic, model, tmp_path)
     assert operators(result.model) == ["DynamicQuantizeMatMul", "Add", "Mul"]
@@ -97,9 +100,11 @@ def test_a_product_that_others_read_too_keeps_its_bias_apart(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("activation", "left"), [("BiasGelu", "Gelu"), ("FastGelu", "FastGelu")])
 def test_a_bias_that_a_fusion_moved_into_an_activation_comes_back(activation: str, left: str, tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="up"),
-             helper.make_node(activation, ["p", "b"], ["g"], domain="com.microsoft"),
-             helper.make_node("MatMul", ["g", "v"], ["y"], name="down")]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="up"),
+        helper.make_node(activation, ["p", "b"], ["g"], domain="com.microsoft"),
+        helper.make_node("MatMul", ["g", "v"], ["y"], name="down"),
+    ]
     weights = {"w": random_weight(64, 96), "b": random_weight(96), "v": random_weight(96, 96)}
     model = _model(tmp_path, nodes, weights)
     result = apply(QuantizeDynamic, model, tmp_path)
@@ -121,8 +126,10 @@ def test_a_gemm_is_quantized_as_it_is(transposed: int, bias: tuple[int, ...] | N
 
 
 def test_what_a_gemm_adds_may_come_from_another_quantized_product(tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "u"], ["c"], name="one"),
-             helper.make_node("Gemm", ["x", "w", "c"], ["y"], name="two")]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "u"], ["c"], name="one"),
+        helper.make_node("Gemm", ["x", "w", "c"], ["y"], name="two"),
+    ]
     model = _model(tmp_path, nodes, {"u": random_weight(64, 96), "w": random_weight(64, 96, seed=1)})
     result = apply(QuantizeDynamic, model, tmp_path)
     assert result.counts["products quantized"] == 2
@@ -130,9 +137,12 @@ def test_what_a_gemm_adds_may_come_from_another_quantized_product(tmp_path: Path
 
 
 def test_a_head_tied_to_the_embedding_is_reached_and_the_embedding_keeps_its_own(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Gather", ["e", "i"], ["g"]), helper.make_node("Add", ["x", "g"], ["h"]),
-             helper.make_node("Transpose", ["e"], ["t"], perm=[1, 0]),
-             helper.make_node("MatMul", ["h", "t"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("Gather", ["e", "i"], ["g"]),
+        helper.make_node("Add", ["x", "g"], ["h"]),
+        helper.make_node("Transpose", ["e"], ["t"], perm=[1, 0]),
+        helper.make_node("MatMul", ["h", "t"], ["y"]),
+    ]
     model = _model(tmp_path, nodes, {"e": random_weight(300, 64), "i": np.array(5, np.int64)}, 300)
     result = apply(QuantizeDynamic, model, tmp_path)
     assert operators(result.model) == ["Gather", "Add", "DynamicQuantizeMatMul"]
@@ -153,8 +163,10 @@ def test_fused_products_with_a_transposed_weight_are_reached(tmp_path: Path) -> 
 
 
 def test_names_of_nodes_to_keep_stay_float(tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
-             helper.make_node("MatMul", ["p", "v"], ["y"], name="two")]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
+        helper.make_node("MatMul", ["p", "v"], ["y"], name="two"),
+    ]
     model = _model(tmp_path, nodes, {"w": random_weight(64, 64), "v": random_weight(64, 96)})
     result = apply(QuantizeDynamic, model, tmp_path, keep=("one", "three"))
     assert operators(result.model) == ["MatMul", "DynamicQuantizeMatMul"]
@@ -214,8 +226,9 @@ def test_the_input_model_is_not_touched(tmp_path: Path) -> None:
 
 def test_float_weights_that_nobody_reads_any_more_are_dropped_even_if_they_were_inputs(tmp_path: Path) -> None:
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
-    model = build(tmp_path, [node], {"w": random_weight(64, 96)}, {"x": ["n", 64]}, {"y": ["n", 96]},
-                  weights_are_inputs=True)  # fmt: skip
+    model = build(
+        tmp_path, [node], {"w": random_weight(64, 96)}, {"x": ["n", 64]}, {"y": ["n", 96]}, weights_are_inputs=True
+    )
     graph = proto(apply(QuantizeDynamic, model, tmp_path).model).graph
     assert [value.name for value in graph.input] == ["x"]
     assert "w" not in {value.name for value in graph.initializer}
@@ -224,14 +237,19 @@ def test_float_weights_that_nobody_reads_any_more_are_dropped_even_if_they_were_
 def test_products_in_branches_are_quantized_in_their_own_scope(tmp_path: Path) -> None:
     def branch(seed: int) -> Any:
         tensor = numpy_helper.from_array(random_weight(64, 64, seed=seed), "w")
-        nodes = [helper.make_node("MatMul", ["h", "w"], ["p"], name=f"p{seed}"),
-                 helper.make_node("MatMul", ["h", "w"], ["q"], name=f"q{seed}"),
-                 helper.make_node("Add", ["p", "q"], ["r"])]  # fmt: skip
+        nodes = [
+            helper.make_node("MatMul", ["h", "w"], ["p"], name=f"p{seed}"),
+            helper.make_node("MatMul", ["h", "w"], ["q"], name=f"q{seed}"),
+            helper.make_node("Add", ["p", "q"], ["r"]),
+        ]
         return helper.make_graph(nodes, f"b{seed}", [], [helper.make_tensor_value_info("r", 1, None)], [tensor])
 
-    nodes = [helper.make_node("Tanh", ["x"], ["h"]), helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
-             helper.make_node("Greater", ["top", "zero"], ["c"]),
-             helper.make_node("If", ["c"], ["y"], then_branch=branch(1), else_branch=branch(2))]  # fmt: skip
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["h"]),
+        helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
+        helper.make_node("Greater", ["top", "zero"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=branch(1), else_branch=branch(2)),
+    ]
     model = build(tmp_path, nodes, {"zero": np.array(0, np.float32)}, {"x": ["n", 64]}, {"y": ["n", 64]})
     result = apply(QuantizeDynamic, model, tmp_path)
     assert result.counts["products quantized"] == 4

@@ -48,12 +48,15 @@ def _conv(source: str, weight: str, result: str, **attributes: Any) -> onnx.Node
 def _residual(folder: Path, *, opset: int = 17) -> Model:
     """Two convolutions and a residual sum, pooled, and a Gemm behind them."""
     nodes = [
-        _conv("x", "a", "a1"), helper.make_node("Relu", ["a1"], ["a2"], name="relu_a"), _conv("a2", "b", "b1"),
-        helper.make_node("Add", ["b1", "a2"], ["s"], name="sum"), helper.make_node("Relu", ["s"], ["r"], name="relu_s"),
+        _conv("x", "a", "a1"),
+        helper.make_node("Relu", ["a1"], ["a2"], name="relu_a"),
+        _conv("a2", "b", "b1"),
+        helper.make_node("Add", ["b1", "a2"], ["s"], name="sum"),
+        helper.make_node("Relu", ["s"], ["r"], name="relu_s"),
         helper.make_node("GlobalAveragePool", ["r"], ["p"], name="pool"),
         helper.make_node("Flatten", ["p"], ["f"], name="flat"),
         helper.make_node("Gemm", ["f", "w", "c"], ["y"], name="head"),
-    ]  # fmt: skip
+    ]
     weights = conv_weights(a=(64, 3, 3, 3), b=(64, 64, 3, 3)) | {"w": random_weight(64, 96) / 8, "c": random_weight(96)}
     return build(folder, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 96]}, opset=opset)
 
@@ -151,13 +154,15 @@ def test_depthwise_and_grouped_convolutions(written: str, tmp_path: Path) -> Non
 def test_every_carrier_has_an_integer_form(written: str, tmp_path: Path) -> None:
     nodes = [
         _conv("x", "a", "c1"),
-        helper.make_node("Sigmoid", ["c1"], ["gate"]), helper.make_node("Mul", ["c1", "gate"], ["silu"]),
+        helper.make_node("Sigmoid", ["c1"], ["gate"]),
+        helper.make_node("Mul", ["c1", "gate"], ["silu"]),
         helper.make_node("LeakyRelu", ["silu"], ["leaky"], alpha=0.1),
         helper.make_node("MaxPool", ["leaky"], ["m"], kernel_shape=[2, 2], strides=[2, 2]),
         helper.make_node("AveragePool", ["leaky"], ["v"], kernel_shape=[2, 2], strides=[2, 2]),
         helper.make_node("Concat", ["m", "v"], ["both"], axis=1),
-        helper.make_node("Transpose", ["both"], ["turned"], perm=[0, 1, 3, 2]), _conv("turned", "b", "y"),
-    ]  # fmt: skip
+        helper.make_node("Transpose", ["both"], ["turned"], perm=[0, 1, 3, 2]),
+        _conv("turned", "b", "y"),
+    ]
     weights = conv_weights(a=(8, 3, 3, 3), b=(4, 16, 3, 3))
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 4, 6, 6]})
     result = apply(QuantizeStatic, model, tmp_path, _IMAGES, format=written)
@@ -169,8 +174,13 @@ def test_every_carrier_has_an_integer_form(written: str, tmp_path: Path) -> None
 
 
 def test_what_reads_floats_gets_floats(tmp_path: Path) -> None:
-    nodes = [_conv("x", "a", "a1"), helper.make_node("Relu", ["a1"], ["a2"]), _conv("a2", "b", "b1"),
-             helper.make_node("Softplus", ["a2"], ["e"]), helper.make_node("Sub", ["b1", "e"], ["y"])]  # fmt: skip
+    nodes = [
+        _conv("x", "a", "a1"),
+        helper.make_node("Relu", ["a1"], ["a2"]),
+        _conv("a2", "b", "b1"),
+        helper.make_node("Softplus", ["a2"], ["e"]),
+        helper.make_node("Sub", ["b1", "e"], ["y"]),
+    ]
     weights = conv_weights(a=(8, 3, 3, 3), b=(8, 8, 3, 3))
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 8, 12, 12]})
     for written in ("qoperator", "qdq"):
@@ -223,14 +233,20 @@ def test_without_samples_it_says_what_to_give(tmp_path: Path) -> None:
 
 @_FORMATS
 def test_nodes_that_share_a_weight_store_it_once_and_keep_their_own_biases(written: str, tmp_path: Path) -> None:
-    nodes = [_conv("x", "a", "a1"), helper.make_node("Tanh", ["a1"], ["t"]),
-             helper.make_node("Conv", ["t", "b", "b_bias"], ["b1"], name="b1", pads=[1] * 4),
-             helper.make_node("Tanh", ["b1"], ["u"]),
-             helper.make_node("Conv", ["u", "b", "a_bias"], ["b2"], name="b2", pads=[1] * 4),
-             helper.make_node("GlobalMaxPool", ["b2"], ["g"]), helper.make_node("Flatten", ["g"], ["f"]),
-             helper.make_node("MatMul", ["f", "w"], ["p"], name="p"), helper.make_node("Add", ["p", "v1"], ["p1"]),
-             helper.make_node("MatMul", ["f", "w"], ["q"], name="q"), helper.make_node("Add", ["q", "v2"], ["q1"]),
-             helper.make_node("Sub", ["p1", "q1"], ["y"])]  # fmt: skip
+    nodes = [
+        _conv("x", "a", "a1"),
+        helper.make_node("Tanh", ["a1"], ["t"]),
+        helper.make_node("Conv", ["t", "b", "b_bias"], ["b1"], name="b1", pads=[1] * 4),
+        helper.make_node("Tanh", ["b1"], ["u"]),
+        helper.make_node("Conv", ["u", "b", "a_bias"], ["b2"], name="b2", pads=[1] * 4),
+        helper.make_node("GlobalMaxPool", ["b2"], ["g"]),
+        helper.make_node("Flatten", ["g"], ["f"]),
+        helper.make_node("MatMul", ["f", "w"], ["p"], name="p"),
+        helper.make_node("Add", ["p", "v1"], ["p1"]),
+        helper.make_node("MatMul", ["f", "w"], ["q"], name="q"),
+        helper.make_node("Add", ["q", "v2"], ["q1"]),
+        helper.make_node("Sub", ["p1", "q1"], ["y"]),
+    ]
     weights = conv_weights(a=(64, 3, 3, 3), b=(64, 64, 3, 3))
     weights |= {"w": random_weight(64, 64), "v1": random_weight(64, seed=1), "v2": random_weight(64, seed=2)}
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 64]})
@@ -251,8 +267,13 @@ def test_a_weight_that_is_not_finite_stays_float(tmp_path: Path) -> None:
     weights = conv_weights(a=(8, 3, 3, 3), b=(8, 8, 3, 3))
     weights["b"][0, 0, 0, 0] = np.inf
     nodes = [_conv("x", "a", "a1"), _conv("a1", "b", "b1")]
-    model = build(tmp_path, [*nodes, helper.make_node("Tanh", ["b1"], ["y"])], weights, {"x": ["n", 3, 12, 12]},
-                  {"y": ["n", 8, 12, 12]})  # fmt: skip
+    model = build(
+        tmp_path,
+        [*nodes, helper.make_node("Tanh", ["b1"], ["y"])],
+        weights,
+        {"x": ["n", 3, 12, 12]},
+        {"y": ["n", 8, 12, 12]},
+    )
     result = apply(QuantizeStatic, model, tmp_path, _IMAGES)
     assert result.counts["Conv quantized"] == 1
     assert any("b1" in note for note in result.notes)

@@ -28,7 +28,7 @@ from ort_models import (
 
 from optim import Model
 from optim.errors import OptimError
-from optim.graphs.files import size_bytes
+from optim.onnx.files import size_bytes
 from optim.options import parse_options
 from optim_plugins.ort.quantize_weights import QuantizeWeights
 from optim_plugins.ort.quantize_weights_options import QuantizeWeightsOptions
@@ -50,13 +50,18 @@ def _product(folder: Path) -> Model:
 def _with_table(folder: Path, *, width: int = 64) -> Model:
     """A look-up whose table is the head, too: logits [n, 300] of ids [n]."""
     table = random_weight(300, width)
-    nodes = [helper.make_node("Gather", ["e", "ids"], ["h"], name="look_up"),
-             helper.make_node("Transpose", ["e"], ["t"], perm=[1, 0]),
-             helper.make_node("MatMul", ["h", "t"], ["y"], name="head")]  # fmt: skip
+    nodes = [
+        helper.make_node("Gather", ["e", "ids"], ["h"], name="look_up"),
+        helper.make_node("Transpose", ["e"], ["t"], perm=[1, 0]),
+        helper.make_node("MatMul", ["h", "t"], ["y"], name="head"),
+    ]
     graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 300])], [numpy_helper.from_array(table, "e")],
-    )  # fmt: skip
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 300])],
+        [numpy_helper.from_array(table, "e")],
+    )
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
     onnx.save(model, folder / "table.onnx")
     return stored(folder / "table.onnx", folder)
@@ -130,15 +135,21 @@ def test_rows_of_a_table_that_do_not_fill_the_last_block_keep_their_width(tmp_pa
 
 
 def test_names_to_keep_stay_float_or_get_more_bits(tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
-             helper.make_node("MatMul", ["p", "v"], ["y"], name="two")]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
+        helper.make_node("MatMul", ["p", "v"], ["y"], name="two"),
+    ]
     model = _model(tmp_path, nodes, {"w": random_weight(64, 64), "v": random_weight(64, 96)})
     kept = apply(QuantizeWeights, model, tmp_path, bits=4, keep=("one", "three"))
     assert operators(kept.model) == ["MatMul", "MatMulNBits"]
     assert kept.notes == ("keep names no quantizable node: three",)
     mixed = apply(QuantizeWeights, model, tmp_path, bits=4, keep=("one",), keep_bits=8)
-    bits = [attribute.i for node in proto(mixed.model).graph.node for attribute in node.attribute
-            if attribute.name == "bits"]  # fmt: skip
+    bits = [
+        attribute.i
+        for node in proto(mixed.model).graph.node
+        for attribute in node.attribute
+        if attribute.name == "bits"
+    ]
     assert bits == [8, 4]
     nothing = apply(QuantizeWeights, model, tmp_path, keep=("one", "two"))
     assert not nothing.changed
@@ -226,5 +237,3 @@ def test_exports_stay_near(name: str, tmp_path: Path) -> None:
     assert 1e-4 < drift(model, result.model, feeds_for(name)) < 0.05
     again = QuantizeWeights().apply(result.model, QuantizeWeightsOptions(), context(tmp_path))
     assert not again.changed
-
-

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 from ort_models import CPU, context, drift, random_weight, stored
 
 from optim import Model, Pass
+from optim._engine.plugins.registry import load_registry
 from optim.options import options_class
 from optim.passes import MODEL_STAGES
-from optim.plugins.registry import load_registry
 
 QUANTIZE = ("ort.quantize-dynamic", "ort.quantize-static", "ort.quantize-weights")
 FEEDS = {"x": np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)}
@@ -32,9 +32,10 @@ def _quantized(how: str, folder: Path) -> Model:
     value = helper.make_tensor_value_info
     weights = [numpy_helper.from_array(random_weight(64, 96), "w"), numpy_helper.from_array(random_weight(96, 64), "v")]
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["wide"]), helper.make_node("Relu", ["wide"], ["kept"]),
+        helper.make_node("MatMul", ["x", "w"], ["wide"]),
+        helper.make_node("Relu", ["wide"], ["kept"]),
         helper.make_node("MatMul", ["kept", "v"], ["y"]),
-    ]  # fmt: skip
+    ]
     graph = helper.make_graph(
         nodes, "two", [value("x", TensorProto.FLOAT, ["n", 64])], [value("y", TensorProto.FLOAT, ["n", 64])], weights
     )

@@ -53,8 +53,10 @@ def test_where_a_normalization_scales_anyway_it_costs_nothing(
     shift = {} if operator == "Mul" else {"shift": random_weight(64)}
     domain = "com.microsoft" if operator.startswith("Skip") else ""
     inputs = ["x", *(["x"] if domain else []), "gain", *shift]
-    nodes = [helper.make_node(operator, inputs, ["h"], domain=domain),
-             helper.make_node("MatMul", ["h", "w"], ["y"], name="dense")]  # fmt: skip
+    nodes = [
+        helper.make_node(operator, inputs, ["h"], domain=domain),
+        helper.make_node("MatMul", ["h", "w"], ["y"], name="dense"),
+    ]
     model = _model(tmp_path, nodes, {"gain": gain, **shift})
     samples = [{"x": random_weight(60, 64, seed=seed)} for seed in range(2)]
     result = apply(pass_class, model, tmp_path, samples, smoothing=0.5)
@@ -65,10 +67,12 @@ def test_where_a_normalization_scales_anyway_it_costs_nothing(
 
 @_PASSES
 def test_others_that_read_the_normalization_read_it_unchanged(pass_class: type[Pass], tmp_path: Path) -> None:
-    nodes = [helper.make_node("LayerNormalization", ["x", "gain"], ["h"]),
-             helper.make_node("MatMul", ["h", "w"], ["p"], name="dense"),
-             helper.make_node("MatMul", ["h", "v"], ["q"], name="kept"),
-             helper.make_node("Add", ["p", "q"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("LayerNormalization", ["x", "gain"], ["h"]),
+        helper.make_node("MatMul", ["h", "w"], ["p"], name="dense"),
+        helper.make_node("MatMul", ["h", "v"], ["q"], name="kept"),
+        helper.make_node("Add", ["p", "q"], ["y"]),
+    ]
     gain = np.ones(64, np.float32)
     gain[[5, 40]] = 100
     model = _model(tmp_path, nodes, {"gain": gain, "v": random_weight(64, 96, seed=4) / 50})
@@ -103,10 +107,12 @@ def test_samples_that_are_not_finite_smooth_nothing(tmp_path: Path) -> None:
 
 @_PASSES
 def test_what_attention_gives_is_left_as_it_is(pass_class: type[Pass], tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="dense"),
-             helper.make_node("Unsqueeze", ["h", "first"], ["rows"]),
-             helper.make_node("MultiHeadAttention", ["rows"] * 3, ["a"], domain="com.microsoft", num_heads=4),
-             helper.make_node("MatMul", ["a", "out"], ["y"], name="out")]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], name="dense"),
+        helper.make_node("Unsqueeze", ["h", "first"], ["rows"]),
+        helper.make_node("MultiHeadAttention", ["rows"] * 3, ["a"], domain="com.microsoft", num_heads=4),
+        helper.make_node("MatMul", ["a", "out"], ["y"], name="out"),
+    ]
     extra = {"out": random_weight(96, 32), "first": np.array([0])}
     model = build(tmp_path, nodes, {"w": random_weight(64, 96), **extra}, {"x": ["n", 64]}, {"y": [1, "n", 32]})
     result = apply(pass_class, model, tmp_path, _SAMPLES, smoothing=0.5)

@@ -140,22 +140,24 @@ def _digits() -> tuple[Array, Array]:
 def _residual_net(folder: Path, head: Array, bias: Array) -> Model:
     """A residual block, a mean over the image, and a classifier too small to be worth integers."""
     nodes = [
-        _conv("x", "a", "a1", pads=[1, 1, 1, 1]), helper.make_node("Relu", ["a1"], ["a2"]),
-        _conv("a2", "b", "b1", pads=[1, 1, 1, 1]), helper.make_node("Relu", ["b1"], ["b2"]),
-        _conv("b2", "c", "c1", pads=[1, 1, 1, 1]), helper.make_node("Add", ["c1", "a2"], ["s"], name="sum"),
+        _conv("x", "a", "a1", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a1"], ["a2"]),
+        _conv("a2", "b", "b1", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["b1"], ["b2"]),
+        _conv("b2", "c", "c1", pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["c1", "a2"], ["s"], name="sum"),
         helper.make_node("Relu", ["s"], ["r"]),
-        helper.make_node("GlobalAveragePool", ["r"], ["mean"]), helper.make_node("Flatten", ["mean"], ["features"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["mean"]),
+        helper.make_node("Flatten", ["mean"], ["features"]),
         helper.make_node("Gemm", ["features", "head", "bias"], ["y"], name="head"),
-    ]  # fmt: skip
+    ]
     weights = conv_weights(a=(_WIDTH, 1, 3, 3), b=(_WIDTH, _WIDTH, 3, 3), c=(_WIDTH, _WIDTH, 3, 3))
     weights |= {"head": head.astype(np.float32), "bias": bias.astype(np.float32)}
     return build(folder, nodes, weights, {"x": ["n", 1, 16, 16]}, {"y": ["n", len(bias)]})
 
 
 @_FORMATS
-def test_a_trained_net_stays_in_integers_to_its_classifier_and_keeps_its_accuracy(
-    written: str, tmp_path: Path
-) -> None:
+def test_a_trained_net_stays_in_integers_to_its_classifier_and_keeps_its_accuracy(written: str, tmp_path: Path) -> None:
     linear = pytest.importorskip("sklearn.linear_model")
     images, labels = _digits()
     shown, held_out = {"x": images[:900]}, {"x": images[900:]}

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from ort_models import Array, apply, build, context, drift, operators, random_weight, run
 
 from optim import Model
-from optim.graphs.files import save_in_store
+from optim.onnx.files import save_in_store
 from optim_plugins.ort.calibrate import Calibration, calibrate
 from optim_plugins.ort.friendly_graph import make_friendly
 from optim_plugins.ort.quantize_static import QuantizeStatic
@@ -32,10 +32,17 @@ def _friendly(folder: Path, model: Model) -> tuple[Model, dict[str, int]]:
 
 def _normalized(folder: Path, *, bias: bool = True) -> Model:
     inputs = ["x", "w", "b"] if bias else ["x", "w"]
-    nodes = [helper.make_node("Conv", inputs, ["c"], name="conv"),
-             helper.make_node("BatchNormalization", ["c", "scale", "shift", "mean", "variance"], ["y"])]  # fmt: skip
-    weights = {"w": random_weight(4, 3, 3, 3), "scale": random_weight(4), "shift": random_weight(4, seed=1),
-               "mean": random_weight(4, seed=2), "variance": np.abs(random_weight(4, seed=3)) + 0.1}  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", inputs, ["c"], name="conv"),
+        helper.make_node("BatchNormalization", ["c", "scale", "shift", "mean", "variance"], ["y"]),
+    ]
+    weights = {
+        "w": random_weight(4, 3, 3, 3),
+        "scale": random_weight(4),
+        "shift": random_weight(4, seed=1),
+        "mean": random_weight(4, seed=2),
+        "variance": np.abs(random_weight(4, seed=3)) + 0.1,
+    }
     if bias:
         weights["b"] = random_weight(4, seed=5)
     return build(folder, nodes, weights, {"x": ["n", 3, 8, 8]}, {"y": ["n", 4, 6, 6]})
@@ -63,10 +70,18 @@ def test_zeros_around_an_image_become_the_convolutions_own(tmp_path: Path) -> No
 def test_other_padding_stays(mode: str, tmp_path: Path) -> None:
     inputs = ["x", "pads"] if mode == "reflect" else ["x", "pads", "one"]
     pad = helper.make_node("Pad", inputs, ["p"], mode=mode.split()[0])
-    weights = {"w": random_weight(4, 3, 3, 3), "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64),
-               "one": np.array(1, np.float32)}  # fmt: skip
-    model = build(tmp_path, [pad, helper.make_node("Conv", ["p", "w"], ["y"])], weights, {"x": ["n", 3, 8, 8]},
-                  {"y": ["n", 4, 8, 8]})  # fmt: skip
+    weights = {
+        "w": random_weight(4, 3, 3, 3),
+        "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64),
+        "one": np.array(1, np.float32),
+    }
+    model = build(
+        tmp_path,
+        [pad, helper.make_node("Conv", ["p", "w"], ["y"])],
+        weights,
+        {"x": ["n", 3, 8, 8]},
+        {"y": ["n", 4, 8, 8]},
+    )
     assert _friendly(tmp_path, model)[1] == {}
 
 
@@ -94,14 +109,22 @@ def test_a_mean_over_the_image_becomes_pooling(keep: int, opset: int, tmp_path: 
 def _position_path(folder: Path) -> Model:
     """As in T5: distances, through a product and a logarithm, are buckets of a table; beside it a plain product."""
     nodes = [
-        helper.make_node("MatMul", ["x", "steps"], ["d"], name="distances"), helper.make_node("Abs", ["d"], ["a"]),
-        helper.make_node("Add", ["a", "one"], ["a1"]), helper.make_node("Log", ["a1"], ["l"]),
-        helper.make_node("Cast", ["l"], ["i"], to=TensorProto.INT64), helper.make_node("Gather", ["t", "i"], ["e"]),
-        helper.make_node("MatMul", ["x", "w"], ["p"], name="plain"), helper.make_node("ReduceSum", ["e"], ["s"]),
+        helper.make_node("MatMul", ["x", "steps"], ["d"], name="distances"),
+        helper.make_node("Abs", ["d"], ["a"]),
+        helper.make_node("Add", ["a", "one"], ["a1"]),
+        helper.make_node("Log", ["a1"], ["l"]),
+        helper.make_node("Cast", ["l"], ["i"], to=TensorProto.INT64),
+        helper.make_node("Gather", ["t", "i"], ["e"]),
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="plain"),
+        helper.make_node("ReduceSum", ["e"], ["s"]),
         helper.make_node("Add", ["p", "s"], ["y"]),
-    ]  # fmt: skip
-    weights = {"steps": random_weight(64, 64), "one": np.array(1, np.float32), "t": random_weight(300, 2),
-               "w": random_weight(64, 96)}  # fmt: skip
+    ]
+    weights = {
+        "steps": random_weight(64, 64),
+        "one": np.array(1, np.float32),
+        "t": random_weight(300, 2),
+        "w": random_weight(64, 96),
+    }
     return build(folder, nodes, weights, {"x": ["n", 64]}, {"y": ["n", 96]})
 
 
@@ -114,18 +137,22 @@ def test_a_path_that_carries_indices_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_choice_among_values_ends_an_index_path(tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="scores"),
-             helper.make_node("TopK", ["p", "k"], ["v", "i"]),
-             helper.make_node("Gather", ["t", "i"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="scores"),
+        helper.make_node("TopK", ["p", "k"], ["v", "i"]),
+        helper.make_node("Gather", ["t", "i"], ["y"]),
+    ]
     weights = {"w": random_weight(64, 96), "k": np.array([1], np.int64), "t": random_weight(96)}
     model = build(tmp_path, nodes, weights, {"x": ["n", 64]}, {"y": ["n", 1]})
     assert make_plan(prepared(model, "uint8")).choices == ["scores"]
 
 
 def test_a_carrier_that_no_integers_reach_stays_float(tmp_path: Path) -> None:
-    nodes = [helper.make_node("MaxPool", ["x"], ["m"], kernel_shape=[2, 2]),
-             helper.make_node("Conv", ["m", "w"], ["c"], name="conv"),
-             helper.make_node("Sigmoid", ["c"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["m"], kernel_shape=[2, 2]),
+        helper.make_node("Conv", ["m", "w"], ["c"], name="conv"),
+        helper.make_node("Sigmoid", ["c"], ["y"]),
+    ]
     model = build(tmp_path, nodes, {"w": random_weight(4, 3, 3, 3)}, {"x": ["n", 3, 8, 8]}, {"y": ["n", 4, 5, 5]})
     plan = make_plan(prepared(model, "uint8"))
     assert [one.name for one in plan.nodes] == ["conv"]
@@ -137,10 +164,12 @@ def test_convolutions_in_branches_stay_float(tmp_path: Path) -> None:
         node = helper.make_node("Conv", ["x", "w"], ["r"], name=f"inside{seed}")
         return helper.make_graph([node], "b", [], [helper.make_tensor_value_info("r", 1, None)], [tensor])
 
-    nodes = [helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
-             helper.make_node("Greater", ["top", "zero"], ["c"]),
-             helper.make_node("If", ["c"], ["i"], then_branch=branch(1), else_branch=branch(2)),
-             helper.make_node("Conv", ["i", "v"], ["y"], name="outside")]  # fmt: skip
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
+        helper.make_node("Greater", ["top", "zero"], ["c"]),
+        helper.make_node("If", ["c"], ["i"], then_branch=branch(1), else_branch=branch(2)),
+        helper.make_node("Conv", ["i", "v"], ["y"], name="outside"),
+    ]
     weights = {"zero": np.array(0, np.float32), "v": random_weight(4, 4, 3, 3)}
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 8, 8]}, {"y": ["n", 4, 4, 4]})
     result = apply(QuantizeStatic, model, tmp_path, [_FEEDS])
@@ -195,8 +224,13 @@ def _wide(folder: Path) -> Model:
     nodes = [helper.make_node("Conv", ["x", "a"], ["h0"], name="first")]
     nodes += [helper.make_node("Conv", [f"h{i}", "b"], [f"h{i + 1}"], name=f"c{i}") for i in range(12)]
     weights = {"a": random_weight(16, 3, 1, 1), "b": random_weight(16, 16, 1, 1) / 4}
-    return build(folder, [*nodes, helper.make_node("Tanh", ["h12"], ["y"])], weights, {"x": ["n", 3, 128, 128]},
-                 {"y": ["n", 16, 128, 128]})  # fmt: skip
+    return build(
+        folder,
+        [*nodes, helper.make_node("Tanh", ["h12"], ["y"])],
+        weights,
+        {"x": ["n", 3, 128, 128]},
+        {"y": ["n", 16, 128, 128]},
+    )
 
 
 def test_ranges_agree_with_the_values_and_memory_does_not_grow_with_samples(tmp_path: Path) -> None:

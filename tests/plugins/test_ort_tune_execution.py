@@ -28,10 +28,11 @@ def test_settings_are_laid_over_those_of_the_pass_before(tmp_path: Path) -> None
     assert result.model.session == SessionConfig(
         {"graph_optimization_level": "ORT_ENABLE_BASIC", "enable_cpu_mem_arena": False},
         {
-            "session.intra_op.allow_spinning": "0", "session.set_denormal_as_zero": "1",
+            "session.intra_op.allow_spinning": "0",
+            "session.set_denormal_as_zero": "1",
             "session.disable_prepacking": "1",
         },
-    )  # fmt: skip
+    )
     assert result.counts == {"settings": 4}
 
 
@@ -58,7 +59,7 @@ def test_denormals_are_flushed_where_that_is_asked_for(tmp_path: Path) -> None:
     model = build(tmp_path, [helper.make_node("Mul", ["x", "x"], ["y"])], {}, {"x": [2]}, {"y": [2]})
     code = (
         "import sys, numpy as np\nfrom pathlib import Path\n"
-        "from optim.model import SessionConfig\nfrom optim.onnxruntime_sessions import open_session\n"
+        "from optim.model import SessionConfig\nfrom optim.onnx.sessions import open_session\n"
         "session = open_session(Path(sys.argv[1]), SessionConfig({}, eval(sys.argv[2])))\n"
         "print(session.run(None, {'x': np.array([1e-20, 1], np.float32)})[0][0] > 0)"
     )

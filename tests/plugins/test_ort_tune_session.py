@@ -23,9 +23,10 @@ def test_settings_are_laid_over_those_the_model_has(tmp_path: Path) -> None:
     result = apply(TuneSession, model, tmp_path, level="basic", disabled_optimizers=("SkipLayerNormFusion",))
     assert result.changed
     assert result.model.session == SessionConfig(
-        {"intra_op_num_threads": 1, "graph_optimization_level": "ORT_ENABLE_BASIC"}, {},
+        {"intra_op_num_threads": 1, "graph_optimization_level": "ORT_ENABLE_BASIC"},
+        {},
         ("GeluFusionL2", "SkipLayerNormFusion"),
-    )  # fmt: skip
+    )
     assert result.model.path == model.path
     assert result.model.digest != model.digest
 

@@ -12,9 +12,9 @@ import torch
 from torch_factories import several_examples
 
 from optim.errors import OptimError
+from optim.jobs.wire import to_wire
 from optim.source import SourceRequest
 from optim.target import Target
-from optim.wire import to_wire
 from optim_plugins.torch.backend import TARGETS, TorchBackend
 
 

@@ -104,8 +104,8 @@ def test_a_graph_with_a_wrong_weight_is_found_out(tmp_path: Path) -> None:
     """Negative control: what verifies a decoder must not accept any decoder."""
     import onnxruntime
 
+    from optim._engine.sources.verify import verify_component, verify_generation
     from optim.errors import OptimError
-    from optim.sources.verify import verify_component, verify_generation
 
     found = export(save("llama", tmp_path / "source"), tmp_path)
     spoiled = onnx.load(found.path())

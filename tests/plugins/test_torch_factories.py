@@ -117,9 +117,7 @@ def test_a_memory_may_be_absent_nested_and_partly_of_fixed_size(tmp_path: Path) 
     found = export(f"{MODULE}:recurrent", tmp_path, state=("state",))
     shapes = {value.name: value.shape for value in found.session().get_inputs()}
     assert shapes == {"input_ids": ["batch", 3], "state.hidden": ["batch", 8], "state.seen": ["batch", "past", 8]}
-    assert found.graphs["model"].state == {
-        "present.state.hidden": "state.hidden", "present.state.seen": "state.seen",
-    }  # fmt: skip
+    assert found.graphs["model"].state == {"present.state.hidden": "state.hidden", "present.state.seen": "state.seen"}
     assert "no memory, then three steps" in found.verified["model"].trials
 
 

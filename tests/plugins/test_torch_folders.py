@@ -109,9 +109,11 @@ def test_code_of_the_folder_is_run_when_trusted(folder: Path, monkeypatch: pytes
     monkeypatch.setattr("sys.path", list(sys.path))
     (folder / "modeling_own.py").write_text(OWN_CODE)
     edit_config(
-        folder, model_type="own", architectures=["Own"],
+        folder,
+        model_type="own",
+        architectures=["Own"],
         auto_map={"AutoConfig": "modeling_own.OwnConfig", "AutoModelForCausalLM": "modeling_own.Own"},
-    )  # fmt: skip
+    )
     request = SourceRequest(str(folder), trust_remote_code=True)
     loaded = load_folder(folder, request)
     assert type(loaded.model).__name__ == "Own"

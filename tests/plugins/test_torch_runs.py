@@ -28,8 +28,12 @@ def run(cache: Path, output: Path, source: str | Path, *arguments: str) -> tuple
     """Exit status, report and standard error of ``optim run``."""
     done = subprocess.run(
         [str(Path(sys.executable).with_name("optim")), "run", str(source), "-o", str(output), "--json", *arguments],
-        cwd=HERE, env={**os.environ, "OPTIM_CACHE_DIR": str(cache)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=HERE,
+        env={**os.environ, "OPTIM_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout), done.stderr
 
@@ -67,9 +71,18 @@ def test_what_is_too_far_from_torch_misses_the_budget_that_was_given(cache: Path
 def test_shapes_that_the_result_no_longer_takes_are_named(cache: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "feeds.npz", x=np.random.default_rng(0).standard_normal((2, 3, 64)).astype(np.float32))
     status, report, _ = run(
-        cache, tmp_path / "out", "torch_factories:linear_layers", "--stage", "fuse", "--with", "ort.fix-shapes",
-        "--search-seconds", "5", "--data", str(tmp_path / "feeds.npz"),
-    )  # fmt: skip
+        cache,
+        tmp_path / "out",
+        "torch_factories:linear_layers",
+        "--stage",
+        "fuse",
+        "--with",
+        "ort.fix-shapes",
+        "--search-seconds",
+        "5",
+        "--data",
+        str(tmp_path / "feeds.npz"),
+    )
     found = report["export"]["result_drift"]
     assert status == 0 and found["trials"] == ["example 1"]
     assert any("'x' takes [2, 3, 64], and this is [3, 5, 64]" in text for text in found["skipped"])

@@ -10,13 +10,23 @@ import torch
 import transformers as hf
 
 TEXT = {
-    "vocab_size": 99, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
     "max_position_embeddings": 64,
-}  # fmt: skip
+}
 BART = {
-    "vocab_size": 99, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48,
-}  # fmt: skip
+    "vocab_size": 99,
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+}
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 MODELS: dict[str, Callable[[], Any]] = {
@@ -30,7 +40,10 @@ MODELS: dict[str, Callable[[], Any]] = {
     "qwen3": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(**TEXT, num_key_value_heads=2, head_dim=8)),
     "gemma3": lambda: hf.Gemma3ForCausalLM(
         hf.Gemma3TextConfig(
-            **TEXT, num_key_value_heads=1, head_dim=8, sliding_window=6,
+            **TEXT,
+            num_key_value_heads=1,
+            head_dim=8,
+            sliding_window=6,
             layer_types=["sliding_attention", "full_attention"],
         )
     ),
@@ -41,14 +54,23 @@ MODELS: dict[str, Callable[[], Any]] = {
     "bart": lambda: hf.BartForConditionalGeneration(hf.BartConfig(**BART, max_position_embeddings=64)),
     "whisper": lambda: hf.WhisperForConditionalGeneration(
         hf.WhisperConfig(
-            **BART, **SPECIAL, max_source_positions=50, max_target_positions=64, num_mel_bins=16,
+            **BART,
+            **SPECIAL,
+            max_source_positions=50,
+            max_target_positions=64,
+            num_mel_bins=16,
             decoder_start_token_id=3,
         )
     ),
     "vit": lambda: hf.ViTForImageClassification(
         hf.ViTConfig(
-            hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=32,
-            patch_size=8, num_labels=5,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=48,
+            image_size=32,
+            patch_size=8,
+            num_labels=5,
         )
     ),
     "resnet": lambda: hf.ResNetForImageClassification(
@@ -56,15 +78,22 @@ MODELS: dict[str, Callable[[], Any]] = {
     ),
     "wav2vec2": lambda: hf.Wav2Vec2ForCTC(
         hf.Wav2Vec2Config(
-            vocab_size=20, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
-            conv_dim=[16, 16], conv_stride=[5, 4], conv_kernel=[10, 8], num_conv_pos_embeddings=16,
+            vocab_size=20,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=48,
+            conv_dim=[16, 16],
+            conv_stride=[5, 4],
+            conv_kernel=[10, 8],
+            num_conv_pos_embeddings=16,
             num_conv_pos_embedding_groups=4,
         )
     ),
     "roberta": lambda: hf.RobertaForSequenceClassification(hf.RobertaConfig(**TEXT, num_labels=3, pad_token_id=1)),
     "bert-qa": lambda: hf.BertForQuestionAnswering(hf.BertConfig(**TEXT)),
     "bert": lambda: hf.BertModel(hf.BertConfig(**TEXT)),
-}  # fmt: skip
+}
 
 
 def build(name: str) -> Any:

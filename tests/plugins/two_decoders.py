@@ -68,18 +68,28 @@ def gpt2(folder: Path) -> tuple[Path, Path]:
     names, outputs = ["input_ids", "attention_mask"], ["logits", *presents]
     return (
         _export(Gpt2(model, with_past=False), [ids, mask], names, outputs, plain, folder / "without.onnx"),
-        _export(Gpt2(model, with_past=True), [ids, long, *past], [*names, *_past(presents)], outputs, grown,
-                folder / "with.onnx"),
-    )  # fmt: skip
+        _export(
+            Gpt2(model, with_past=True),
+            [ids, long, *past],
+            [*names, *_past(presents)],
+            outputs,
+            grown,
+            folder / "with.onnx",
+        ),
+    )
 
 
 def bart(folder: Path) -> tuple[Path, Path]:
     torch.manual_seed(0)
     size = {"d_model": 32, "encoder_layers": 1, "decoder_layers": LAYERS, "encoder_attention_heads": 4}
     config = BartConfig(
-        vocab_size=99, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=64,
+        vocab_size=99,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=48,
+        decoder_ffn_dim=48,
+        max_position_embeddings=64,
         **size,
-    )  # fmt: skip
+    )
     model = BartForConditionalGeneration(config).eval()
     layers = [(i, part) for i in range(LAYERS) for part in ("key", "value")]
     own = [f"present.{i}.decoder.{part}" for i, part in layers]
@@ -90,11 +100,23 @@ def bart(folder: Path) -> tuple[Path, Path]:
     grown = [token, *[{0: "batch", 2: "past"}] * len(own), *[{0: "batch", 2: "source"}] * len(cross)]
     plain = [token, {0: "batch", 1: "source"}]
     return (
-        _export(Bart(model, with_past=False), [ids, hidden], ["input_ids", "encoder_hidden_states"],
-                ["logits", *own, *cross], plain, folder / "without.onnx"),
-        _export(Bart(model, with_past=True), [ids, *past], ["input_ids", *_past([*own, *cross])], ["logits", *own],
-                grown, folder / "with.onnx"),
-    )  # fmt: skip
+        _export(
+            Bart(model, with_past=False),
+            [ids, hidden],
+            ["input_ids", "encoder_hidden_states"],
+            ["logits", *own, *cross],
+            plain,
+            folder / "without.onnx",
+        ),
+        _export(
+            Bart(model, with_past=True),
+            [ids, *past],
+            ["input_ids", *_past([*own, *cross])],
+            ["logits", *own],
+            grown,
+            folder / "with.onnx",
+        ),
+    )
 
 
 def _past(presents: list[str]) -> list[str]:
@@ -102,13 +124,24 @@ def _past(presents: list[str]) -> list[str]:
 
 
 def _export(
-    module: torch.nn.Module, example: list[torch.Tensor], inputs: list[str], outputs: list[str],
-    dimensions: list[dict[int, str]], path: Path,
-) -> Path:  # fmt: skip
+    module: torch.nn.Module,
+    example: list[torch.Tensor],
+    inputs: list[str],
+    outputs: list[str],
+    dimensions: list[dict[int, str]],
+    path: Path,
+) -> Path:
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            module.eval(), (example,), str(path), dynamo=True, input_names=inputs, output_names=outputs,
-            dynamic_shapes=(dimensions,), verbose=False, external_data=False,
-        )  # fmt: skip
+            module.eval(),
+            (example,),
+            str(path),
+            dynamo=True,
+            input_names=inputs,
+            output_names=outputs,
+            dynamic_shapes=(dimensions,),
+            verbose=False,
+            external_data=False,
+        )
     return path

@@ -6,9 +6,9 @@ import pytest
 
 from optim import Target
 from optim.model import SessionConfig
-from optim.onnxruntime_backend import OnnxRuntimeBackend
-from optim.onnxruntime_libraries import libraries_of
-from optim.onnxruntime_sessions import open_session
+from optim.onnx.backend import OnnxRuntimeBackend
+from optim.onnx.libraries import libraries_of
+from optim.onnx.sessions import open_session
 from optim.testing.trial import Trial
 from optim_prepost.append import Append
 

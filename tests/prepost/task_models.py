@@ -13,18 +13,41 @@ from onnx import TensorProto, helper, numpy_helper
 DIGIT_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 WORDS = (
-    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_LETTERS, *(f"##{letter}" for letter in _LETTERS), *".,:!?'-",
-    "small", "cat", "sleep", "on", "the", "warm", "stone", "wall", "who", "bridge", "vote", "million", "un",
-    "##believ", "##ably", "\u4e2d",
-)  # fmt: skip
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    *_LETTERS,
+    *(f"##{letter}" for letter in _LETTERS),
+    *".,:!?'-",
+    "small",
+    "cat",
+    "sleep",
+    "on",
+    "the",
+    "warm",
+    "stone",
+    "wall",
+    "who",
+    "bridge",
+    "vote",
+    "million",
+    "un",
+    "##believ",
+    "##ably",
+    "\u4e2d",
+)
 
 
 def save(folder: Path, nodes, inputs, outputs, weights=(), opset=18, name="model.onnx") -> Path:
     graph = helper.make_graph(
-        nodes, "task", [helper.make_tensor_value_info(*one) for one in inputs],
+        nodes,
+        "task",
+        [helper.make_tensor_value_info(*one) for one in inputs],
         [helper.make_tensor_value_info(*one) for one in outputs],
         [numpy_helper.from_array(array, weight) for weight, array in dict(weights).items()],
-    )  # fmt: skip
+    )
     for place, node in enumerate(nodes):
         node.name = node.name or f"{node.op_type}_{place}"
     model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", opset)])
@@ -88,9 +111,10 @@ def _wide_digits(folder: Path, coefficients, intercept) -> Path:
         helper.make_node("Add", ["product", "b"], ["logits"]),
     ]
     weights = {
-        "signs": np.concatenate([signs, -signs], 1), "w": np.concatenate([coefficients, -coefficients]),
+        "signs": np.concatenate([signs, -signs], 1),
+        "w": np.concatenate([coefficients, -coefficients]),
         "b": intercept,
-    }  # fmt: skip
+    }
     return save(folder, nodes, [image_input(8, 8, 1)], [("logits", TensorProto.FLOAT, ["batch", 10])], weights)
 
 
@@ -123,11 +147,16 @@ def detector(folder: Path, *, classes=3, columns=False, boxes=60) -> Path:
         helper.make_node("Transpose", ["batched"], ["output0"], perm=[0, 2, 1] if columns else [0, 1, 2]),
     ]
     weights = {
-        "spread": spread, "places": places, "axes": np.array([1]), "one": np.array([1, 1]), "first": np.array([0])
+        "spread": spread,
+        "places": places,
+        "axes": np.array([1]),
+        "one": np.array([1, 1]),
+        "first": np.array([0]),
     }
     shape = [1, width, boxes] if columns else [1, boxes, width]
-    return save(folder, nodes, [("images", TensorProto.FLOAT, [1, 3, 64, 64])],
-                [("output0", TensorProto.FLOAT, shape)], weights)  # fmt: skip
+    return save(
+        folder, nodes, [("images", TensorProto.FLOAT, [1, 3, 64, 64])], [("output0", TensorProto.FLOAT, shape)], weights
+    )
 
 
 def segmenter(folder: Path, *, classes=4) -> Path:
@@ -146,8 +175,13 @@ def enlarger(folder: Path, *, channels=1) -> Path:
         helper.make_node("Mul", ["large", "gain"], ["output"]),
     ]
     weights = {"scales": np.array([1, 1, 2, 2], np.float32), "gain": np.array(0.95, np.float32)}
-    return save(folder, nodes, [("input", TensorProto.FLOAT, [1, channels, 32, 40])],
-                [("output", TensorProto.FLOAT, [1, channels, 64, 80])], weights)  # fmt: skip
+    return save(
+        folder,
+        nodes,
+        [("input", TensorProto.FLOAT, [1, channels, 32, 40])],
+        [("output", TensorProto.FLOAT, [1, channels, 64, 80])],
+        weights,
+    )
 
 
 def encoder(folder: Path, *, outputs=1, columns=16, kind="hidden") -> Path:
@@ -157,9 +191,11 @@ def encoder(folder: Path, *, outputs=1, columns=16, kind="hidden") -> Path:
     weights = {
         "words": random.standard_normal((len(WORDS), size)).astype(np.float32),
         "types": random.standard_normal((2, size)).astype(np.float32),
-        "w": random.standard_normal((size, columns)).astype(np.float32), "last": np.array([-1]),
-        "tokens": np.array([1]), "split": np.array([1, 1]),
-    }  # fmt: skip
+        "w": random.standard_normal((size, columns)).astype(np.float32),
+        "last": np.array([-1]),
+        "tokens": np.array([1]),
+        "split": np.array([1, 1]),
+    }
     nodes = [
         helper.make_node("Gather", ["words", "input_ids"], ["of_words"]),
         helper.make_node("Gather", ["types", "token_type_ids"], ["of_types"]),
@@ -210,8 +246,13 @@ def whisper_like(folder: Path) -> Path:
     """States of mel features, mixed over filters."""
     weights = {"w": np.random.default_rng(5).standard_normal((12, 80)).astype(np.float32)}
     nodes = [helper.make_node("MatMul", ["w", "input_features"], ["states"])]
-    return save(folder, nodes, [("input_features", TensorProto.FLOAT, [1, 80, 200])],
-                [("states", TensorProto.FLOAT, [1, 12, 200])], weights)  # fmt: skip
+    return save(
+        folder,
+        nodes,
+        [("input_features", TensorProto.FLOAT, [1, 80, 200])],
+        [("states", TensorProto.FLOAT, [1, 12, 200])],
+        weights,
+    )
 
 
 def settings(folder: Path, **files) -> Path:

@@ -22,10 +22,20 @@ NUMBERS = [{"ImageBytesToFloat": {}}, {"ChannelsLastToChannelsFirst": {}}, {"Uns
 OLIVE_SUPER_RESOLUTION = {
     "pre": [
         {"ConvertImageToBGR": {}},
-        {"Resize": {"resize_to": [{"type": "__model_input__", "input_index": 0, "dim_index": -2},
-                                  {"type": "__model_input__", "input_index": 0, "dim_index": -1}]}},
-        {"CenterCrop": {"height": {"type": "__model_input__", "input_index": 0, "dim_index": -2},
-                        "width": {"type": "__model_input__", "input_index": 0, "dim_index": -1}}},
+        {
+            "Resize": {
+                "resize_to": [
+                    {"type": "__model_input__", "input_index": 0, "dim_index": -2},
+                    {"type": "__model_input__", "input_index": 0, "dim_index": -1},
+                ]
+            }
+        },
+        {
+            "CenterCrop": {
+                "height": {"type": "__model_input__", "input_index": 0, "dim_index": -2},
+                "width": {"type": "__model_input__", "input_index": 0, "dim_index": -1},
+            }
+        },
         {"PixelsToYCbCr": {"layout": "BGR"}},
         {"ImageBytesToFloat": {}},
         {"Unsqueeze": {"axes": [0, 1]}},
@@ -33,25 +43,43 @@ OLIVE_SUPER_RESOLUTION = {
     "post": [
         {"Squeeze": {"axes": [0, 1]}},
         {"FloatToImageBytes": {"name": "Y1_uint8"}},
-        {"Resize": {"params": {
-            "resize_to": [{"type": "__model_output__", "output_index": 0, "dim_index": -2},
-                          {"type": "__model_output__", "output_index": 0, "dim_index": -1}],
-            "layout": "HW",
-        }, "io_map": [["PixelsToYCbCr", 1, 0]]}},
+        {
+            "Resize": {
+                "params": {
+                    "resize_to": [
+                        {"type": "__model_output__", "output_index": 0, "dim_index": -2},
+                        {"type": "__model_output__", "output_index": 0, "dim_index": -1},
+                    ],
+                    "layout": "HW",
+                },
+                "io_map": [["PixelsToYCbCr", 1, 0]],
+            }
+        },
         {"FloatToImageBytes": {"multiplier": 1.0, "name": "Cb1_uint8"}},
-        {"Resize": {"params": {
-            "resize_to": [{"type": "__model_output__", "output_index": 0, "dim_index": -2},
-                          {"type": "__model_output__", "output_index": 0, "dim_index": -1}],
-            "layout": "HW",
-        }, "io_map": [["PixelsToYCbCr", 2, 0]]}},
+        {
+            "Resize": {
+                "params": {
+                    "resize_to": [
+                        {"type": "__model_output__", "output_index": 0, "dim_index": -2},
+                        {"type": "__model_output__", "output_index": 0, "dim_index": -1},
+                    ],
+                    "layout": "HW",
+                },
+                "io_map": [["PixelsToYCbCr", 2, 0]],
+            }
+        },
         {"FloatToImageBytes": {"multiplier": 1.0, "name": "Cr1_uint8"}},
-        {"YCbCrToPixels": {"params": {"layout": "BGR"},
-                           "io_map": [["Y1_uint8", 0, 0], ["Cb1_uint8", 0, 1], ["Cr1_uint8", 0, 2]]}},
+        {
+            "YCbCrToPixels": {
+                "params": {"layout": "BGR"},
+                "io_map": [["Y1_uint8", 0, 0], ["Cb1_uint8", 0, 1], ["Cr1_uint8", 0, 2]],
+            }
+        },
         {"ConvertBGRToImage": {"image_format": "png"}},
     ],
     "tool_command_args": [{"name": "image", "data_type": "uint8", "shape": ["num_bytes"]}],
     "target_opset": 18,
-}  # fmt: skip
+}
 
 
 def png(pixels):
@@ -71,14 +99,14 @@ def test_a_config_of_olive_is_taken_as_it_was(compose, tmp_path):
 
 COMMANDS = {
     "superresolution": (task_models.enlarger, {"output_format": "png"}, 1e-2),
-    "mobilenet": (
-        lambda folder: task_models.classifier(folder, size=(224, 224)), {"model_source": "PYTORCH"}, 5e-3,
-    ),
+    "mobilenet": (lambda folder: task_models.classifier(folder, size=(224, 224)), {"model_source": "PYTORCH"}, 5e-3),
     "yolo_detection": (
-        task_models.detector, {"output_as_image": False, "num_classes": 3, "input_shape": [64, 64]}, 5e-3,
+        task_models.detector,
+        {"output_as_image": False, "num_classes": 3, "input_shape": [64, 64]},
+        5e-3,
     ),
     "whisper": (task_models.whisper_like, {}, 1e-3),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -101,9 +129,10 @@ def test_a_detector_that_finds_nothing_in_the_samples_proves_nothing_and_the_way
 
 def test_olives_list_for_bert_is_known_by_its_name(compose, tmp_path):
     arguments = {
-        "tokenizer_type": "BertTokenizer", "task_type": "SequenceClassification",
+        "tokenizer_type": "BertTokenizer",
+        "task_type": "SequenceClassification",
         "vocab_file": str(task_models.vocabulary(tmp_path)),
-    }  # fmt: skip
+    }
     path = task_models.encoder(tmp_path, columns=3, kind="classes")
     _, drift, _ = compose(path, tool_command="transformers_and_bert", tool_command_args=arguments)
     assert drift.relative_l2 <= 1e-4
@@ -144,15 +173,17 @@ BAD = {
     "io_map": ([{"Softmax": {"params": {}, "io_map": [["a", 1]]}}], "bad-step-list", "io_map of Softmax"),
     "input_index": (
         [{"CenterCrop": {"height": {"type": "__model_input__", "input_index": 7, "dim_index": 0}, "width": 3}}],
-        "bad-step-list", "input_index 7 is out of range",
+        "bad-step-list",
+        "input_index 7 is out of range",
     ),
     "open size": (
         [{"CenterCrop": {"height": {"type": "__model_input__", "input_index": 0, "dim_index": 0}, "width": 3}}],
-        "bad-step-list", "is open (batch)",
+        "bad-step-list",
+        "is open (batch)",
     ),
     "does not join": ([{"Identity": {}}], "step-failed", "float[batch, 3, 32, 40]"),
     "one name twice": ([{"Identity": {"name": "a"}}, {"Identity": {"name": "a"}}], "step-failed", "two steps"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -44,9 +44,7 @@ def test_minilm_from_a_string_to_the_vector_that_hugging_face_gives(compose, tmp
     names = [value.name for value in plain.get_inputs()]
     for sentence in SENTENCES:
         encoded = tokenizer.encode(sentence)
-        rows = {
-            "input_ids": encoded.ids, "attention_mask": encoded.attention_mask, "token_type_ids": encoded.type_ids,
-        }  # fmt: skip
+        rows = {"input_ids": encoded.ids, "attention_mask": encoded.attention_mask, "token_type_ids": encoded.type_ids}
         states = plain.run(None, {name: np.array([rows[name]], np.int64) for name in names})[0]
         pooled = states.astype(np.float64).mean(1)
         expected = pooled / np.linalg.norm(pooled)

@@ -49,9 +49,13 @@ def test_digits_from_pixels_to_their_number(compose, tmp_path):
 @pytest.mark.parametrize("policy", ["exact", "shortest"])
 def test_images_are_resized_and_normalized_as_by_pillow(compose, tmp_path, policy, interpolation):
     _, drift, _ = compose(
-        task_models.classifier(tmp_path), preset="image-classification", resize=policy, size=(48,),
-        interpolation=interpolation, **IMAGENET,
-    )  # fmt: skip
+        task_models.classifier(tmp_path),
+        preset="image-classification",
+        resize=policy,
+        size=(48,),
+        interpolation=interpolation,
+        **IMAGENET,
+    )
     assert drift.relative_l2 <= PIXELS
 
 
@@ -74,12 +78,19 @@ def test_settings_of_a_hugging_face_folder_are_used(compose, tmp_path):
     folder = task_models.settings(
         tmp_path / "hf",
         preprocessor_config={
-            "do_resize": True, "size": {"shortest_edge": 48}, "resample": 3, "do_center_crop": True,
-            "crop_size": {"height": 32, "width": 40}, "do_rescale": True, "rescale_factor": 1 / 255,
-            "do_normalize": True, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4],
+            "do_resize": True,
+            "size": {"shortest_edge": 48},
+            "resample": 3,
+            "do_center_crop": True,
+            "crop_size": {"height": 32, "width": 40},
+            "do_rescale": True,
+            "rescale_factor": 1 / 255,
+            "do_normalize": True,
+            "image_mean": [0.5, 0.4, 0.3],
+            "image_std": [0.2, 0.3, 0.4],
         },
         config={"id2label": {str(number): f"class {number}" for number in range(7)}},
-    )  # fmt: skip
+    )
     result, drift, run = compose(task_models.classifier(tmp_path), preset="image-classification", settings=str(folder))
     assert drift.relative_l2 <= PIXELS
     assert {"ResizeImage", "CenterCrop", "NormalizeChannels", "Labels"} <= set(result.counts)
@@ -129,17 +140,23 @@ def test_a_picture_is_made_larger(compose, tmp_path, channels, kind):
 @pytest.mark.parametrize("kind", ["text", "ids"])
 def test_a_text_becomes_a_vector_of_length_one(compose, tmp_path, kind, pooling):
     _, drift, _ = compose(
-        task_models.encoder(tmp_path), preset="text-embedding", input=kind, pooling=pooling,
+        task_models.encoder(tmp_path),
+        preset="text-embedding",
+        input=kind,
+        pooling=pooling,
         vocabulary=str(task_models.vocabulary(tmp_path)),
-    )  # fmt: skip
+    )
     assert drift.relative_l2 <= 1e-5
 
 
 def test_a_text_is_classified(compose, tmp_path):
     _, drift, run = compose(
-        task_models.encoder(tmp_path, columns=3, kind="classes"), preset="text-classification",
-        vocabulary=str(task_models.vocabulary(tmp_path)), labels=("good", "bad", "neither"), top_k=3,
-    )  # fmt: skip
+        task_models.encoder(tmp_path, columns=3, kind="classes"),
+        preset="text-classification",
+        vocabulary=str(task_models.vocabulary(tmp_path)),
+        labels=("good", "bad", "neither"),
+        top_k=3,
+    )
     assert drift.relative_l2 <= 1e-4
     found = run(np.array(["the warm stone wall"], dtype=object))
     assert sorted(found["labels"][0]) == ["bad", "good", "neither"]
@@ -148,26 +165,27 @@ def test_a_text_is_classified(compose, tmp_path):
 
 def test_a_question_is_answered_with_words_of_the_text(compose, tmp_path):
     _, drift, run = compose(
-        task_models.encoder(tmp_path, columns=2, kind="answer"), preset="question-answering",
+        task_models.encoder(tmp_path, columns=2, kind="answer"),
+        preset="question-answering",
         vocabulary=str(task_models.vocabulary(tmp_path)),
-    )  # fmt: skip
+    )
     assert drift.relative_l2 == 0
     assert run(np.array(["Who sleeps?", "A small cat sleeps."], dtype=object))["answer"].shape == (1,)
 
 
 def test_for_the_web_the_places_of_the_answer_come_out(compose, tmp_path):
     _, drift, _ = compose(
-        task_models.encoder(tmp_path, columns=2, kind="answer"), preset="question-answering", input="ids",
+        task_models.encoder(tmp_path, columns=2, kind="answer"),
+        preset="question-answering",
+        input="ids",
         vocabulary=str(task_models.vocabulary(tmp_path)),
-    )  # fmt: skip
+    )
     assert drift.relative_l2 == 0
 
 
 @pytest.mark.parametrize("kind", ["bytes", "samples"])
 def test_sound_becomes_the_tokens_heard(compose, tmp_path, kind):
-    _, drift, run = compose(
-        task_models.listener(tmp_path), preset="speech", input=kind, labels=tuple("-abcdefgh"),
-    )  # fmt: skip
+    _, drift, run = compose(task_models.listener(tmp_path), preset="speech", input=kind, labels=tuple("-abcdefgh"))
     assert drift.relative_l2 == 0
     if kind == "samples":
         found = run(np.random.default_rng(0).standard_normal(16000).astype(np.float32))
@@ -226,7 +244,9 @@ def test_samples_of_the_user_are_used(compose, tmp_path):
 UNFIT = {
     "rank": (task_models.segmenter, {"preset": "image-classification"}, "it needs [1, classes]"),
     "channels": (
-        lambda folder: task_models.classifier(folder, channels=4), {"preset": "image-classification"}, "4 channels",
+        lambda folder: task_models.classifier(folder, channels=4),
+        {"preset": "image-classification"},
+        "4 channels",
     ),
     "means": (task_models.digits, {"preset": "image-classification", **IMAGENET}, "1 channels"),
     "labels": (task_models.digits, {"preset": "image-classification", "labels": ("a",)}, "1 labels"),
@@ -236,10 +256,12 @@ UNFIT = {
     "no vocabulary": (task_models.encoder, {"preset": "text-embedding"}, "needs a vocabulary"),
     "no sound": (task_models.encoder, {"preset": "speech"}, "it takes samples"),
     "small crop": (
-        task_models.classifier, {"preset": "image-classification", "resize": "shortest", "size": (16,)}, "less than",
+        task_models.classifier,
+        {"preset": "image-classification", "resize": "shortest", "size": (16,)},
+        "less than",
     ),
     "input": (task_models.digits, {"preset": "image-classification", "input": "text"}, "bytes or pixels, not text"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", UNFIT)

@@ -14,7 +14,7 @@ import task_models
 from PIL import Image
 
 import optim
-from optim.cli.main import main
+from optim._engine.cli.main import main
 from optim.errors import OptimError
 from optim.options import parse_options
 from optim_prepost.append import Append

@@ -14,12 +14,12 @@ import onnx
 import pytest
 import task_models
 
+from optim._engine.gate.drift import compare_output
 from optim.backend import Delivery
 from optim.errors import OptimError
-from optim.gate.drift import compare_output
-from optim.graphs.files import deliver as deliver_model
-from optim.graphs.operators import operator_counts
 from optim.model import SessionConfig
+from optim.onnx.files import deliver as deliver_model
+from optim.onnx.operators import operator_counts
 from optim.options import parse_options
 from optim.testing.trial import Trial
 from optim_prepost.append import Append
@@ -53,7 +53,8 @@ def with_words(make, **how):
 
 PRESETS = {
     "image-classification": lambda folder: (
-        task_models.digits(folder), {"labels": task_models.DIGIT_NAMES, "top_k": 3},
+        task_models.digits(folder),
+        {"labels": task_models.DIGIT_NAMES, "top_k": 3},
     ),
     "object-detection": lambda folder: (task_models.detector(folder), {"score_threshold": 0.1}),
     "segmentation": lambda folder: (task_models.segmenter(folder), {"mean": (0.4, 0.5, 0.6), "std": (0.2, 0.3, 0.4)}),
@@ -62,7 +63,7 @@ PRESETS = {
     "text-classification": with_words(task_models.encoder, columns=3, kind="classes"),
     "question-answering": with_words(task_models.encoder, columns=2, kind="answer"),
     "speech": lambda folder: (task_models.listener(folder), {"labels": tuple("-abcdefgh")}),
-}  # fmt: skip
+}
 
 
 @needs_node
@@ -73,10 +74,7 @@ def test_every_preset_runs_in_onnxruntime_web_as_natively(compose_for_web, tmp_p
     assert set(result.model.opset) == {""}
     brought = set(operator_counts(result.model.path)) - set(operator_counts(trial.model.path))
     assert brought <= set(tables()["wasm"])
-    with (
-        NodeSession(result.model.path, {}) as node,
-        trial.backend.open_reference(result.model, WEB) as native,
-    ):
+    with NodeSession(result.model.path, {}) as node, trial.backend.open_reference(result.model, WEB) as native:
         for feeds in raw(**result.interface.parameters):
             got, expected = node.run(feeds), native.run(feeds)
             assert list(got) == list(expected)
@@ -113,7 +111,7 @@ REFUSED = [
     ({"preset": "speech", "input": "bytes"}, "AudioDecoder", "AudioDecoder", "samples"),
     ({"post": [{"DrawBoundingBoxes": {}}]}, "DrawBoundingBoxes", "DrawBoundingBoxes", "the page draws them"),
     ({"post": [{"ConvertBGRToImage": {}}]}, "ConvertBGRToImage", "EncodeImage", "canvas"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("options", "step", "operator", "instead"), REFUSED)
@@ -147,9 +145,12 @@ def delivered(compose_for_web, tmp_path):
     sample = tmp_path / "digit.png"
     Image.fromarray(pixels).save(sample)
     _, result = compose_for_web(
-        task_models.digits(tmp_path), preset="image-classification", labels=task_models.DIGIT_NAMES, top_k=2,
+        task_models.digits(tmp_path),
+        preset="image-classification",
+        labels=task_models.DIGIT_NAMES,
+        top_k=2,
         samples=str(sample),
-    )  # fmt: skip
+    )
     folder = tmp_path / "run"
     folder.mkdir()
     deliver_model(result.model, folder)
@@ -248,10 +249,16 @@ def test_the_tokenizer_of_the_page_is_that_of_hugging_face(tmp_path):
     from optim_prepost.reference.text import bert_tokenizer
 
     texts = [
-        "The small cat sleeps, unbelievably!", "R\u00c9SUM\u00c9 na\u00efve caf\u00e9", "\u4e2dcat\u4e2d", "a\tb\nc  d",
+        "The small cat sleeps, unbelievably!",
+        "R\u00c9SUM\u00c9 na\u00efve caf\u00e9",
+        "\u4e2dcat\u4e2d",
+        "a\tb\nc  d",
         "",
-        "don't stop-me: 3.14 $5 <b>~`^|", "zz\u0000\u200dq \U0001f600 end", "x" * 120, "CAT\u00a0cat",
-    ]  # fmt: skip
+        "don't stop-me: 3.14 $5 <b>~`^|",
+        "zz\u0000\u200dq \U0001f600 end",
+        "x" * 120,
+        "CAT\u00a0cat",
+    ]
     vocabulary = task_models.vocabulary(tmp_path)
     script = f"""
       import fs from 'node:fs';
@@ -298,7 +305,8 @@ def test_a_folder_is_served_isolated_and_on_this_machine_only(tmp_path):
 def test_session_settings_have_the_names_of_onnxruntime_web():
     level = SessionConfig({"graph_optimization_level": "ORT_ENABLE_BASIC", "intra_op_num_threads": 2}, {}, ("A", "B"))
     assert web_options(level) == {
-        "graphOptimizationLevel": "basic", "extra": {"optimization": {"disable_specified_optimizers": "A;B"}}
+        "graphOptimizationLevel": "basic",
+        "extra": {"optimization": {"disable_specified_optimizers": "A;B"}},
     }
     with pytest.raises(OptimError, match="does not have a session setting"):
         web_options(SessionConfig({"execution_mode": "ORT_PARALLEL"}))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from optim import Context, Model, Pass, PassResult
-from optim.graphs.files import read_ir, save_in_store
+from optim.onnx.files import read_ir, save_in_store
 from optim.options import parse_options
 from optim_qnn.backend import QnnBackend
 from optim_qnn.targets import make_targets, qnn_missing
@@ -33,9 +33,15 @@ def context(folder: Path, samples: Sequence[Mapping[str, Array]] = (), target: A
     scratch.mkdir()
     given = [dict(sample) for sample in samples]
     return Context(
-        target.plain, scratch, folder / "store", 0, lambda: iter(given), logging.getLogger("test"), lambda _s, _t: None,
+        target.plain,
+        scratch,
+        folder / "store",
+        0,
+        lambda: iter(given),
+        logging.getLogger("test"),
+        lambda _s, _t: None,
         feeds_given=bool(given),
-    )  # fmt: skip
+    )
 
 
 def stored(path: Path, folder: Path) -> Model:
@@ -51,10 +57,15 @@ def apply(
 
 
 def build(
-    folder: Path, nodes: Sequence[onnx.NodeProto], inputs: Mapping[str, Sequence[int | str]],
-    outputs: Mapping[str, Sequence[int | str]], weights: Mapping[str, Array] | None = None, *, opset: int = 18,
+    folder: Path,
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, Sequence[int | str]],
+    outputs: Mapping[str, Sequence[int | str]],
+    weights: Mapping[str, Array] | None = None,
+    *,
+    opset: int = 18,
     kinds: Mapping[str, str] | None = None,
-) -> Model:  # fmt: skip
+) -> Model:
     """A model of float32 inputs and outputs, unless ``kinds`` says otherwise."""
     given = kinds or {}
 
@@ -62,9 +73,12 @@ def build(
         return helper.make_tensor_value_info(name, TYPES[given.get(name, "f4")], shape)
 
     graph = helper.make_graph(
-        list(nodes), "g", [info(*item) for item in inputs.items()], [info(*item) for item in outputs.items()],
+        list(nodes),
+        "g",
+        [info(*item) for item in inputs.items()],
+        [info(*item) for item in outputs.items()],
         [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
-    )  # fmt: skip
+    )
     model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", opset)])
     onnx.checker.check_model(model)
     path = folder / "built.onnx"
@@ -84,9 +98,11 @@ def small_net(folder: Path, *, batch: int | str = 1) -> Model:
         helper.make_node("Gemm", ["f", "w", "b"], ["y"], name="gemm"),
     ]
     weights = {
-        "k1": normal(rng, 8, 3, 3, 3) / 5, "k2": normal(rng, 8, 8, 3, 3) / 8, "w": normal(rng, 8, 4),
+        "k1": normal(rng, 8, 3, 3, 3) / 5,
+        "k2": normal(rng, 8, 8, 3, 3) / 8,
+        "w": normal(rng, 8, 4),
         "b": normal(rng, 4),
-    }  # fmt: skip
+    }
     return build(folder, nodes, {"x": [batch, 3, 8, 8]}, {"y": [batch, 4]}, weights)
 
 

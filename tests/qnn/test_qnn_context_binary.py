@@ -11,10 +11,10 @@ import pytest
 from onnx import helper
 from qnn_models import OFFLINE, QNN, apply, build, images, normal, on_htp, operators, run_on_htp, small_net
 
+from optim._engine.graphs.ingest import ingest
 from optim.errors import ExitStatus, OptimError
-from optim.graphs.external_data import external_files
-from optim.graphs.files import deliver, size_bytes
-from optim.graphs.ingest import ingest
+from optim.onnx.external_data import external_files
+from optim.onnx.files import deliver, size_bytes
 from optim_qnn.context_binary import ContextBinary
 from optim_qnn.quantize import Quantize
 
@@ -88,7 +88,12 @@ def test_a_compiled_model_without_its_file_is_refused(name: str, reference: str,
 
 def test_weights_are_not_left_beside_what_was_compiled(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    model = build(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"], name="m")], {"x": [1, 64]}, {"y": [1, 64]},
-                  {"w": normal(rng, 64, 64)})  # fmt: skip
+    model = build(
+        tmp_path,
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="m")],
+        {"x": [1, 64]},
+        {"y": [1, 64]},
+        {"w": normal(rng, 64, 64)},
+    )
     made = apply(ContextBinary, apply(Quantize, model, tmp_path, [{"x": normal(rng, 1, 64)}]).model, tmp_path).model
     assert len(external_files(made.path)) == 1

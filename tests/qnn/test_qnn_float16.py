@@ -10,8 +10,8 @@ from onnx import helper
 from qnn_models import OFFLINE, QNN, apply, build, drift, images, on_htp, operators, run, run_on_htp, small_net
 
 from optim import Target
-from optim.graphs.files import size_bytes
-from optim.jobs.place import mapped_feeds, mapped_outputs
+from optim._engine.compare.place import mapped_feeds, mapped_outputs
+from optim.onnx.files import size_bytes
 from optim_qnn.float16 import ConvertFloat16
 from optim_qnn.quantize import Quantize
 

@@ -23,8 +23,8 @@ from qnn_models import (
     stored,
 )
 
+from optim._engine.compare.place import mapped_feeds, mapped_outputs
 from optim.errors import ExitStatus, OptimError
-from optim.jobs.place import mapped_feeds, mapped_outputs
 from optim.options import parse_options
 from optim.testing import models
 from optim_qnn.preprocess import Preprocess
@@ -42,10 +42,13 @@ def sentences(count: int = 3, length: int = 16):
 def gelu_net(folder: Path):
     """x * (1 + Erf(x / sqrt(2))) / 2 after a product."""
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["m"], name=""), helper.make_node("Div", ["m", "root"], ["d"], name=""),
-        helper.make_node("Erf", ["d"], ["e"], name=""), helper.make_node("Add", ["e", "one"], ["a"], name=""),
-        helper.make_node("Mul", ["m", "a"], ["p"], name=""), helper.make_node("Mul", ["p", "half"], ["y"], name=""),
-    ]  # fmt: skip
+        helper.make_node("MatMul", ["x", "w"], ["m"], name=""),
+        helper.make_node("Div", ["m", "root"], ["d"], name=""),
+        helper.make_node("Erf", ["d"], ["e"], name=""),
+        helper.make_node("Add", ["e", "one"], ["a"], name=""),
+        helper.make_node("Mul", ["m", "a"], ["p"], name=""),
+        helper.make_node("Mul", ["p", "half"], ["y"], name=""),
+    ]
     weights = {"w": normal(np.random.default_rng(0), 8, 8), "root": ROOT, "one": np.float32(1), "half": np.float32(0.5)}
     return build(folder, nodes, {"x": [2, 8]}, {"y": [2, 8]}, weights)
 
@@ -98,17 +101,24 @@ def test_erf_becomes_gelu_and_every_node_has_a_name_of_its_own(tmp_path: Path) -
 
 def test_layer_normalization_is_fused_unless_that_is_switched_off(tmp_path: Path) -> None:
     nodes = [
-        helper.make_node("ReduceMean", ["x", "last"], ["m"], name="m"), helper.make_node("Sub", ["x", "m"], ["d"]),
-        helper.make_node("Pow", ["d", "two"], ["s"]), helper.make_node("ReduceMean", ["s", "last"], ["v"]),
-        helper.make_node("Add", ["v", "eps"], ["e"]), helper.make_node("Sqrt", ["e"], ["r"]),
-        helper.make_node("Div", ["d", "r"], ["n"]), helper.make_node("Mul", ["n", "scale"], ["sc"]),
+        helper.make_node("ReduceMean", ["x", "last"], ["m"], name="m"),
+        helper.make_node("Sub", ["x", "m"], ["d"]),
+        helper.make_node("Pow", ["d", "two"], ["s"]),
+        helper.make_node("ReduceMean", ["s", "last"], ["v"]),
+        helper.make_node("Add", ["v", "eps"], ["e"]),
+        helper.make_node("Sqrt", ["e"], ["r"]),
+        helper.make_node("Div", ["d", "r"], ["n"]),
+        helper.make_node("Mul", ["n", "scale"], ["sc"]),
         helper.make_node("Add", ["sc", "bias"], ["y"]),
-    ]  # fmt: skip
+    ]
     rng = np.random.default_rng(0)
     weights = {
-        "last": np.asarray([-1]), "two": np.float32(2), "eps": np.float32(1e-5), "scale": normal(rng, 8),
+        "last": np.asarray([-1]),
+        "two": np.float32(2),
+        "eps": np.float32(1e-5),
+        "scale": normal(rng, 8),
         "bias": normal(rng, 8),
-    }  # fmt: skip
+    }
     model = build(tmp_path, nodes, {"x": [2, 8]}, {"y": [2, 8]}, weights)
     fused = apply(Preprocess, model, tmp_path)
     assert operators(fused.model) == ["LayerNormalization"]

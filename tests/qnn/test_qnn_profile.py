@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 from qnn_models import BACKEND, QNN, build, on_htp
 
-from optim.plugins.registry import load_registry
+from optim._engine.plugins.registry import load_registry
 from optim_qnn.profile import kernels, ran, shares
 
 CPU, HTP = "CPUExecutionProvider", "QNNExecutionProvider"
@@ -23,9 +23,13 @@ def event(name, provider="", index="", category="Node"):
 def test_a_profile_has_kernels_and_htps_are_counted_by_their_nodes(tmp_path):
     profile = tmp_path / "profile.json"
     events = [
-        event("model_run", category="Session"), event("fence"), event("part_kernel_time", HTP, "9"),
-        event("det_kernel_time", CPU, "2"), event("det_kernel_time", CPU, "2"), event("det_2_kernel_time", CPU, "3"),
-    ]  # fmt: skip
+        event("model_run", category="Session"),
+        event("fence"),
+        event("part_kernel_time", HTP, "9"),
+        event("det_kernel_time", CPU, "2"),
+        event("det_kernel_time", CPU, "2"),
+        event("det_2_kernel_time", CPU, "3"),
+    ]
     profile.write_text(json.dumps(events), encoding="utf-8")
     found = kernels(profile)
     assert found == {HTP: 1, CPU: 2}

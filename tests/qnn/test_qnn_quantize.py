@@ -8,20 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from qnn_models import (
-    QNN,
-    apply,
-    build,
-    drift,
-    images,
-    normal,
-    on_htp,
-    operators,
-    run,
-    run_on_htp,
-    small_net,
-    stored,
-)
+from qnn_models import QNN, apply, build, drift, images, normal, on_htp, operators, run, run_on_htp, small_net, stored
 
 from optim.errors import ExitStatus, OptimError
 from optim.testing import models
@@ -56,12 +43,16 @@ def types_of(model) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("options", "limit"),
     [
-        ({}, 0.03), ({"activations": "uint16"}, 0.02), ({"activations": "uint16", "weights": "int4"}, 0.3),
-        ({"per_channel": False}, 0.05), ({"symmetric_activations": True, "activations": "uint16"}, 0.02),
-        ({"calibration": "percentile"}, 0.1), ({"calibration": "entropy"}, 0.1),
+        ({}, 0.03),
+        ({"activations": "uint16"}, 0.02),
+        ({"activations": "uint16", "weights": "int4"}, 0.3),
+        ({"per_channel": False}, 0.05),
+        ({"symmetric_activations": True, "activations": "uint16"}, 0.02),
+        ({"calibration": "percentile"}, 0.1),
+        ({"calibration": "entropy"}, 0.1),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_every_kind_of_integers_runs_on_htp_alone(options, limit, tmp_path: Path) -> None:
     model, given = small_net(tmp_path), images()
     result = apply(Quantize, model, tmp_path, given, **options)
@@ -86,9 +77,10 @@ def test_four_bits_halve_the_weights(tmp_path: Path) -> None:
     kinds = {
         value.const_value.dtype.name
         for value in apply(Quantize, model, tmp_path, sentences(), activations="uint16", weights="int4")
-        .model.ir().graph.initializers.values()
+        .model.ir()
+        .graph.initializers.values()
         if value.name.endswith("_quantized")
-    }  # fmt: skip
+    }
     assert "INT4" in kinds
 
 
@@ -167,8 +159,13 @@ def test_it_declines_dynamic_and_quantized_models_with_the_reason(tmp_path: Path
     assert "qnn.preprocess fixes it" in dynamic.reason
     done = apply(Quantize, small_net(tmp_path), tmp_path, images()).model
     assert "already" in Quantize().applicable(done, QNN).reason
-    integers = build(tmp_path, [helper.make_node("Identity", ["x"], ["y"], name="i")], {"x": [2]}, {"y": [2]},
-                     kinds={"x": "i8", "y": "i8"})  # fmt: skip
+    integers = build(
+        tmp_path,
+        [helper.make_node("Identity", ["x"], ["y"], name="i")],
+        {"x": [2]},
+        {"y": [2]},
+        kinds={"x": "i8", "y": "i8"},
+    )
     assert "float32" in Quantize().applicable(integers, QNN).reason
 
 
@@ -188,16 +185,25 @@ def test_the_same_samples_give_the_same_model(tmp_path: Path) -> None:
 def test_large_weights_and_small_ones_keep_their_own_scale_in_a_product(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     weight = normal(rng, 16, 16) * np.geomspace(1e-3, 10, 16, dtype=np.float32)
-    model = build(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"], name="m")], {"x": [1, 16]}, {"y": [1, 16]},
-                  {"w": weight})  # fmt: skip
+    model = build(
+        tmp_path,
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="m")],
+        {"x": [1, 16]},
+        {"y": [1, 16]},
+        {"w": weight},
+    )
     samples = [{"x": normal(rng, 1, 16)} for _ in range(4)]
     small = np.s_[..., :4]
     expected = run(model, samples[0])["y"][small]
     errors = [
-        np.abs(run(apply(Quantize, model, tmp_path, samples, activations="uint16", per_channel=per).model,
-                   samples[0])["y"][small] - expected).max()
+        np.abs(
+            run(apply(Quantize, model, tmp_path, samples, activations="uint16", per_channel=per).model, samples[0])[
+                "y"
+            ][small]
+            - expected
+        ).max()
         for per in (True, False)
-    ]  # fmt: skip
+    ]
     assert errors[0] < errors[1]
 
 

@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 from qnn_models import QNN, build, context, drift, normal, on_htp, operators, run
 
-from optim.graphs.fix_shapes import infer_again
 from optim.model import Model
+from optim.onnx.fix_shapes import infer_again
 from optim_qnn.ask_htp import ask_htp
 from optim_qnn.rewrites.rules import RULES, rewrite, rule_for
 

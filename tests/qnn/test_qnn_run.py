@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from qnn_models import BACKEND, QNN, images, on_htp, small_net
 
 import optim
-from optim.cli.main import main
+from optim._engine.cli.main import main
 from optim.errors import OptimError
 from optim.testing import models
 
@@ -81,9 +81,11 @@ def test_a_network_is_quantized_compiled_and_reloaded_with_all_nodes_on_htp(cach
     expected = onnx_run(net, feeds)
     (got,) = optim.load(out).run(None, feeds)
     assert np.linalg.norm(got - expected) < 0.1 * np.linalg.norm(expected)
-    script = f"import runpy, numpy as np; s = runpy.run_path({str(out / 'load.py')!r})['load']()\n" \
-             f"np.save({str(tmp_path / 'y.npy')!r}, s.run(None, dict(np.load({str(data)!r}), x=np.load({str(data)!r})" \
-             "['0/x']) and {'x': np.load(" + repr(str(data)) + ")['0/x']})[0])"  # fmt: skip
+    script = (
+        f"import runpy, numpy as np; s = runpy.run_path({str(out / 'load.py')!r})['load']()\n"
+        f"np.save({str(tmp_path / 'y.npy')!r}, s.run(None, dict(np.load({str(data)!r}), x=np.load({str(data)!r})"
+        "['0/x']) and {'x': np.load(" + repr(str(data)) + ")['0/x']})[0])"
+    )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), got)
 
@@ -98,9 +100,20 @@ def onnx_run(path, feeds):
 def test_eight_bits_that_break_the_budget_are_repaired_with_nodes_at_sixteen(cache, sentences, tmp_path, capfd):
     model, out = models.encoder(tmp_path), tmp_path / "out"
     run(
-        capfd, model, "--target", "qnn", "--data", sentences, "--max-drift", "0.018", "-o", out, "--without",
-        "qnn.context-binary", *NO_FLOAT16,
-    )  # fmt: skip
+        capfd,
+        model,
+        "--target",
+        "qnn",
+        "--data",
+        sentences,
+        "--max-drift",
+        "0.018",
+        "-o",
+        out,
+        "--without",
+        "qnn.context-binary",
+        *NO_FLOAT16,
+    )
     steps = [step for step in report(out)["steps"] if step["pass"] == "qnn.quantize"]
     (step,) = [step for step in steps if step["options"].get("keep")]
     assert step["status"] == "kept"
@@ -111,9 +124,10 @@ def test_eight_bits_that_break_the_budget_are_repaired_with_nodes_at_sixteen(cac
 @on_htp
 def test_a_fallback_that_was_admitted_is_in_the_report_with_the_share_of_nodes(cache, tmp_path, capfd):
     nodes = [
-        helper.make_node("Relu", ["x"], ["r"], name="relu"), helper.make_node("Mul", ["r", "r"], ["m"], name="mul"),
+        helper.make_node("Relu", ["x"], ["r"], name="relu"),
+        helper.make_node("Mul", ["r", "r"], ["m"], name="mul"),
         helper.make_node("Det", ["m"], ["y"], name="det"),
-    ]  # fmt: skip
+    ]
     info = helper.make_tensor_value_info
     graph = helper.make_graph(
         nodes, "g", [info("x", TensorProto.FLOAT, [1, 4, 4])], [info("y", TensorProto.FLOAT, [1])]
@@ -131,9 +145,7 @@ def test_a_fallback_that_was_admitted_is_in_the_report_with_the_share_of_nodes(c
     assert json.loads((tmp_path / "out" / "session.json").read_text())["fallback"] is True
 
 
-def test_without_qnn_models_are_prepared_and_the_report_says_that_nothing_ran_on_it(
-    cache, net, data, tmp_path, capfd
-):
+def test_without_qnn_models_are_prepared_and_the_report_says_that_nothing_ran_on_it(cache, net, data, tmp_path, capfd):
     out = tmp_path / "out"
     text = run(capfd, net, "--target", "qnn-offline", "--data", data, "--with", "qnn.quantize", "-o", out).out
     found = report(out)
@@ -148,13 +160,27 @@ def test_without_qnn_models_are_prepared_and_the_report_says_that_nothing_ran_on
 def test_where_qnn_cannot_be_loaded_the_run_ends_and_nothing_runs_on_the_cpu(net, data, tmp_path):
     code = (
         "import sys\nfrom optim_qnn import targets\ntargets._needed_files = lambda: ('libQnnNobodyHas.so',)\n"
-        "from optim.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+        "from optim._engine.cli.main import main\nsys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "run", str(net), "--target", "qnn", "--data", str(data), "-o",
-         str(tmp_path / "out")],
-        capture_output=True, text=True, env={**os.environ, "OPTIM_CACHE_DIR": str(tmp_path / "c")}, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            code,
+            "run",
+            str(net),
+            "--target",
+            "qnn",
+            "--data",
+            str(data),
+            "-o",
+            str(tmp_path / "out"),
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OPTIM_CACHE_DIR": str(tmp_path / "c")},
+        check=False,
+    )
     assert done.returncode == 5
     assert "libQnnNobodyHas.so" in done.stderr
     assert not (tmp_path / "out").exists()
@@ -166,9 +192,14 @@ def test_a_dynamic_model_without_data_and_shapes_that_differ_are_errors(cache, t
     found = run(capfd, model, "--target", "qnn", "-o", tmp_path / "out", status=4)
     assert "nobody said which" in found.out + found.err
     rng = np.random.default_rng(0)
-    np.savez(tmp_path / "two.npz", **{
-        f"{i}/{name}": rng.integers(0, 2, (1, 8 + 8 * i)) for i in range(2) for name in ("input_ids", "attention_mask")
-    })  # fmt: skip
+    np.savez(
+        tmp_path / "two.npz",
+        **{
+            f"{i}/{name}": rng.integers(0, 2, (1, 8 + 8 * i))
+            for i in range(2)
+            for name in ("input_ids", "attention_mask")
+        },
+    )
     found = run(capfd, model, "--target", "qnn", "--data", tmp_path / "two.npz", "-o", tmp_path / "out", status=4)
     assert "several shapes" in found.out + found.err
 

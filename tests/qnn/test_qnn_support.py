@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 from qnn_models import on_htp
 
-from optim.cli.main import main
+from optim._engine.cli.main import main
 from optim.testing import models
 from optim_qnn.ask_htp import reasons_in
 
@@ -33,9 +33,11 @@ LOG = """\
 
 def graph(folder: Path) -> Path:
     nodes = [
-        helper.make_node("Relu", ["x"], ["r"], name="relu"), helper.make_node("Trilu", ["r"], ["t"], name="tri"),
-        helper.make_node("Add", ["t", "r"], ["y"], name="add"), helper.make_node("Det", ["r"], ["z"], name="det"),
-    ]  # fmt: skip
+        helper.make_node("Relu", ["x"], ["r"], name="relu"),
+        helper.make_node("Trilu", ["r"], ["t"], name="tri"),
+        helper.make_node("Add", ["t", "r"], ["y"], name="add"),
+        helper.make_node("Det", ["r"], ["z"], name="det"),
+    ]
     info = helper.make_tensor_value_info
     outputs = [info("y", TensorProto.FLOAT, [1, 8, 8]), info("z", TensorProto.FLOAT, [1])]
     made = helper.make_graph(nodes, "g", [info("x", TensorProto.FLOAT, [1, 8, 8])], outputs)
@@ -92,10 +94,11 @@ def test_a_dynamic_model_is_looked_at_with_the_shapes_of_the_data(
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
-        (["nowhere.onnx"], 3, "nowhere.onnx"), (["model.onnx", "--target", "cpu"], 2, "does not run on QNN"),
+        (["nowhere.onnx"], 3, "nowhere.onnx"),
+        (["model.onnx", "--target", "cpu"], 2, "does not run on QNN"),
         (["model.onnx", "--target", "qnn:soc=sm1"], 2, "unknown-soc"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_looked_at_is_one_error(arguments, status, says, tmp_path, capfd, monkeypatch) -> None:
     graph(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from qnn_models import on_htp
 
+from optim._engine.plugins.registry import load_registry
 from optim.errors import ExitStatus, OptimError
-from optim.plugins.registry import load_registry
 from optim_qnn import targets
 from optim_qnn.soc import SOCS, find_soc
 

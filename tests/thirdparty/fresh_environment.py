@@ -32,9 +32,14 @@ class Environment:
         """Run a program of the environment."""
         clean = {key: text for key, text in os.environ.items() if key not in ("PYTHONPATH", "OPTIM_DISABLE_PLUGINS")}
         return subprocess.run(
-            [str(self._bin / command[0]), *command[1:]], cwd=cwd, env={**clean, **environment},
-            capture_output=True, text=True, check=False, timeout=280,
-        )  # fmt: skip
+            [str(self._bin / command[0]), *command[1:]],
+            cwd=cwd,
+            env={**clean, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=280,
+        )
 
     def install(self, *arguments: str) -> None:
         """Install with pip; what builds a package is there already."""

@@ -43,10 +43,20 @@ def run(environment, folder, model, *arguments):
     """A run for size, so that no clock decides what the tests look at; its search ends before its bound."""
     out = folder / "out"
     done = environment.run(
-        "optim", "run", str(model), "-o", str(out), "--goal", "size", "--search-seconds", "120", *arguments,
-        "--disable-plugin", "broken-cycle",
+        "optim",
+        "run",
+        str(model),
+        "-o",
+        str(out),
+        "--goal",
+        "size",
+        "--search-seconds",
+        "120",
+        *arguments,
+        "--disable-plugin",
+        "broken-cycle",
         OPTIM_CACHE_DIR=str(folder / "cache"),
-    )  # fmt: skip
+    )
     report = json.loads((out / "report.json").read_text()) if (out / "report.json").exists() else None
     return done, report
 
@@ -62,8 +72,11 @@ def test_beside_core_alone_acme_is_there_and_the_standard_plugins_are_not(enviro
     assert (acme["package"], acme["version"], acme["state"], acme["reason"]) == ("optim-plugin-acme", "2.1.0", "ok", "")
     assert acme["passes"] == ["acme.drop-pairs", "acme.round", "acme.one-thread"]
     assert (acme["targets"], acme["backends"], acme["metrics"], acme["commands"]) == (
-        ["acme"], ["acme"], ["acme-spread"], ["acme"],
-    )  # fmt: skip
+        ["acme"],
+        ["acme"],
+        ["acme-spread"],
+        ["acme"],
+    )
     assert acme["warnings"] == []
 
 
@@ -108,7 +121,8 @@ BROKEN = {
     "broken-version": ("failed", "does not say OPTIM_HOOK_API = 1, the hook API that it was written for"),
     "broken-decorator": ("failed", "optim_fuse lacks the decorator optim.hookimpl"),
     "broken-wrapper": (
-        "failed", "optim_fuse is a hook wrapper; optim calls hooks one by one, so there is nothing to wrap",
+        "failed",
+        "optim_fuse is a hook wrapper; optim calls hooks one by one, so there is nothing to wrap",
     ),
     "broken-class": ("failed", "its entry point names the class Plugin: name an instance or a module"),
     "broken-probe": ("unavailable", "asleep: its probe raised OSError: the driver is asleep"),
@@ -122,7 +136,7 @@ BROKEN = {
     "broken-answer": ("ok", ""),
     "broken-verb": ("ok", ""),
     "broken-run": ("ok", ""),
-}  # fmt: skip
+}
 PROBLEMS = [
     ("broken-raise", "raised RuntimeError: the moon is full"),
     ("broken-twice", "pass broken-twice.twice is also offered by"),
@@ -268,8 +282,8 @@ def test_a_new_plugin_keeps_no_command_waiting(environment, gadget):
 
 def test_a_new_plugin_is_used_by_a_run(environment, gadget, model, tmp_path):
     done, report = run(
-        environment, tmp_path, model, "--target", "gadget", "--with", "gadget.add-label", "--max-drift", "0.1",
-    )  # fmt: skip
+        environment, tmp_path, model, "--target", "gadget", "--with", "gadget.add-label", "--max-drift", "0.1"
+    )
     assert done.returncode == 0, done.stderr
     kept = {step["pass"] for step in report["steps"] if step["status"] == "kept"}
     assert {"gadget.add-label", "gadget.store-float16"} <= kept
@@ -278,15 +292,29 @@ def test_a_new_plugin_is_used_by_a_run(environment, gadget, model, tmp_path):
 def test_a_new_plugin_keeps_the_rules_of_this_project(gadget):
     pytest.importorskip("ruff", reason="ruff is not installed")
     done = subprocess.run(
-        [sys.executable, "-m", "ruff", "check", "--no-cache", "--isolated", "--select", "E,F,I,B,UP",
-         "--line-length", "120", "."], cwd=gadget, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "ruff",
+            "check",
+            "--no-cache",
+            "--isolated",
+            "--select",
+            "E,F,I,B,UP",
+            "--line-length",
+            "120",
+            ".",
+        ],
+        cwd=gadget,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize(
-    ("name", "error"),
-    [("My Vendor", "bad-plugin-name"), ("9lives", "bad-plugin-name"), ("acme", "plugin-name-taken")],
+    ("name", "error"), [("My Vendor", "bad-plugin-name"), ("9lives", "bad-plugin-name"), ("acme", "plugin-name-taken")]
 )
 def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(environment, tmp_path, name, error):
     done = environment.run("optim", "plugins", "new", name, cwd=tmp_path)

@@ -10,25 +10,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from optim._engine.generation.decoder import Decoder
+    from optim._engine.runs.load import load
+    from optim._engine.runs.run import run
     from optim.backend import Backend, BackendLimits, Session
     from optim.context import Context
     from optim.errors import ExitStatus, OptimError
-    from optim.generation.decoder import Decoder
     from optim.hooks import HOOK_API, hookimpl
     from optim.metric import Metric
     from optim.model import Model, SessionConfig, TensorInfo
     from optim.options import NoOptions, PassOptions
-    from optim.passes import (
-        APPLICABLE,
-        Applicable,
-        Interface,
-        Pass,
-        PassResult,
-        Role,
-        Stage,
-    )
-    from optim.runs.load import load
-    from optim.runs.run import run
+    from optim.passes import APPLICABLE, Applicable, Interface, Pass, PassResult, Role, Stage
     from optim.source import Component, Source, SourceContext, SourceRequest, Trial, TrialStep
     from optim.source_passes import Exported, Exporter, SourcePass, SourceResult
     from optim.target import Target
@@ -37,27 +29,57 @@ _HOMES = {
     "optim.backend": ("Backend", "BackendLimits", "Session"),
     "optim.context": ("Context",),
     "optim.errors": ("ExitStatus", "OptimError"),
-    "optim.generation.decoder": ("Decoder",),
+    "optim._engine.generation.decoder": ("Decoder",),
     "optim.hooks": ("HOOK_API", "hookimpl"),
     "optim.metric": ("Metric",),
     "optim.model": ("Model", "SessionConfig", "TensorInfo"),
     "optim.options": ("NoOptions", "PassOptions"),
     "optim.passes": ("APPLICABLE", "Applicable", "Interface", "Pass", "PassResult", "Role", "Stage"),
-    "optim.runs.load": ("load",),
-    "optim.runs.run": ("run",),
+    "optim._engine.runs.load": ("load",),
+    "optim._engine.runs.run": ("run",),
     "optim.source": ("Component", "Source", "SourceContext", "SourceRequest", "Trial", "TrialStep"),
     "optim.source_passes": ("Exported", "Exporter", "SourcePass", "SourceResult"),
     "optim.target": ("Target",),
-}  # fmt: skip
+}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "APPLICABLE", "HOOK_API", "Applicable", "Backend", "BackendLimits", "Component", "Context", "Decoder",
-    "ExitStatus", "Exported", "Exporter", "Interface", "Metric", "Model", "NoOptions", "OptimError", "Pass",
-    "PassOptions", "PassResult", "Role", "Session", "SessionConfig", "Source", "SourceContext", "SourcePass",
-    "SourceRequest", "SourceResult", "Stage", "Target", "TensorInfo", "Trial", "TrialStep", "hookimpl", "load",
+    "APPLICABLE",
+    "HOOK_API",
+    "Applicable",
+    "Backend",
+    "BackendLimits",
+    "Component",
+    "Context",
+    "Decoder",
+    "ExitStatus",
+    "Exported",
+    "Exporter",
+    "Interface",
+    "Metric",
+    "Model",
+    "NoOptions",
+    "OptimError",
+    "Pass",
+    "PassOptions",
+    "PassResult",
+    "Role",
+    "Session",
+    "SessionConfig",
+    "Source",
+    "SourceContext",
+    "SourcePass",
+    "SourceRequest",
+    "SourceResult",
+    "Stage",
+    "Target",
+    "TensorInfo",
+    "Trial",
+    "TrialStep",
+    "hookimpl",
+    "load",
     "run",
-]  # fmt: skip
+]
 
 
 def __getattr__(name: str) -> Any:

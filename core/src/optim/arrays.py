@@ -18,3 +18,27 @@ Feeds: TypeAlias = Mapping[str, Array]
 
 Outputs: TypeAlias = Mapping[str, Array]
 """Named output arrays of one run of a model."""
+
+
+def dtype_of(name: str) -> np.dtype[np.generic]:
+    """The numpy type of a name that numpy, ml_dtypes or :class:`optim.TensorInfo` uses.
+
+    Raises:
+        TypeError: there is no array of that type.
+    """
+    import numpy as np
+
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import onnx_ir as ir
+
+        if name.upper() in ir.DataType.__members__:
+            known: np.dtype[np.generic] = ir.DataType[name.upper()].numpy()
+            return known
+        import ml_dtypes
+
+        if hasattr(ml_dtypes, name):
+            extended: np.dtype[np.generic] = np.dtype(getattr(ml_dtypes, name))
+            return extended
+        raise

@@ -58,7 +58,7 @@ class Context:
         Weights that still lie in the store are referred to, not copied; new ones go to one new data file.
         The successor has the session settings of ``model`` unless ``session`` says otherwise.
         """
-        from optim.graphs.files import save_in_store
+        from optim.onnx.files import save_in_store
 
         return save_in_store(graph, self.store, session=model.session if session is None else session)
 
@@ -67,7 +67,7 @@ class Context:
 
         Tensors whose bytes ``model`` already has are referred to, not copied.
         """
-        from optim.graphs.files import adopt_into_store
+        from optim.onnx.files import adopt_into_store
 
         return adopt_into_store(path, self.store, like=model)
 
@@ -84,7 +84,7 @@ class MeasuringContext(Context):
 
     def save(self, graph: onnx_ir.Model, model: Model, *, session: SessionConfig | None = None) -> Model:
         """As :meth:`Context.save`, under names of its own."""
-        from optim.graphs.files import save_for_measuring
+        from optim.onnx.files import save_for_measuring
 
         session = model.session if session is None else session
         self.made.append(save_for_measuring(graph, self.store, session=session))
@@ -92,8 +92,8 @@ class MeasuringContext(Context):
 
     def adopt(self, path: Path, model: Model) -> Model:
         """As :meth:`Context.adopt`, under names of its own."""
-        from optim.graphs.context_files import store_contexts
-        from optim.graphs.files import read_like
+        from optim.onnx.context_files import store_contexts
+        from optim.onnx.files import read_like
 
         graph = read_like(path, model)
         store_contexts(graph, path.parent, self.store)
@@ -101,7 +101,7 @@ class MeasuringContext(Context):
 
     def discard(self) -> None:
         """Delete what was saved."""
-        from optim.graphs.files import discard_measured
+        from optim.onnx.files import discard_measured
 
         while self.made:
             discard_measured(self.made.pop())

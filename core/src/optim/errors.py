@@ -88,3 +88,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, fix: str = "") -
     return OptimError(
         f"unknown-{kind.replace(' ', '-')}", f"there is no {kind} '{name}'", cause, fix, status=ExitStatus.USAGE
     )
+
+
+def describe_exception(error: BaseException) -> str:
+    """One line for an exception, e.g. ``ModuleNotFoundError: No module named 'tensorrt'``."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

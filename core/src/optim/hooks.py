@@ -41,10 +41,23 @@ DEPRECATED_HOOKS: Mapping[str, str] = {}
 
 ENTRY_POINT_GROUP = "optim.plugins"
 
-OWN_VERBS = frozenset((
-    "run", "export", "merge-decoders", "verify", "bench", "sensitivity", "inspect", "metrics", "targets", "passes",
-    "plugins", "cache", "completion",
-))  # fmt: skip
+OWN_VERBS = frozenset(
+    (
+        "run",
+        "export",
+        "merge-decoders",
+        "verify",
+        "bench",
+        "sensitivity",
+        "inspect",
+        "metrics",
+        "targets",
+        "passes",
+        "plugins",
+        "cache",
+        "completion",
+    )
+)
 """Commands of optim itself; a plugin's command may not be called like one."""
 
 hookspec = pluggy.HookspecMarker("optim")

@@ -79,13 +79,13 @@ class Model:
 
     def ir(self) -> onnx_ir.Model:
         """A fresh onnx-ir model whose weights are memory-mapped; yours to change."""
-        from optim.graphs.files import read_ir
+        from optim.onnx.files import read_ir
 
         return read_ir(self.path)
 
     def with_session(self, session: SessionConfig) -> Model:
         """The same graph with ``session`` laid over its settings."""
-        from optim.graphs.digests import model_digest
+        from optim.onnx.digests import model_digest
 
         merged = self.session.updated(session)
         return replace(self, session=merged, digest=model_digest(self.path, merged))

@@ -47,8 +47,11 @@ def parse_options(pass_class: AnyPass, values: Mapping[str, Any]) -> PassOptions
     except ValidationError as error:
         problems = "; ".join(_problem(e["loc"], e["msg"]) for e in error.errors())
         raise OptimError(
-            "bad-option", f"options of {pass_class.name} do not fit", problems,
-            f"optim passes show {pass_class.name}", status=ExitStatus.USAGE,
+            "bad-option",
+            f"options of {pass_class.name} do not fit",
+            problems,
+            f"optim passes show {pass_class.name}",
+            status=ExitStatus.USAGE,
         ) from error
 
 

@@ -231,14 +231,4 @@ class Pass(ABC):
         """Make the new model; ``options`` is an instance of the pass's own options class. Never mutates ``model``."""
 
 
-__all__ = [
-    "APPLICABLE",
-    "MODEL_STAGES",
-    "Applicable",
-    "Interface",
-    "Pass",
-    "PassResult",
-    "Role",
-    "Sequence",
-    "Stage",
-]
+__all__ = ["APPLICABLE", "MODEL_STAGES", "Applicable", "Interface", "Pass", "PassResult", "Role", "Sequence", "Stage"]

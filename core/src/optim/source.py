@@ -18,6 +18,12 @@ from optim.target import Target
 
 Weights: TypeAlias = Literal["copy", "link"]
 
+CONFIG_FILE = "config.json"
+"""What makes a folder a Hugging Face model."""
+
+ADAPTER_FILE = "adapter_config.json"
+"""What makes a folder a PEFT adapter."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceRequest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optim.isolation.isolation import Isolation, read_requirements
+from optim.isolation import Isolation, read_requirements
 
 ISOLATION = Isolation(
     plugin="inc",

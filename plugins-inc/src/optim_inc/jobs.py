@@ -76,7 +76,9 @@ def _configured(request: dict[str, Any]) -> PostTrainingQuantConfig:
     tuning: dict[str, Any] = {}
     if asked := request.get("tuning"):
         tuning["tuning_criterion"] = TuningCriterion(
-            strategy=asked["strategy"], max_trials=asked["max_trials"], timeout=0  # ends at the first that is good
+            strategy=asked["strategy"],
+            max_trials=asked["max_trials"],
+            timeout=0,  # ends at the first that is good
         )
         tuning["accuracy_criterion"] = AccuracyCriterion(
             criterion="absolute", higher_is_better=True, tolerable_loss=asked["tolerable_loss"]

@@ -55,12 +55,16 @@ class QuantizeAwareOfAccuracy(Pass):
         if context.score is None:
             return PassResult(model, changed=False, notes=("there is nothing to measure accuracy with",))
         config = {
-            "approach": options.approach, "quant_level": 1, "quant_format": "QDQ",
+            "approach": options.approach,
+            "quant_level": 1,
+            "quant_format": "QDQ",
             "calibration_sampling_size": [options.samples],
             "recipes": {"optypes_to_exclude_output_quant": ["MatMul", "Gemm"]},
-        }  # fmt: skip
+        }
         tuning = {
-            "strategy": options.strategy, "max_trials": options.max_trials, "seconds": options.seconds,
+            "strategy": options.strategy,
+            "max_trials": options.max_trials,
+            "seconds": options.seconds,
             "tolerable_loss": options.tolerable_loss,
-        }  # fmt: skip
+        }
         return quantize(model, context, config, options.keep, samples=options.samples, alike=True, tuning=tuning)

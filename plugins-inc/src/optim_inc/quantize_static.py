@@ -70,9 +70,13 @@ class QuantizeStatic(Pass):
         from optim_inc.quantizing import quantize
 
         return quantize(
-            model, context, _config(options), options.keep, samples=options.samples,
+            model,
+            context,
+            _config(options),
+            options.keep,
+            samples=options.samples,
             alike=options.smooth_quant or options.calibration != "minmax",
-        )  # fmt: skip
+        )
 
 
 def _config(options: QuantizeStaticOptions) -> dict[str, Any]:
@@ -91,8 +95,9 @@ def _config(options: QuantizeStaticOptions) -> dict[str, Any]:
         "weight": {"dtype": ["int8"], "granularity": ["per_channel" if options.per_channel else "per_tensor"]},
     }
     return {
-        "approach": "static", "quant_format": "QDQ" if options.format == "QDQ" else "default",
+        "approach": "static",
+        "quant_format": "QDQ" if options.format == "QDQ" else "default",
         "recipes": recipes,
         "op_type_dict": {"MatMul|Gemm|Conv": types, "(?!(MatMul|Gemm|Conv)$).*": _FLOAT},
         "calibration_sampling_size": [options.samples],
-    }  # fmt: skip
+    }

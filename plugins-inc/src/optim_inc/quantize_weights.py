@@ -85,11 +85,14 @@ def _odd_groups(model: Model, group_size: int) -> list[str]:
 
 def _config(options: QuantizeWeightsOptions) -> dict[str, Any]:
     weight = {
-        "bits": [_BITS], "group_size": [options.group_size], "scheme": ["sym" if options.symmetric else "asym"],
+        "bits": [_BITS],
+        "group_size": [options.group_size],
+        "scheme": ["sym" if options.symmetric else "asym"],
         "algorithm": [options.algorithm],
-    }  # fmt: skip
+    }
     return {
-        "approach": "weight_only", "op_type_dict": {".*": {"weight": weight}},
+        "approach": "weight_only",
+        "op_type_dict": {".*": {"weight": weight}},
         "recipes": {f"{options.algorithm.lower()}_args": {"accuracy_level": options.accuracy_level}},
         "calibration_sampling_size": [options.samples],
-    }  # fmt: skip
+    }

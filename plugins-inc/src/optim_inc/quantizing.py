@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from optim import APPLICABLE, Applicable, Context, Model, PassResult
-from optim.isolation.client import run_isolated
-from optim.isolation.environments import find_environment
+from optim.isolation import find_environment, run_isolated
 from optim_inc.environment import ISOLATION
 
 OPERATORS = ("MatMul", "Gemm", "Conv")
@@ -67,13 +66,21 @@ def quantize(
     written, about_samples = _write_samples(samples, context, alike=alike)
     notes = (*notes, *about_samples)
     request = {
-        "model": str(model.path), "output": str(output), "config": dict(config), "tuning": tuning and dict(tuning),
-        "keep": [name for name in keep if name in known], "samples": written,
-    }  # fmt: skip
+        "model": str(model.path),
+        "output": str(output),
+        "config": dict(config),
+        "tuning": tuning and dict(tuning),
+        "keep": [name for name in keep if name in known],
+        "samples": written,
+    }
     answer = run_isolated(
-        ISOLATION, "quantize", request, timeout_s=_MOST_SECONDS, on_progress=context.report_progress,
+        ISOLATION,
+        "quantize",
+        request,
+        timeout_s=_MOST_SECONDS,
+        on_progress=context.report_progress,
         calls={"accuracy": _accuracy(context)},
-    )  # fmt: skip
+    )
     if answer["trials"]:
         tried = ", ".join(f"{trial:.4g}" for trial in answer["trials"][1:])
         notes = (*notes, f"accuracy {answer['trials'][0]:.4g} in float; of the models tried: {tried}")

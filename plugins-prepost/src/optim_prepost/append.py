@@ -62,8 +62,12 @@ class Append(Pass):
         from optim_prepost.step_classes import PACKAGE
 
         raise OptimError(
-            "no-task", "prepost.append does not know the task", "it was named without options such as a preset",
-            "optim run MODEL -o DIR --with \"prepost.append:preset='image-classification'\"", PACKAGE, ExitStatus.USAGE,
+            "no-task",
+            "prepost.append does not know the task",
+            "it was named without options such as a preset",
+            "optim run MODEL -o DIR --with \"prepost.append:preset='image-classification'\"",
+            PACKAGE,
+            ExitStatus.USAGE,
         )
 
     def apply(self, model: Model, options: AppendOptions, context: Context) -> PassResult:
@@ -89,9 +93,12 @@ class Append(Pass):
         notes += [f"step {name} has no counterpart: compared with itself" for name in without_counterpart(plan)]
         notes += _compared_on(plan) + _not_said(options, plan)
         return PassResult(
-            context.save(made, model), changed=True, notes=tuple(notes), counts=composed.nodes,
+            context.save(made, model),
+            changed=True,
+            notes=tuple(notes),
+            counts=composed.nodes,
             interface=interface_of(plan, composed),
-        )  # fmt: skip
+        )
 
 
 def plan_for(model: Model, options: AppendOptions, target: Target) -> Plan:
@@ -134,15 +141,19 @@ def _raised(model: Model, plan: Plan) -> tuple[ir.Model, list[str]]:
         reached, why = opset, " ".join(str(error).split())[-200:]
     if reached != plan.opset:
         raise OptimError(
-            "opset-not-raised", f"the steps need opset {plan.opset}, the model has {opset}", why,
-            f"export the model with opset_version={plan.opset}", PACKAGE, ExitStatus.NOT_HELD,
-        )  # fmt: skip
+            "opset-not-raised",
+            f"the steps need opset {plan.opset}, the model has {opset}",
+            why,
+            f"export the model with opset_version={plan.opset}",
+            PACKAGE,
+            ExitStatus.NOT_HELD,
+        )
     return graph, [f"the model was raised from opset {opset} to {plan.opset}, which the steps are written in"]
 
 
 def _metadata(plan: Plan, composed: Composed) -> dict[str, Any]:
     """What a page, or whoever opens the model, can read of the steps."""
-    from optim.wire import to_wire
+    from optim.jobs import to_wire
 
     return {"plan": to_wire(plan), "results": to_wire(composed.results)}
 
@@ -157,10 +168,13 @@ def _refuse_other_domains(composed: Composed) -> None:
         if node.domain in (DOMAIN, CONTRIB):
             step = node.name.removeprefix(PREFIX).rpartition("_")[0]
             raise OptimError(
-                "not-for-web", f"step {step} cannot run in onnxruntime-web",
+                "not-for-web",
+                f"step {step} cannot run in onnxruntime-web",
                 f"it needs the operator {node.domain}:{node.op_type}, which onnxruntime-web does not have",
-                "write the step with standard operators", PACKAGE, ExitStatus.NOT_HELD,
-            )  # fmt: skip
+                "write the step with standard operators",
+                PACKAGE,
+                ExitStatus.NOT_HELD,
+            )
 
 
 def _not_said(options: AppendOptions, plan: Plan) -> list[str]:

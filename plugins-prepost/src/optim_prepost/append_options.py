@@ -11,14 +11,34 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from optim import PassOptions
 
 Preset = Literal[
-    "image-classification", "object-detection", "segmentation", "super-resolution", "text-embedding",
-    "text-classification", "question-answering", "speech",
-]  # fmt: skip
+    "image-classification",
+    "object-detection",
+    "segmentation",
+    "super-resolution",
+    "text-embedding",
+    "text-classification",
+    "question-answering",
+    "speech",
+]
 
 _TYPES = (
-    "float", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16", "double", "uint32",
-    "uint64", "complex64", "complex128", "bfloat16",
-)  # fmt: skip
+    "float",
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "int32",
+    "int64",
+    "string",
+    "bool",
+    "float16",
+    "double",
+    "uint32",
+    "uint64",
+    "complex64",
+    "complex128",
+    "bfloat16",
+)
 
 
 class PrePostProcessorInput(BaseModel):
@@ -79,9 +99,10 @@ class AppendOptions(PassOptions):
     pre: tuple[dict[str, Any], ...] | None = Field(None, description="steps before the model, each {step: parameters}")
     post: tuple[dict[str, Any], ...] | None = Field(None, description="steps after the model, the same way")
     tool_command: str | None = Field(
-        None, description="a ready list by its name in Olive: superresolution, mobilenet, yolo_detection, "
+        None,
+        description="a ready list by its name in Olive: superresolution, mobilenet, yolo_detection, "
         "transformers_and_bert, whisper",
-    )  # fmt: skip
+    )
     tool_command_args: dict[str, Any] | tuple[PrePostProcessorInput, ...] | None = Field(
         None, description="inputs for pre and post, each with name, data_type and shape; or arguments of tool_command"
     )

@@ -91,10 +91,13 @@ def compose(plan: Plan, model: onnx.ModelProto) -> Composed:
     """
     if any(node.name.startswith(PREFIX) for node in model.graph.node):
         raise OptimError(
-            "already-appended", "the model has pre- or post-processing steps already",
-            f"it has nodes whose names begin with {PREFIX}", "give the model without them", PACKAGE,
+            "already-appended",
+            "the model has pre- or post-processing steps already",
+            f"it has nodes whose names begin with {PREFIX}",
+            "give the model without them",
+            PACKAGE,
             ExitStatus.NOT_HELD,
-        )  # fmt: skip
+        )
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in initializers]
     defaults = [value for value in model.graph.input if value.name in initializers]
@@ -244,9 +247,11 @@ def _clashes(graph: onnx.GraphProto, plan: Plan, around: _Around, names: dict[st
 
 
 def _connect(
-    around: _Around, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto],
+    around: _Around,
+    inputs: Sequence[onnx.ValueInfoProto],
+    outputs: Sequence[onnx.ValueInfoProto],
     names: dict[str, str],
-) -> None:  # fmt: skip
+) -> None:
     """Give the values at both sides of the stand-in the names that the model has for them, and results their own."""
     graph, stand_in = around.graph, around.stand_in
     sources = list(stand_in.input)

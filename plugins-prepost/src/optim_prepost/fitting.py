@@ -129,10 +129,13 @@ def typed(value: onnx.ValueInfoProto) -> str:
 def step_failed(step: str, cause: str, fix: str = "") -> OptimError:
     """A step that does not fit, and what does not."""
     return OptimError(
-        "step-failed", f"step {step} does not fit", cause,
+        "step-failed",
+        f"step {step} does not fit",
+        cause,
         fix or "optim inspect shows the model's inputs and outputs; optim passes show prepost.append the options",
-        PACKAGE, ExitStatus.NOT_HELD,
-    )  # fmt: skip
+        PACKAGE,
+        ExitStatus.NOT_HELD,
+    )
 
 
 def _check_inputs(

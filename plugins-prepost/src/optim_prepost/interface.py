@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from optim.arrays import Feeds, Outputs
+from optim.jobs import from_wire, to_wire
 from optim.passes import Interface
-from optim.wire import from_wire, to_wire
 from optim_prepost.compose import Composed
 from optim_prepost.plan import Plan
 from optim_prepost.reference.arrays import Array
@@ -30,13 +30,19 @@ def interface_of(plan: Plan, composed: Composed) -> Interface:
     coarse = any(step.params.get("image_format", "jpg") == "jpg" for step in encoders)
     coarse |= any(step.kind == "LabelMap" for step in plan.post)
     parameters = {
-        "plan": to_wire(plan), "joins": to_wire(composed.joins), "results": to_wire(composed.results),
+        "plan": to_wire(plan),
+        "joins": to_wire(composed.joins),
+        "results": to_wire(composed.results),
         "tokenizes": any(step.kind.endswith("Tokenizer") for step in plan.pre),
-    }  # fmt: skip
+    }
     return Interface(
-        parameters=parameters, raw=f"{here}:raw", given=f"{here}:given", expected=f"{here}:expected",
-        outputs=f"{here}:comparable", tolerance=_COARSE if coarse else _PIXELS if resizes else 0.0,
-    )  # fmt: skip
+        parameters=parameters,
+        raw=f"{here}:raw",
+        given=f"{here}:given",
+        expected=f"{here}:expected",
+        outputs=f"{here}:comparable",
+        tolerance=_COARSE if coarse else _PIXELS if resizes else 0.0,
+    )
 
 
 def raw(plan: Mapping[str, Any], **_: Any) -> Sequence[Feeds]:
@@ -67,9 +73,7 @@ def expected(
     return comparable(found, plan, results)
 
 
-def comparable(
-    outputs: Outputs, plan: Mapping[str, Any], results: Sequence[tuple[str, str, int]], **_: Any
-) -> Outputs:
+def comparable(outputs: Outputs, plan: Mapping[str, Any], results: Sequence[tuple[str, str, int]], **_: Any) -> Outputs:
     """Outputs as they are compared.
 
     The file of an image as its pixels, for no two encoders give the same bytes; an answer put together from pieces of

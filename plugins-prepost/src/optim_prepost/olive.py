@@ -18,9 +18,7 @@ from optim_prepost.plan import Link, Plan, PlannedStep, Port
 from optim_prepost.step_classes import PACKAGE
 
 
-def explicit_plan(
-    options: AppendOptions, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]
-) -> Plan:
+def explicit_plan(options: AppendOptions, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> Plan:
     """The plan of lists ``pre`` and ``post``; sizes of the model are put in.
 
     Raises:
@@ -55,11 +53,12 @@ def _same(inputs: Sequence[TensorInfo]) -> tuple[Port, ...]:
     names = {"float32": "float", "float64": "double", "str": "string"}
     return tuple(
         Port(
-            one.name, names.get(one.dtype, one.dtype),
+            one.name,
+            names.get(one.dtype, one.dtype),
             tuple(size if size is not None else f"{one.name}_{place}" for place, size in enumerate(one.shape or ())),
         )
         for one in inputs
-    )  # fmt: skip
+    )
 
 
 def _step(entry: Mapping[str, Any], model: Mapping[str, tuple[str, list[TensorInfo]]] | None) -> PlannedStep:
@@ -111,6 +110,10 @@ def _size(written: Mapping[str, Any], key: str, infos: list[TensorInfo]) -> int:
 
 def _bad(cause: str) -> OptimError:
     return OptimError(
-        "bad-step-list", "a list of steps cannot be read", cause,
-        'write each step as {"Resize": {"resize_to": 256}}, see docs/prepost.md', PACKAGE, ExitStatus.USAGE,
-    )  # fmt: skip
+        "bad-step-list",
+        "a list of steps cannot be read",
+        cause,
+        'write each step as {"Resize": {"resize_to": 256}}, see docs/prepost.md',
+        PACKAGE,
+        ExitStatus.USAGE,
+    )

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from optim.arrays import Feeds
+from optim.arrays import Feeds, dtype_of
 from optim.errors import OptimError
-from optim.feeds.feedset import dtype_of
 from optim_prepost.plan import Plan, Port
 from optim_prepost.reference.arrays import Array
 from optim_prepost.step_classes import PACKAGE
@@ -141,9 +140,12 @@ def _from_files(plan: Plan, place: Path) -> list[Feeds]:
         found = [{port.name: _read(path, plan)} for path in chosen]
     if not found:
         raise OptimError(
-            "no-samples", f"{place} has no raw samples", "it has no line of text, no image and no WAV file that fits",
-            "leave samples out: then they are made", PACKAGE,
-        )  # fmt: skip
+            "no-samples",
+            f"{place} has no raw samples",
+            "it has no line of text, no image and no WAV file that fits",
+            "leave samples out: then they are made",
+            PACKAGE,
+        )
     return found
 
 
@@ -166,9 +168,12 @@ def _read(path: Path, plan: Plan) -> Array:
             pixels = np.asarray(opened.convert("RGB"))
     except Exception as error:  # decoders raise whatever they meet
         raise OptimError(
-            "bad-sample", f"the raw sample {path} cannot be read", f"{type(error).__name__}: {error}",
-            f"mend it, or take it out of {path.parent}", PACKAGE,
-        ) from error  # fmt: skip
+            "bad-sample",
+            f"the raw sample {path} cannot be read",
+            f"{type(error).__name__}: {error}",
+            f"mend it, or take it out of {path.parent}",
+            PACKAGE,
+        ) from error
     return pixels if len(plan.inputs[0].shape) == 3 else content
 
 

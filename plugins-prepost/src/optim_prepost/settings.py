@@ -59,7 +59,7 @@ def read_settings(path: str | None) -> Settings:
         pooling=_object(folder / "1_Pooling" / "config.json"),
         modules=tuple(modules) if isinstance(modules, list) else (),
         vocabulary=next((str(folder / name) for name in _VOCABULARIES if (folder / name).is_file()), ""),
-    )  # fmt: skip
+    )
     if found == Settings():
         known = (PREPROCESSOR, "config.json", "tokenizer_config.json", *_VOCABULARIES)
         raise _bad(Path(path), f"it has none of {', '.join(known)}")

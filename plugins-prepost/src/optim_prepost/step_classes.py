@@ -94,6 +94,10 @@ def _parameter_class(kind: str) -> Any:
 
 def _bad(kind: str, cause: str) -> OptimError:
     return OptimError(
-        "bad-step", f"step {kind} cannot be used", cause, "optim passes show prepost.append lists what a plan takes",
-        PACKAGE, ExitStatus.NOT_HELD,
-    )  # fmt: skip
+        "bad-step",
+        f"step {kind} cannot be used",
+        cause,
+        "optim passes show prepost.append lists what a plan takes",
+        PACKAGE,
+        ExitStatus.NOT_HELD,
+    )

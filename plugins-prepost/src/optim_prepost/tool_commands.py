@@ -9,10 +9,7 @@ from optim_prepost.append_options import AppendOptions
 from optim_prepost.step_classes import PACKAGE
 
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-_TASKS = {
-    "QuestionAnswering": "question-answering",
-    "SequenceClassification": "text-classification",
-}
+_TASKS = {"QuestionAnswering": "question-answering", "SequenceClassification": "text-classification"}
 _COMMANDS = ("superresolution", "mobilenet", "yolo_detection", "transformers_and_bert", "whisper")
 
 
@@ -30,9 +27,12 @@ def as_preset(options: AppendOptions) -> AppendOptions:
         raise _bad(command, "its arguments are a list; they are names and values")
     left = {name: value for name, value in args.items() if name != "onnx_opset"}
     values = {
-        "superresolution": _super_resolution, "mobilenet": _mobilenet, "yolo_detection": _yolo,
-        "transformers_and_bert": _bert, "whisper": _whisper,
-    }[command](left)  # fmt: skip
+        "superresolution": _super_resolution,
+        "mobilenet": _mobilenet,
+        "yolo_detection": _yolo,
+        "transformers_and_bert": _bert,
+        "whisper": _whisper,
+    }[command](left)
     if left:
         raise _bad(command, f"it has no argument {', '.join(sorted(left))} here")
     kept = {"input": options.input, "target_opset": options.target_opset, "samples": options.samples}
@@ -41,9 +41,11 @@ def as_preset(options: AppendOptions) -> AppendOptions:
 
 def _super_resolution(args: dict[str, Any]) -> dict[str, Any]:
     return {
-        "preset": "super-resolution", "image_format": args.pop("output_format", "png"), "resize": "shortest",
+        "preset": "super-resolution",
+        "image_format": args.pop("output_format", "png"),
+        "resize": "shortest",
         "interpolation": "bilinear",
-    }  # fmt: skip
+    }
 
 
 def _mobilenet(args: dict[str, Any]) -> dict[str, Any]:
@@ -82,6 +84,10 @@ def _whisper(args: dict[str, Any]) -> dict[str, Any]:
 
 def _bad(command: str, cause: str) -> OptimError:
     return OptimError(
-        "bad-step-list", f"tool_command {command} cannot be taken over", cause, "give a preset, or lists pre and post",
-        PACKAGE, ExitStatus.USAGE,
-    )  # fmt: skip
+        "bad-step-list",
+        f"tool_command {command} cannot be taken over",
+        cause,
+        "give a preset, or lists pre and post",
+        PACKAGE,
+        ExitStatus.USAGE,
+    )

@@ -38,7 +38,10 @@ def refuse_options(options: AppendOptions) -> None:
 
 def _refusal(kind: Kind) -> OptimError:
     return OptimError(
-        "not-for-web", f"step {kind.name} cannot run in onnxruntime-web",
-        f"it needs the operator {kind.custom[0]}, which onnxruntime-web does not have", kind.instead, PACKAGE,
+        "not-for-web",
+        f"step {kind.name} cannot run in onnxruntime-web",
+        f"it needs the operator {kind.custom[0]}, which onnxruntime-web does not have",
+        kind.instead,
+        PACKAGE,
         ExitStatus.NOT_HELD,
-    )  # fmt: skip
+    )

@@ -48,16 +48,21 @@ def ask_htp(path: Path, target: Target) -> Answer:
         path: the graph, with fixed shapes.
         target: HTP; floats are computed in float16 where its chip has it.
     """
-    from optim.onnxruntime_sessions import open_session
+    from optim.onnx.sessions import open_session
     from optim_qnn.profile import nodes_by_provider
 
     options = {**target.provider_options, "enable_htp_fp16_precision": "1"}
     with _stderr() as log:
         try:
             session = open_session(
-                path, SessionConfig(_VERBOSE), target.provider, options, library=target.library,
-                extra_config=_CONFIG, fallback=True,
-            )  # fmt: skip
+                path,
+                SessionConfig(_VERBOSE),
+                target.provider,
+                options,
+                library=target.library,
+                extra_config=_CONFIG,
+                fallback=True,
+            )
         except OptimError as error:
             return Answer(failure=error.cause)
         assigned = nodes_by_provider(session)

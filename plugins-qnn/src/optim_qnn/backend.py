@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from optim import Model, Session, Target
-from optim.onnxruntime_backend import OnnxRuntimeBackend
+from optim.onnx.backend import OnnxRuntimeBackend
 
 _CPU = "CPUExecutionProvider"
 

@@ -36,25 +36,33 @@ def quantized(model: Model, options: QuantizeOptions, context: Context) -> Path:
         **types_with_kept(graph, options.keep, types[options.activations], kept),
         **types_for_htp(graph, types[options.weights], QuantType.QUInt8, per_channel=options.per_channel),
         **parsed(graph, options.overrides, types),
-    }  # fmt: skip
+    }
     source, target = context.scratch / "float.onnx", context.scratch / "quantized.onnx"
     onnx_ir.save(graph, source, external_data="float.data")
     try:
         with _quiet():
             config = get_qnn_qdq_config(
-                source, _reader(context), calibrate_method=CalibrationMethod[_METHODS[options.calibration]],
-                activation_type=types[options.activations], weight_type=types[options.weights],
-                per_channel=options.per_channel, init_overrides=by_name(overrides),
-                add_qtype_converts=bool(options.overrides), activation_symmetric=options.symmetric_activations,
-            )  # fmt: skip
+                source,
+                _reader(context),
+                calibrate_method=CalibrationMethod[_METHODS[options.calibration]],
+                activation_type=types[options.activations],
+                weight_type=types[options.weights],
+                per_channel=options.per_channel,
+                init_overrides=by_name(overrides),
+                add_qtype_converts=bool(options.overrides),
+                activation_symmetric=options.symmetric_activations,
+            )
             quantize(source, target, config)
     except OptimError:
         raise
     except Exception as error:  # the quantizer raises anything, asserts too
         raise OptimError(
-            "quantize-failed", "onnxruntime's quantizer gives up", f"{type(error).__name__}: {error}"[:400],
-            "optim passes show qnn.quantize; leave the pass out with --without qnn.quantize", "optim-plugin-qnn",
-        ) from error  # fmt: skip
+            "quantize-failed",
+            "onnxruntime's quantizer gives up",
+            f"{type(error).__name__}: {error}"[:400],
+            "optim passes show qnn.quantize; leave the pass out with --without qnn.quantize",
+            "optim-plugin-qnn",
+        ) from error
     return target
 
 
@@ -84,9 +92,12 @@ def _reader(context: Context) -> Any:
 
     if next(context.samples(), None) is None:
         raise OptimError(
-            "no-calibration-data", "there is nothing to calibrate on", "the run has no samples",
-            "give --data with at least one sample", "optim-plugin-qnn",
-        )  # fmt: skip
+            "no-calibration-data",
+            "there is nothing to calibrate on",
+            "the run has no samples",
+            "give --data with at least one sample",
+            "optim-plugin-qnn",
+        )
     return Samples()
 
 

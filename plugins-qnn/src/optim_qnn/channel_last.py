@@ -37,10 +37,12 @@ def turned(graph: ir.Model, context: Context, inputs: Sequence[str], outputs: Se
     for value in (*graph.graph.inputs, *graph.graph.outputs):
         if value.name in (*inputs, *outputs) and (value.shape is None or len(value.shape) < _LEAST_RANK):
             raise OptimError(
-                "no-channels", f"'{value.name}' cannot be turned to channels-last",
+                "no-channels",
+                f"'{value.name}' cannot be turned to channels-last",
                 f"its shape is {value.shape}; channels are the second of at least three dimensions",
-                "leave it out of channel_last_inputs and channel_last_outputs", status=ExitStatus.USAGE,
-            )  # fmt: skip
+                "leave it out of channel_last_inputs and channel_last_outputs",
+                status=ExitStatus.USAGE,
+            )
     source = context.scratch / "to_turn.onnx"
     onnx_ir.save(graph, source, external_data="to_turn.data")
     import onnx

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli.names import TARGET_NAME
-from optim.cli.output import json_option, print_json, print_table
+from optim.cli_kit.names import TARGET_NAME
+from optim.cli_kit.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from optim_qnn.support import Support
@@ -31,9 +31,9 @@ def support(model: Path, data: str | None, target: str, left: bool, as_json: boo
     The graph is looked at with fixed shapes and without what computes constants; floats are computed in float16.
     Exit status 0: HTP takes every node once qnn.preprocess has run; 4: it does not.
     """
-    from optim.cli.progress import progress
+    from optim.cli_kit.progress import progress
     from optim.errors import ExitStatus
-    from optim.wire import to_wire
+    from optim.jobs import to_wire
     from optim_qnn.look import look
 
     with progress() as say:
@@ -56,8 +56,8 @@ def share(models: tuple[Path, ...], output: Path, target: str, as_json: bool) ->
     Each is an .onnx file or a run folder that is quantized or in float16, and not compiled. On a device each is opened
     anew afterwards, and must give bit for bit what it gave before; the simulator loads no file of several graphs.
     """
-    from optim.cli.progress import progress
-    from optim.wire import to_wire
+    from optim.cli_kit.progress import progress
+    from optim.jobs import to_wire
     from optim_qnn.look import require_qnn
     from optim_qnn.share import share as compile_together
 
@@ -79,7 +79,7 @@ def _print(found: Support, only_left: bool) -> None:
     rows = [
         [node.name, node.operator, "HTP" if node.taken else "CPU", node.why, "" if node.taken else node.rewrite]
         for node in shown
-    ]  # fmt: skip
+    ]
     if rows:
         print_table(["node", "operator", "runs on", "why not on HTP", "qnn.preprocess makes of it"], rows)
     if found.note:

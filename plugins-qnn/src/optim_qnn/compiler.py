@@ -40,9 +40,12 @@ def compiled(model: Model, options: ContextBinaryOptions, context: Context) -> P
     if options.vtcm_mb:
         provider_options["vtcm_mb"] = str(options.vtcm_mb)
     request = {
-        "provider": context.target.provider, "library": context.target.library, "options": provider_options,
-        "embed": options.embed, "fallback": context.target.fallback,
-    }  # fmt: skip
+        "provider": context.target.provider,
+        "library": context.target.library,
+        "options": provider_options,
+        "embed": options.embed,
+        "fallback": context.target.fallback,
+    }
     run_compiler(request, context.scratch)
     return context.scratch / _RESULT
 
@@ -59,18 +62,27 @@ def run_compiler(request: Mapping[str, Any], folder: Path) -> None:
         OptimError[not-compiled]: the compiler's reason, e.g. the nodes that HTP does not take.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "optim_qnn.compiler", json.dumps(request)], cwd=folder, capture_output=True,
-        text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "optim_qnn.compiler", json.dumps(request)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
     wanted = [f"{name}.onnx" for name in request.get("share", ())] or [_RESULT]
     if done.returncode or not all((folder / name).is_file() for name in wanted):
-        from optim.onnxruntime_refusals import plain
+        from optim.onnx.refusals import plain
 
         lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"it ended with {done.returncode}"]
         raise OptimError(
-            "not-compiled", "QNN did not compile the model", plain(lines[-1])[:400],
-            "optim qnn support MODEL shows what HTP takes", "optim-plugin-qnn", ExitStatus.NOT_HELD,
-        )  # fmt: skip
+            "not-compiled",
+            "QNN did not compile the model",
+            plain(lines[-1])[:400],
+            "optim qnn support MODEL shows what HTP takes",
+            "optim-plugin-qnn",
+            ExitStatus.NOT_HELD,
+        )
 
 
 def _compile(request: dict[str, Any]) -> None:
@@ -89,8 +101,12 @@ def _compile_together(request: dict[str, Any]) -> None:
 
     for name in request["share"]:
         options = _options(request)
-        entries = {"context_enable": "1", "context_embed_mode": "0", "context_file_path": f"{name}.onnx",
-                   "share_ep_contexts": "1"}  # fmt: skip
+        entries = {
+            "context_enable": "1",
+            "context_embed_mode": "0",
+            "context_file_path": f"{name}.onnx",
+            "share_ep_contexts": "1",
+        }
         if name == request["share"][-1]:
             entries["stop_share_ep_contexts"] = "1"
         for key, value in entries.items():
@@ -101,7 +117,7 @@ def _compile_together(request: dict[str, Any]) -> None:
 def _options(request: dict[str, Any]) -> onnxruntime.SessionOptions:
     import onnxruntime
 
-    from optim.onnxruntime_sessions import register_provider
+    from optim.onnx.sessions import register_provider
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

@@ -58,8 +58,12 @@ def _compiled_for(target: Target, sdk: str) -> str:
     soc = next((soc for soc in SOCS if str(soc.model) == number), None)
     chip = f"{soc.sold_as} ({soc.name})" if soc else "the chip of this machine"
     version = f", QNN {sdk} or later" if sdk else ""
-    chosen = "" if not soc or "soc=" in target.name else (
-        ", since nobody named a chip: --target qnn:soc=... compiles for yours, --without qnn.context-binary leaves "
-        "compiling to the device"
-    )  # fmt: skip
+    chosen = (
+        ""
+        if not soc or "soc=" in target.name
+        else (
+            ", since nobody named a chip: --target qnn:soc=... compiles for yours, --without qnn.context-binary leaves "
+            "compiling to the device"
+        )
+    )
     return f"compiled for {chip}{version}{chosen}"

@@ -28,8 +28,8 @@ def folded(graph: ir.Model, context: Context) -> ir.Model:
     import onnx_ir
     import onnxruntime
 
-    from optim.graphs.fix_shapes import infer_again
-    from optim.onnxruntime_refusals import session_failed
+    from optim.onnx.fix_shapes import infer_again
+    from optim.onnx.refusals import session_failed
 
     source, target = context.scratch / "to_fold.onnx", context.scratch / "folded.onnx"
     onnx_ir.save(graph, source, external_data="to_fold.data")

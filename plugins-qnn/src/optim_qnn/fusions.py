@@ -41,9 +41,14 @@ def fused(graph: ir.Model, context: Context, *, layer_norm: bool) -> tuple[ir.Mo
     for value in found.graph.initializers.values():
         if isinstance(value.const_value, onnx_ir.ExternalTensor):
             value.const_value = onnx_ir.ExternalTensor(
-                value.const_value.location, value.const_value.offset, value.const_value.length, value.const_value.dtype,
-                shape=value.const_value.shape, name=value.const_value.name or "", base_dir=context.scratch,
-            )  # fmt: skip
+                value.const_value.location,
+                value.const_value.offset,
+                value.const_value.length,
+                value.const_value.dtype,
+                shape=value.const_value.shape,
+                name=value.const_value.name or "",
+                base_dir=context.scratch,
+            )
     return found, dict(gained)
 
 

@@ -28,19 +28,17 @@ def look(path: Path, target: str, data: str | None, say: Callable[[str], None]) 
     Raises:
         OptimError: the model, the feeds or the target cannot be used.
     """
-    from optim.feeds.load import load_feeds
-    from optim.graphs.ingest import ingest
-    from optim.processes.process import WorkerFailed, run_job
-    from optim.wire import from_wire, to_wire
+    from optim.cli_kit.models import read_feeds, read_model
+    from optim.jobs import WorkerFailed, from_wire, run_job, to_wire
     from optim_qnn import support
 
     chosen = require_qnn(target)
     with TemporaryDirectory() as folder:
         store, feeds = Path(folder) / "models", Path(folder) / "feeds"
         say(f"reading {path.name}")
-        model = ingest(path, store)
+        model = read_model(path, store)
         if data is not None:
-            load_feeds(data, model, feeds, 0)
+            read_feeds(data, model, feeds)
         say("asking HTP")
         request = support.Request(model, chosen.plain, feeds if data is not None else None, store)
         try:
@@ -49,9 +47,12 @@ def look(path: Path, target: str, data: str | None, say: Callable[[str], None]) 
             if failure.error is not None:
                 raise failure.error from failure
             raise OptimError(
-                "htp-not-asked", f"HTP could not be asked about {path}", failure.reason,
-                "leave out the node that it names, or report this to Qualcomm", "onnxruntime-qnn",
-            ) from failure  # fmt: skip
+                "htp-not-asked",
+                f"HTP could not be asked about {path}",
+                failure.reason,
+                "leave out the node that it names, or report this to Qualcomm",
+                "onnxruntime-qnn",
+            ) from failure
         return from_wire(support.Support, answer)
 
 
@@ -62,13 +63,16 @@ def require_qnn(name: str) -> Target:
         OptimError[not-qnn]: it does not.
         OptimError[target-unavailable]: QNN cannot be used here.
     """
-    from optim.plugins.registry import load_registry
-    from optim.runs.execute import require_target
+    from optim.cli_kit.models import require_target
 
-    target = require_target(load_registry(), name)
+    target = require_target(name)
     if target.backend != "qnn":
         raise OptimError(
-            "not-qnn", f"target {name} does not run on QNN", f"it runs on {target.provider or target.backend}",
-            "--target qnn", "optim-plugin-qnn", ExitStatus.USAGE,
-        )  # fmt: skip
+            "not-qnn",
+            f"target {name} does not run on QNN",
+            f"it runs on {target.provider or target.backend}",
+            "--target qnn",
+            "optim-plugin-qnn",
+            ExitStatus.USAGE,
+        )
     return target

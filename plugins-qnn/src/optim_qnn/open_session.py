@@ -27,13 +27,18 @@ def open_on_qnn(
         OptimError[not-on-htp]: HTP does not take some nodes; they are named.
         OptimError: provider-missing, cpu-fallback, session-failed.
     """
-    from optim.onnxruntime_sessions import open_session
+    from optim.onnx.sessions import open_session
 
     try:
         return open_session(
-            path, settings, target.provider, target.provider_options, library=target.library,
-            extra_config=extra_config, fallback=target.fallback,
-        )  # fmt: skip
+            path,
+            settings,
+            target.provider,
+            target.provider_options,
+            library=target.library,
+            extra_config=extra_config,
+            fallback=target.fallback,
+        )
     except OptimError as error:
         if _REFUSED not in f"{error.cause} {error.__cause__}":
             raise
@@ -42,12 +47,17 @@ def open_on_qnn(
 
 def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimError:
     """Which nodes go to the CPU where that is admitted."""
-    from optim.onnxruntime_sessions import open_session
+    from optim.onnx.sessions import open_session
 
     session = open_session(
-        path, settings, target.provider, target.provider_options, library=target.library,
-        extra_config={"session.record_ep_graph_assignment_info": "1"}, fallback=True,
-    )  # fmt: skip
+        path,
+        settings,
+        target.provider,
+        target.provider_options,
+        library=target.library,
+        extra_config={"session.record_ep_graph_assignment_info": "1"},
+        fallback=True,
+    )
     parts = session.get_provider_graph_assignment_info()
     nodes_left = [node for part in parts if part.ep_name != target.provider for node in part.get_nodes()]
     nothing = "" if any(part.ep_name == target.provider for part in parts) else _NOTHING
@@ -56,7 +66,10 @@ def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimErro
     more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
     nodes = "1 node" if len(left) == 1 else f"{len(left)} nodes"
     return OptimError(
-        "not-on-htp", f"HTP does not take {nodes} of the model", ", ".join(left[:_SHOWN]) + more + nothing,
+        "not-on-htp",
+        f"HTP does not take {nodes} of the model",
+        ", ".join(left[:_SHOWN]) + more + nothing,
         "optim qnn support MODEL says why, and what can be done; --target qnn:fallback=cpu runs them on the CPU",
-        "optim-plugin-qnn", ExitStatus.NOT_HELD,
-    )  # fmt: skip
+        "optim-plugin-qnn",
+        ExitStatus.NOT_HELD,
+    )

@@ -32,10 +32,13 @@ def parsed(graph: ir.Model, given: Mapping[str, Mapping[str, Any]], types: Mappi
         kind = values.get("type")
         if unknown or (kind is not None and kind not in _TYPES) or ("scale" in values) != ("zero_point" in values):
             raise OptimError(
-                "bad-override", f"the override of '{tensor}' cannot be used", f"it is {dict(values)}",
+                "bad-override",
+                f"the override of '{tensor}' cannot be used",
+                f"it is {dict(values)}",
                 f"keys are {', '.join(_KEYS)}; types {', '.join(_TYPES)}; scale and zero_point go together: {_FIX}",
-                "optim-plugin-qnn", ExitStatus.USAGE,
-            )  # fmt: skip
+                "optim-plugin-qnn",
+                ExitStatus.USAGE,
+            )
         found[tensor] = [_entry(values, types)]
     return found
 
@@ -58,11 +61,13 @@ def require_applied(graph: ir.Model, given: Mapping[str, Mapping[str, Any]]) -> 
         if got is None or (wanted is not None and got != wanted):
             became = "the tensor is not quantized" if got is None else f"it is {got}"
             raise OptimError(
-                "override-dropped", f"the override of '{tensor}' has no effect",
+                "override-dropped",
+                f"the override of '{tensor}' has no effect",
                 f"{wanted or dict(values)} was asked for; {became}",
-                "leave it out, or override the tensor that the node really reads", "optim-plugin-qnn",
+                "leave it out, or override the tensor that the node really reads",
+                "optim-plugin-qnn",
                 ExitStatus.NOT_HELD,
-            )  # fmt: skip
+            )
 
 
 def _entry(values: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:

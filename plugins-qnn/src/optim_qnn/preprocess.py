@@ -46,7 +46,7 @@ class Preprocess(Pass):
 
     def refuse_for(self, options: PreprocessOptions, model: Model, target: Target) -> None:
         """Names and shapes that the inputs and outputs cannot have."""
-        from optim.graphs.fix_shapes import require_shapes
+        from optim.onnx.fix_shapes import require_shapes
 
         del target
         _require_names(options, model)
@@ -54,7 +54,7 @@ class Preprocess(Pass):
 
     def inputs_for(self, options: PreprocessOptions, model: Model) -> tuple[TensorInfo, ...]:
         """The inputs with what the options fix."""
-        from optim.graphs.fix_shapes import fixed_inputs, require_shapes
+        from optim.onnx.fix_shapes import fixed_inputs, require_shapes
 
         return fixed_inputs(model.inputs, require_shapes(model.ir(), options.shapes), options.shapes)
 
@@ -81,15 +81,19 @@ class Preprocess(Pass):
         if not counts and not notes:
             notes = ("constants are folded, shapes inferred, nodes named; no operator had to be rewritten",)
         parameters = turned_names(inputs, outputs)
-        interface = Interface(
-            "optim_qnn.channel_last:feeds_channel_last", "optim_qnn.channel_last:outputs_channel_first", parameters
-        ) if inputs or outputs else None  # fmt: skip
+        interface = (
+            Interface(
+                "optim_qnn.channel_last:feeds_channel_last", "optim_qnn.channel_last:outputs_channel_first", parameters
+            )
+            if inputs or outputs
+            else None
+        )
         return PassResult(after, changed=True, notes=notes, counts=counts, interface=interface)
 
 
 def fix(graph: ir.Model, model: Model, given: Mapping[str, Sequence[int]], context: Context) -> tuple[str, ...]:
     """Fix dynamic inputs; what became of them, for the report."""
-    from optim.graphs.fix_shapes import fix_shapes, require_shapes_of, shapes_of_feeds
+    from optim.onnx.fix_shapes import fix_shapes, require_shapes_of, shapes_of_feeds
 
     dynamic = [info.name for info in model.inputs if info.is_dynamic]
     if not dynamic and not given:
@@ -98,12 +102,14 @@ def fix(graph: ir.Model, model: Model, given: Mapping[str, Sequence[int]], conte
     if not shapes:
         if not context.feeds_given:
             raise OptimError(
-                "dynamic-without-data", "HTP takes fixed shapes, and nobody said which",
+                "dynamic-without-data",
+                "HTP takes fixed shapes, and nobody said which",
                 f"dynamic: {', '.join(dynamic)}; without --data the shapes would be made up",
                 "give --data with samples of the shape you will run, "
                 f'or --with "qnn.preprocess:shapes={{{dynamic[0]}=[1, 128]}}"',
-                "optim-plugin-qnn", ExitStatus.USAGE,
-            )  # fmt: skip
+                "optim-plugin-qnn",
+                ExitStatus.USAGE,
+            )
         shapes = shapes_of_feeds(model.inputs, context.samples())
     fix_shapes(graph, shapes)
     require_shapes_of(graph, context.samples())
@@ -113,8 +119,10 @@ def fix(graph: ir.Model, model: Model, given: Mapping[str, Sequence[int]], conte
 
 
 def _require_names(options: PreprocessOptions, model: Model) -> None:
-    for names, values, kind in ((options.channel_last_inputs, model.inputs, "input"),
-                                (options.channel_last_outputs, model.outputs, "output")):  # fmt: skip
+    for names, values, kind in (
+        (options.channel_last_inputs, model.inputs, "input"),
+        (options.channel_last_outputs, model.outputs, "output"),
+    ):
         known = [value.name for value in values]
         for name in names:
             if name not in known:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from optim.arrays import Feeds, Outputs
 from optim.model import SessionConfig
-from optim.onnxruntime_backend import OnnxRuntimeSession
+from optim.onnx.backend import OnnxRuntimeSession
 from optim_qnn.targets import PROVIDER
 
 if TYPE_CHECKING:

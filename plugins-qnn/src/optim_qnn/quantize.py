@@ -77,9 +77,12 @@ class Quantize(Pass):
         unknown = [name for name in options.keep if name not in set(computing_nodes(typed(model)))]
         if unknown:
             raise OptimError(
-                "unknown-node", f"'{unknown[0]}' in keep is no node that computes floats", "keep takes names of nodes",
-                "optim qnn support MODEL lists the nodes", "optim-plugin-qnn",
-            )  # fmt: skip
+                "unknown-node",
+                f"'{unknown[0]}' in keep is no node that computes floats",
+                "keep takes names of nodes",
+                "optim qnn support MODEL lists the nodes",
+                "optim-plugin-qnn",
+            )
         path = quantized(model, options, context)
         after = context.adopt(path, model)
         graph = after.ir()

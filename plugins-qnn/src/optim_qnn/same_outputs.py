@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optim.errors import ExitStatus, OptimError
+from optim.jobs import Channel
 from optim.model import Model
-from optim.processes.channel import Channel
 from optim.target import Target
 
 _SAMPLES = 2
@@ -45,7 +45,7 @@ def run(request: Request, channel: Channel) -> Answer:
     """
     import numpy as np
 
-    from optim.feeds.synthesize import synthesize_feeds
+    from optim.cli_kit.models import made_up_feeds
     from optim_qnn.backend import QnnBackend
     from optim_qnn.open_session import open_on_qnn
     from optim_qnn.profile import RECORD, QnnSession
@@ -53,21 +53,23 @@ def run(request: Request, channel: Channel) -> Answer:
     backend = QnnBackend()
     for number, (model, path) in enumerate(zip(request.models, request.compiled, strict=True)):
         with backend.open_reference(model, request.target) as reference:
-            feeds = synthesize_feeds(model, request.scratch / f"feeds{number}", number, check=reference.run)
+            feeds = made_up_feeds(model, request.scratch / f"feeds{number}", seed=number, run=reference.run)
         with (
             backend.open(model, request.target) as before,
             QnnSession(open_on_qnn(path, model.session, request.target, extra_config=RECORD)) as after,
         ):
-            for _, sample in zip(range(_SAMPLES), feeds.iterate(), strict=False):
+            for sample in feeds[:_SAMPLES]:
                 expected, got = before.run(sample), after.run(sample)
                 for name, array in expected.items():
                     if not np.array_equal(array, got[name], equal_nan=True):
                         differences = np.abs(np.asarray(array, np.float64) - np.asarray(got[name], np.float64))
                         raise OptimError(
-                            "other-outputs", f"{path.stem}, compiled with others, computes something else",
+                            "other-outputs",
+                            f"{path.stem}, compiled with others, computes something else",
                             f"output '{name}' differs by up to {differences.max():.3g}",
-                            "compile the models one by one, and report this to Qualcomm", "onnxruntime-qnn",
+                            "compile the models one by one, and report this to Qualcomm",
+                            "onnxruntime-qnn",
                             ExitStatus.NOT_HELD,
-                        )  # fmt: skip
+                        )
         channel.event("compared")
     return Answer(_SAMPLES)

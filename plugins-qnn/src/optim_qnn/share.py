@@ -63,22 +63,26 @@ def share(paths: Sequence[Path], output: Path, target: Target, say: Callable[[st
         OptimError[not-compiled]: the compiler's reason.
         OptimError[other-outputs]: a compiled model computes something else.
     """
-    from optim.graphs.ingest import ingest
+    from optim.cli_kit.models import read_model
     from optim_qnn.compiler import run_compiler
 
     names = _names(paths)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise OptimError(
-            "folder-not-empty", f"{output} is there already", "what is in it would be mixed with the shared models",
-            "-o another-folder", "optim-plugin-qnn", ExitStatus.USAGE,
-        )  # fmt: skip
+            "folder-not-empty",
+            f"{output} is there already",
+            "what is in it would be mixed with the shared models",
+            "-o another-folder",
+            "optim-plugin-qnn",
+            ExitStatus.USAGE,
+        )
     with TemporaryDirectory() as scratch:
         work = Path(scratch) / "work"
         work.mkdir()
         models = []
         for name, path in zip(names, paths, strict=True):
             say(f"reading {path}")
-            model = ingest(path / "model.onnx" if path.is_dir() else path, Path(scratch) / "models")
+            model = read_model(path / "model.onnx" if path.is_dir() else path, Path(scratch) / "models")
             _require_ready(model, path)
             _write(model, work / f"{name}.float.onnx")
             models.append(model)
@@ -100,10 +104,13 @@ def _names(paths: Sequence[Path]) -> list[str]:
     names = [path.resolve().name if path.is_dir() else path.stem for path in paths]
     if len(paths) < 2 or len(set(names)) < len(names):
         raise OptimError(
-            "not-shared", "there is nothing to share", f"the models are {', '.join(names)}",
+            "not-shared",
+            "there is nothing to share",
+            f"the models are {', '.join(names)}",
             "optim qnn share prefill.onnx decode.onnx -o shared: two or more, with names of their own",
-            "optim-plugin-qnn", ExitStatus.USAGE,
-        )  # fmt: skip
+            "optim-plugin-qnn",
+            ExitStatus.USAGE,
+        )
     return names
 
 
@@ -112,11 +119,13 @@ def _require_ready(model: Model, path: Path) -> None:
     dynamic = [info.name for info in model.inputs if info.is_dynamic]
     if compiled or dynamic:
         raise OptimError(
-            "not-shared", f"{path} cannot be compiled with others",
+            "not-shared",
+            f"{path} cannot be compiled with others",
             "it is compiled already" if compiled else f"its input {dynamic[0]} is dynamic",
             f"optim run {path} --target qnn --without qnn.context-binary -o prepared   # then share prepared",
-            "optim-plugin-qnn", ExitStatus.USAGE,
-        )  # fmt: skip
+            "optim-plugin-qnn",
+            ExitStatus.USAGE,
+        )
 
 
 def _request(target: Target) -> dict[str, Any]:
@@ -147,8 +156,7 @@ def _gather(work: Path, names: Sequence[str]) -> str:
 
 
 def _compare(models: Sequence[Model], compiled: Sequence[Path], target: Target, scratch: Path) -> int:
-    from optim.processes.process import WorkerFailed, run_job
-    from optim.wire import to_wire
+    from optim.jobs import WorkerFailed, run_job, to_wire
     from optim_qnn import same_outputs
 
     request = same_outputs.Request(tuple(models), tuple(compiled), target.plain, scratch)
@@ -158,7 +166,11 @@ def _compare(models: Sequence[Model], compiled: Sequence[Path], target: Target, 
         if failure.error is not None:
             raise failure.error from failure
         raise OptimError(
-            "other-outputs", "a shared model does not run", failure.reason, "compile the models one by one",
-            "onnxruntime-qnn", ExitStatus.NOT_HELD,
-        ) from failure  # fmt: skip
+            "other-outputs",
+            "a shared model does not run",
+            failure.reason,
+            "compile the models one by one",
+            "onnxruntime-qnn",
+            ExitStatus.NOT_HELD,
+        ) from failure
     return int(answer["samples"])

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from optim.context import Context
+from optim.jobs import Channel
 from optim.model import Model
-from optim.processes.channel import Channel
 from optim.target import Target
 
 if TYPE_CHECKING:
@@ -75,13 +72,14 @@ class Support:
 
 def run(request: Request, channel: Channel) -> Support:
     """Prepare step by step, and ask twice."""
+    from optim.cli_kit.models import context_for
     from optim_qnn.ask_htp import ask_htp
     from optim_qnn.fold import folded
     from optim_qnn.fusions import fused
     from optim_qnn.preprocess import fix, name_nodes
     from optim_qnn.rewrites.rules import rewrite
 
-    with _context(request) as context:
+    with context_for(request.target, request.store, request.feeds) as context:
         graph = request.model.ir()
         notes = fix(graph, request.model, {}, context)
         name_nodes(graph)
@@ -97,7 +95,8 @@ def run(request: Request, channel: Channel) -> Support:
         there = {node.name for node in graph.graph}
         nodes = tuple(
             NodeSupport(name, operator, not why, why, rule or _goes(name, there, gained))
-            for name, operator, rule in rows for why in (_why(name, before),)
+            for name, operator, rule in rows
+            for why in (_why(name, before),)
         )
         left = tuple(f"{n.op_type} '{n.name}': {why}" for n in graph.graph if (why := _why(n.name or "", after)))
         return Support(nodes, left, len(graph.graph), "; ".join(notes))
@@ -129,20 +128,3 @@ def _written(graph: ir.Model, context: Context, name: str) -> Path:
     path = context.scratch / f"{name}.onnx"
     onnx_ir.save(graph, path, external_data=f"{name}.data")
     return path
-
-
-@contextmanager
-def _context(request: Request) -> Iterator[Context]:
-    import logging
-
-    from optim.jobs.offer import context_for
-
-    if request.feeds is not None:
-        with context_for(request.target, request.store, request.feeds, 0) as context:
-            yield context
-        return
-    with TemporaryDirectory(dir=request.store.parent, prefix="scratch-") as scratch:
-        yield Context(
-            target=request.target, scratch=Path(scratch), store=request.store, seed=0, samples=lambda: iter(()),
-            log=logging.getLogger("optim.pass"), report_progress=lambda share, text: None, feeds_given=False,
-        )  # fmt: skip

@@ -58,15 +58,30 @@ def make_targets() -> tuple[Target, ...]:
     """HTP, and preparing for it without QNN."""
     simulated = is_simulated()
     qnn = Target(
-        "qnn", "qnn", PROVIDER, _options({"soc": str(SIMULATED.model)} if simulated else {}), LIBRARY,
-        device=f"Hexagon tensor processor (HTP){', simulator' if simulated else ''}", timed=not simulated,
-        exact=False, remark=_SIMULATED if simulated else "", requires=(PREPROCESS, CONTEXT_BINARY),
-        probe=qnn_missing, configure=_configured,
-    )  # fmt: skip
+        "qnn",
+        "qnn",
+        PROVIDER,
+        _options({"soc": str(SIMULATED.model)} if simulated else {}),
+        LIBRARY,
+        device=f"Hexagon tensor processor (HTP){', simulator' if simulated else ''}",
+        timed=not simulated,
+        exact=False,
+        remark=_SIMULATED if simulated else "",
+        requires=(PREPROCESS, CONTEXT_BINARY),
+        probe=qnn_missing,
+        configure=_configured,
+    )
     offline = Target(
-        "qnn-offline", "qnn-offline", "CPUExecutionProvider", device="CPU, in place of HTP", timed=False, exact=False,
-        remark=_NOT_RUN, requires=(PREPROCESS,), probe=_runtime_missing,
-    )  # fmt: skip
+        "qnn-offline",
+        "qnn-offline",
+        "CPUExecutionProvider",
+        device="CPU, in place of HTP",
+        timed=False,
+        exact=False,
+        remark=_NOT_RUN,
+        requires=(PREPROCESS,),
+        probe=_runtime_missing,
+    )
     return (qnn, offline)
 
 
@@ -112,9 +127,12 @@ def _options(settings: Mapping[str, str]) -> dict[str, str]:
 def _require(key: str, settings: Mapping[str, str], values: tuple[str, ...]) -> None:
     if key in settings and settings[key] not in values:
         raise OptimError(
-            "bad-target-setting", f"target qnn has no {key}={settings[key]}", f"{key} is one of {', '.join(values)}",
-            f"--target qnn:{key}={values[0]}", status=ExitStatus.USAGE,
-        )  # fmt: skip
+            "bad-target-setting",
+            f"target qnn has no {key}={settings[key]}",
+            f"{key} is one of {', '.join(values)}",
+            f"--target qnn:{key}={values[0]}",
+            status=ExitStatus.USAGE,
+        )
 
 
 def _runtime_missing() -> str | None:

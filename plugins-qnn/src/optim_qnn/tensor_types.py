@@ -9,10 +9,25 @@ import onnx_ir as ir
 
 from optim.model import Model
 
-MOVES = frozenset((
-    "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Slice", "Split", "Gather", "GatherElements",
-    "Concat", "Identity", "DepthToSpace", "SpaceToDepth", "Tile",
-))  # fmt: skip
+MOVES = frozenset(
+    (
+        "Reshape",
+        "Transpose",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Expand",
+        "Slice",
+        "Split",
+        "Gather",
+        "GatherElements",
+        "Concat",
+        "Identity",
+        "DepthToSpace",
+        "SpaceToDepth",
+        "Tile",
+    )
+)
 """Operators that move numbers and compute none: HTP wants one type and one scale on both sides."""
 
 _MATRIX = 2
@@ -22,7 +37,7 @@ Overrides = dict[str, list[dict[str, Any]]]
 
 def typed(model: Model) -> ir.Model:
     """The graph with the type of every value, which a file need not say."""
-    from optim.graphs.fix_shapes import infer_again
+    from optim.onnx.fix_shapes import infer_again
 
     graph = model.ir()
     infer_again(graph)
@@ -32,9 +47,10 @@ def typed(model: Model) -> ir.Model:
 def computing_nodes(graph: ir.Model) -> tuple[str, ...]:
     """Names of the nodes that compute floats, in graph order."""
     return tuple(
-        node.name for node in graph.graph
+        node.name
+        for node in graph.graph
         if node.name and node.op_type not in (*MOVES, "Cast", "Constant") and any(map(_is_float, node.outputs))
-    )  # fmt: skip
+    )
 
 
 def types_with_kept(graph: ir.Model, keep: Collection[str], normal: Any, kept: Any) -> Overrides:

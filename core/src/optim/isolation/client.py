@@ -21,7 +21,7 @@ from optim.isolation import server
 from optim.isolation.environments import Environment, find_environment
 from optim.isolation.failures import job_failed, not_installed, worker_failed
 from optim.isolation.isolation import Isolation
-from optim.isolation.owner import workers_folder
+from optim.jobs.owner import workers_folder
 
 Progress = Callable[[float, str], None]
 Calls = Mapping[str, Callable[[Any], Any]]
@@ -202,9 +202,13 @@ def _start(environment: Environment, folder: Path, jobs: Path) -> subprocess.Pop
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(
             [environment.executable, "-s", server.__file__, folder, jobs],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean, cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=clean,
+            cwd=folder,
             start_new_session=os.name == "posix",
-        )  # fmt: skip
+        )
 
 
 def _kill(process: int) -> None:

@@ -18,6 +18,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from optim.folders import data_folder
 from optim.isolation.isolation import Isolation
 
 MARKER = "optim.json"
@@ -59,11 +60,7 @@ def executable(folder: Path) -> Path:
 
 def environments_folder() -> Path:
     """``OPTIM_DATA_DIR``, else the platform's data folder of this user; ``environments`` below it."""
-    if chosen := os.environ.get("OPTIM_DATA_DIR"):
-        return Path(chosen).expanduser().absolute() / "environments"
-    import platformdirs
-
-    return platformdirs.user_data_path("optim") / "environments"
+    return data_folder() / "environments"
 
 
 def installed_environment(plugin: str) -> Environment | None:

@@ -18,10 +18,12 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def not_installed(isolation: Isolation) -> OptimError:
     """The environment is not there, or was made for another version of the plugin."""
     return OptimError(
-        "not-installed-isolated", f"plugin {isolation.plugin} has no environment that fits its version",
-        "its libraries cannot live beside optim's", f"optim plugins install {isolation.plugin}",
+        "not-installed-isolated",
+        f"plugin {isolation.plugin} has no environment that fits its version",
+        "its libraries cannot live beside optim's",
+        f"optim plugins install {isolation.plugin}",
         status=ExitStatus.USAGE,
-    )  # fmt: skip
+    )
 
 
 def worker_failed(isolation: Isolation, what: str, log: Path) -> OptimError:
@@ -31,11 +33,13 @@ def worker_failed(isolation: Isolation, what: str, log: Path) -> OptimError:
         said = log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
     cause = what + (f"; its log ends: {said[-1][:300]}" if said else "")
     return OptimError(
-        "isolated-worker-failed", f"the worker of plugin {isolation.plugin} failed", cause,
+        "isolated-worker-failed",
+        f"the worker of plugin {isolation.plugin} failed",
+        cause,
         "run it again: another worker is started; if it fails each time, make its environment anew: "
         f"optim plugins remove {isolation.plugin} && optim plugins install {isolation.plugin}",
         status=ExitStatus.INTERNAL,
-    )  # fmt: skip
+    )
 
 
 def job_failed(isolation: Isolation, job: str, error: dict[str, Any]) -> OptimError:

@@ -135,10 +135,19 @@ def _made_by_pip(isolation: Isolation, python: str, making: Path, say: Progress)
             raise
     say(steps - 2, steps, "installing")
     if isolation.requirements:
-        _call([
-            inside, *_PIP, "install", "--quiet", "--no-index", "--no-deps", "--find-links", str(wheels),
-            *isolation.requirements,
-        ])  # fmt: skip
+        _call(
+            [
+                inside,
+                *_PIP,
+                "install",
+                "--quiet",
+                "--no-index",
+                "--no-deps",
+                "--find-links",
+                str(wheels),
+                *isolation.requirements,
+            ]
+        )
     say(steps, steps, "installed")
 
 
@@ -146,9 +155,20 @@ def _download(python: str, requirement: str, wheels: Path) -> None:
     """One wheel, which is in the folder whole or not at all."""
     arriving = wheels / f".{uuid.uuid4().hex}"
     try:
-        _call([
-            python, *_PIP, "wheel", "--quiet", "--retries", "2", "--no-deps", "--wheel-dir", str(arriving), requirement
-        ])  # fmt: skip
+        _call(
+            [
+                python,
+                *_PIP,
+                "wheel",
+                "--quiet",
+                "--retries",
+                "2",
+                "--no-deps",
+                "--wheel-dir",
+                str(arriving),
+                requirement,
+            ]
+        )
         for wheel in arriving.glob("*.whl"):
             os.replace(wheel, wheels / wheel.name)
     finally:
@@ -174,8 +194,11 @@ def _checked_python(isolation: Isolation, python: str) -> str:
     try:
         version = subprocess.run(
             [python, "-c", "import platform; print(platform.python_version())"],
-            capture_output=True, text=True, check=True, timeout=60,
-        ).stdout.strip()  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
         raise wrong_python(isolation, f"{python} does not start: {error}") from error
     if version not in SpecifierSet(isolation.python):
@@ -187,9 +210,14 @@ def _call(command: list[str]) -> None:
     clean = {key: text for key, text in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
     try:
         done = subprocess.run(
-            command, env=clean, capture_output=True, text=True, check=False, timeout=_CALL_TIMEOUT_S,
+            command,
+            env=clean,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_CALL_TIMEOUT_S,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired as error:
         raise PipFailed(f"ERROR: no end after {_CALL_TIMEOUT_S:.0f} s: {' '.join(command[-3:])}") from error
     if done.returncode:

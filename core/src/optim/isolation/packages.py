@@ -45,17 +45,28 @@ def install_package(what: str, *, alone: bool) -> str:
         held, report = Path(folder) / "held.txt", Path(folder) / "report.json"
         held.write_text("".join(f"{line}\n" for line in _installed(besides=name)))
         command = [
-            *_pip(), "install", "--disable-pip-version-check", "--no-input", "--retries", "2",
-            "--constraint", str(held), "--report", str(report), *(["--no-deps"] if alone else []), what,
-        ]  # fmt: skip
+            *_pip(),
+            "install",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--retries",
+            "2",
+            "--constraint",
+            str(held),
+            "--report",
+            str(report),
+            *(["--no-deps"] if alone else []),
+            what,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode:
             raise OptimError(
-                "plugin-install-failed", f"{what} could not be installed beside optim",
+                "plugin-install-failed",
+                f"{what} could not be installed beside optim",
                 reason(f"{done.stdout}\n{done.stderr}"),
                 "what cannot live beside optim must be isolated by its plugin: docs/writing-a-plugin.md",
                 status=ExitStatus.USAGE,
-            )  # fmt: skip
+            )
         for one in json.loads(report.read_text())["install"]:
             if one["requested"]:
                 name = str(one["metadata"]["name"])
@@ -83,10 +94,12 @@ def _distribution(what: str) -> str:
         return str(project.get("name", path.name))
     except (OSError, InvalidWheelFilename, tomllib.TOMLDecodeError) as error:
         raise OptimError(
-            "no-such-package", f"{what} is no package of a plugin", str(error),
+            "no-such-package",
+            f"{what} is no package of a plugin",
+            str(error),
             "optim plugins install NAME, or the path of a wheel or of a folder with a pyproject.toml",
             status=ExitStatus.USAGE,
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _installed(*, besides: str) -> list[str]:
@@ -111,7 +124,10 @@ def _pip() -> list[str]:
     pip = shutil.which("pip")
     if pip is None:
         raise OptimError(
-            "plugin-install-failed", "there is no pip to install a plugin with", f"{sys.executable} has none",
-            f"{sys.executable} -m ensurepip", status=ExitStatus.USAGE,
-        )  # fmt: skip
+            "plugin-install-failed",
+            "there is no pip to install a plugin with",
+            f"{sys.executable} has none",
+            f"{sys.executable} -m ensurepip",
+            status=ExitStatus.USAGE,
+        )
     return [pip, "--python", sys.executable]

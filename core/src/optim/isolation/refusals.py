@@ -34,18 +34,27 @@ def install_failed(isolation: Isolation, said: str) -> OptimError:
     again = f"optim plugins install {isolation.plugin}"
     if full := _NO_ROOM.search(said):
         return OptimError(
-            "disk-full", what, full[0], f"free some space, or set OPTIM_DATA_DIR to another disk; then: {again}",
+            "disk-full",
+            what,
+            full[0],
+            f"free some space, or set OPTIM_DATA_DIR to another disk; then: {again}",
             status=ExitStatus.USAGE,
-        )  # fmt: skip
+        )
     if unreachable := _UNREACHABLE.search(said):
         return OptimError(
-            "index-unreachable", what, f"no connection to the package index: {unreachable[0]}",
-            f"{again}   (with the network back it goes on where it stopped)", status=ExitStatus.USAGE,
-        )  # fmt: skip
+            "index-unreachable",
+            what,
+            f"no connection to the package index: {unreachable[0]}",
+            f"{again}   (with the network back it goes on where it stopped)",
+            status=ExitStatus.USAGE,
+        )
     return OptimError(
-        "isolated-install-failed", what, reason(said), f"{again}   (it goes on where it stopped)",
+        "isolated-install-failed",
+        what,
+        reason(said),
+        f"{again}   (it goes on where it stopped)",
         status=ExitStatus.USAGE,
-    )  # fmt: skip
+    )
 
 
 def reason(said: str) -> str:
@@ -63,9 +72,12 @@ def wrong_python(isolation: Isolation, cause: str) -> OptimError:
     found = fitting_python(isolation.python)
     fix = f"optim plugins install {isolation.plugin} --python {found or 'PATH_OF_A_FITTING_PYTHON'}"
     return OptimError(
-        "isolated-python", f"the environment of plugin {isolation.plugin} cannot be made with this Python", cause, fix,
+        "isolated-python",
+        f"the environment of plugin {isolation.plugin} cannot be made with this Python",
+        cause,
+        fix,
         status=ExitStatus.USAGE,
-    )  # fmt: skip
+    )
 
 
 def fitting_python(wanted: str) -> str | None:

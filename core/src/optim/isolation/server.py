@@ -122,10 +122,14 @@ def _serve(connection: socket.socket, secret: str, jobs: Any) -> None:
     try:
         answer = {"result": getattr(jobs, asked["job"])(asked["request"], host)}
     except (Exception, SystemExit) as error:
-        answer = {"error": {
-            "type": type(error).__name__, "message": str(error), "errno": getattr(error, "errno", None),
-            "traceback": traceback.format_exc(),
-        }}  # fmt: skip
+        answer = {
+            "error": {
+                "type": type(error).__name__,
+                "message": str(error),
+                "errno": getattr(error, "errno", None),
+                "traceback": traceback.format_exc(),
+            }
+        }
     host.finish(answer)
     connection.shutdown(socket.SHUT_WR)
 

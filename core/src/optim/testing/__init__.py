@@ -25,11 +25,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from optim.testing import models
     from optim.testing.conformance import PassConformance
+    from optim.testing.installed import Installed, installed
     from optim.testing.trial import Trial
 
-__all__ = ["PassConformance", "Trial", "models"]
+__all__ = ["Installed", "PassConformance", "Trial", "installed", "models"]
 
-_HOMES = {"PassConformance": "optim.testing.conformance", "Trial": "optim.testing.trial"}
+_HOMES = {
+    "Installed": "optim.testing.installed",
+    "PassConformance": "optim.testing.conformance",
+    "Trial": "optim.testing.trial",
+    "installed": "optim.testing.installed",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,17 +13,17 @@ from typing import Any, ClassVar
 
 import pytest
 
+from optim._engine.gate.drift import Drift
+from optim._engine.plugins.checks import pass_defect
+from optim._engine.plugins.plugin import PluginInfo
 from optim.backend import Backend
 from optim.errors import OptimError
-from optim.gate.drift import Drift
-from optim.graphs.operators import operator_counts
+from optim.jobs.process import WorkerFailed
 from optim.model import Model
-from optim.onnxruntime_backend import OnnxRuntimeBackend
+from optim.onnx.backend import OnnxRuntimeBackend
+from optim.onnx.operators import operator_counts
 from optim.options import PassOptions, options_class
 from optim.passes import Pass, PassResult, Stage
-from optim.plugins.checks import pass_defect
-from optim.plugins.plugin import PluginInfo
-from optim.processes.process import WorkerFailed
 from optim.target import Target
 from optim.testing import models
 from optim.testing.imports import imports_of
@@ -96,9 +96,7 @@ class PassConformance:
     # What follows from it.
 
     @pytest.fixture
-    def trial(
-        self, model_path: Path, tmp_path: Path, target: Target, backend: Backend, data: str | None
-    ) -> Trial:
+    def trial(self, model_path: Path, tmp_path: Path, target: Target, backend: Backend, data: str | None) -> Trial:
         """The model in a store of its own."""
         return Trial.of(model_path, tmp_path / "trial", target, backend, data)
 

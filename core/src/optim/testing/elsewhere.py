@@ -8,12 +8,12 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from optim._engine.feeds.feedset import FeedSet
 from optim.backend import Backend
-from optim.feeds.feedset import FeedSet
+from optim.jobs.channel import Channel
 from optim.model import Model
 from optim.options import parse_options
 from optim.passes import Pass
-from optim.processes.channel import Channel
 from optim.target import Target
 
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from optim.plugins.weight import HEAVY
+from optim._engine.plugins.weight import HEAVY
 
 _TIMEOUT_S = 120.0
 _SCRIPT = """
@@ -26,7 +26,11 @@ def imports_of(module: str) -> list[str]:
     """
     path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, *HEAVY, module], env={**os.environ, "PYTHONPATH": path},
-        capture_output=True, text=True, check=True, timeout=_TIMEOUT_S,
-    )  # fmt: skip
+        [sys.executable, "-c", _SCRIPT, *HEAVY, module],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=_TIMEOUT_S,
+    )
     return done.stdout.splitlines()[-1].split()[1:]

@@ -37,12 +37,19 @@ def mlp(folder: Path, width: int = 64) -> Path:
     """
     rng = np.random.default_rng(_SEED)
     nodes = [
-        _node("MatMul", ["x", "w1"], ["h1"]), _node("Add", ["h1", "b1"], ["h2"]), _node("Relu", ["h2"], ["h3"]),
-        _node("Identity", ["h3"], ["h4"]), _node("Dropout", ["h4"], ["h5"]), _node("Gemm", ["h5", "w2", "b2"], ["y"]),
-    ]  # fmt: skip
+        _node("MatMul", ["x", "w1"], ["h1"]),
+        _node("Add", ["h1", "b1"], ["h2"]),
+        _node("Relu", ["h2"], ["h3"]),
+        _node("Identity", ["h3"], ["h4"]),
+        _node("Dropout", ["h4"], ["h5"]),
+        _node("Gemm", ["h5", "w2", "b2"], ["y"]),
+    ]
     weights = {
-        "w1": _dense(rng, 32, width), "b1": _small(rng, width), "w2": _dense(rng, width, 10), "b2": _small(rng, 10),
-    }  # fmt: skip
+        "w1": _dense(rng, 32, width),
+        "b1": _small(rng, width),
+        "w2": _dense(rng, width, 10),
+        "b2": _small(rng, 10),
+    }
     return _write(folder, "mlp", nodes, {"x": ["batch", 32]}, {"y": ["batch", 10]}, weights)
 
 
@@ -52,15 +59,25 @@ def convnet(folder: Path) -> Path:
     nodes = [
         _node("Conv", ["x", "k1"], ["c1"], pads=[1, 1, 1, 1]),
         _node("BatchNormalization", ["c1", "scale", "shift", "mean", "var"], ["n1"]),
-        _node("Relu", ["n1"], ["r1"]), _node("Conv", ["r1", "k2", "kb2"], ["c2"], pads=[1, 1, 1, 1]),
-        _node("Add", ["c2", "r1"], ["a"]), _node("Relu", ["a"], ["r2"]), _node("GlobalAveragePool", ["r2"], ["p"]),
-        _node("Flatten", ["p"], ["f"]), _node("Gemm", ["f", "w", "b"], ["y"]),
-    ]  # fmt: skip
+        _node("Relu", ["n1"], ["r1"]),
+        _node("Conv", ["r1", "k2", "kb2"], ["c2"], pads=[1, 1, 1, 1]),
+        _node("Add", ["c2", "r1"], ["a"]),
+        _node("Relu", ["a"], ["r2"]),
+        _node("GlobalAveragePool", ["r2"], ["p"]),
+        _node("Flatten", ["p"], ["f"]),
+        _node("Gemm", ["f", "w", "b"], ["y"]),
+    ]
     weights = {
-        "k1": _kernel(rng, 8, 3), "k2": _kernel(rng, 8, 8), "kb2": _small(rng, 8), "w": _dense(rng, 8, 5),
-        "b": _small(rng, 5), "scale": 1 + _small(rng, 8), "shift": _small(rng, 8), "mean": _small(rng, 8),
+        "k1": _kernel(rng, 8, 3),
+        "k2": _kernel(rng, 8, 8),
+        "kb2": _small(rng, 8),
+        "w": _dense(rng, 8, 5),
+        "b": _small(rng, 5),
+        "scale": 1 + _small(rng, 8),
+        "shift": _small(rng, 8),
+        "mean": _small(rng, 8),
         "var": 1 + np.abs(_small(rng, 8)),
-    }  # fmt: skip
+    }
     return _write(folder, "convnet", nodes, {"x": ["batch", 3, 16, 16]}, {"y": ["batch", 5]}, weights)
 
 
@@ -69,29 +86,45 @@ def encoder(folder: Path) -> Path:
     rng = np.random.default_rng(_SEED)
     nodes = [
         _node("Gather", ["words", "input_ids"], ["e"]),
-        *_mask(), *_heads("q", "e"), *_heads("k", "e"), *_heads("v", "e"), *_attention(),
-        _node("MatMul", ["joined", "wo"], ["o"]), _node("Add", ["o", "e"], ["res1"]),
+        *_mask(),
+        *_heads("q", "e"),
+        *_heads("k", "e"),
+        *_heads("v", "e"),
+        *_attention(),
+        _node("MatMul", ["joined", "wo"], ["o"]),
+        _node("Add", ["o", "e"], ["res1"]),
         _node("LayerNormalization", ["res1", "g1", "s1"], ["n1"], axis=-1),
-        _node("MatMul", ["n1", "w1"], ["u"]), _node("Relu", ["u"], ["act"]), _node("MatMul", ["act", "w2"], ["d"]),
-        _node("Add", ["d", "n1"], ["res2"]), _node("LayerNormalization", ["res2", "g2", "s2"], ["hidden"], axis=-1),
-    ]  # fmt: skip
+        _node("MatMul", ["n1", "w1"], ["u"]),
+        _node("Relu", ["u"], ["act"]),
+        _node("MatMul", ["act", "w2"], ["d"]),
+        _node("Add", ["d", "n1"], ["res2"]),
+        _node("LayerNormalization", ["res2", "g2", "s2"], ["hidden"], axis=-1),
+    ]
     weights: Weights = {
         "words": rng.standard_normal((50, 32), dtype=np.float32),
         **{name: _dense(rng, 32, 32) for name in ("wq", "wk", "wv", "wo")},
-        "w1": _dense(rng, 32, 64), "w2": _dense(rng, 64, 32),
-        **{name: 1 + _small(rng, 32) for name in ("g1", "g2")}, **{name: _small(rng, 32) for name in ("s1", "s2")},
-        "one": np.float32(1), "lowest": np.float32(-1e4), "axes": np.array([1, 2]), "root": np.float32(4),
-        "split": np.array([0, 0, 2, 16]), "join": np.array([0, 0, 32]),
-    }  # fmt: skip
+        "w1": _dense(rng, 32, 64),
+        "w2": _dense(rng, 64, 32),
+        **{name: 1 + _small(rng, 32) for name in ("g1", "g2")},
+        **{name: _small(rng, 32) for name in ("s1", "s2")},
+        "one": np.float32(1),
+        "lowest": np.float32(-1e4),
+        "axes": np.array([1, 2]),
+        "root": np.float32(4),
+        "split": np.array([0, 0, 2, 16]),
+        "join": np.array([0, 0, 32]),
+    }
     inputs = {"input_ids": ["batch", "sequence"], "attention_mask": ["batch", "sequence"]}
     return _write(folder, "encoder", nodes, inputs, {"hidden": ["batch", "sequence", 32]}, weights, integers=inputs)
 
 
 def _mask() -> Nodes:
     return [
-        _node("Cast", ["attention_mask"], ["seen"], to=1), _node("Sub", ["one", "seen"], ["hidden_from"]),
-        _node("Mul", ["hidden_from", "lowest"], ["low"]), _node("Unsqueeze", ["low", "axes"], ["mask"]),
-    ]  # fmt: skip
+        _node("Cast", ["attention_mask"], ["seen"], to=1),
+        _node("Sub", ["one", "seen"], ["hidden_from"]),
+        _node("Mul", ["hidden_from", "lowest"], ["low"]),
+        _node("Unsqueeze", ["low", "axes"], ["mask"]),
+    ]
 
 
 def _heads(name: str, source: str) -> Nodes:
@@ -100,16 +133,19 @@ def _heads(name: str, source: str) -> Nodes:
         _node("MatMul", [source, f"w{name}"], [f"{name}_all"]),
         _node("Reshape", [f"{name}_all", "split"], [f"{name}_4"]),
         _node("Transpose", [f"{name}_4"], [name], perm=order),
-    ]  # fmt: skip
+    ]
 
 
 def _attention() -> Nodes:
     return [
-        _node("MatMul", ["q", "k"], ["raw"]), _node("Div", ["raw", "root"], ["scaled"]),
-        _node("Add", ["scaled", "mask"], ["scores"]), _node("Softmax", ["scores"], ["shares"], axis=-1),
-        _node("MatMul", ["shares", "v"], ["mixed"]), _node("Transpose", ["mixed"], ["back"], perm=[0, 2, 1, 3]),
+        _node("MatMul", ["q", "k"], ["raw"]),
+        _node("Div", ["raw", "root"], ["scaled"]),
+        _node("Add", ["scaled", "mask"], ["scores"]),
+        _node("Softmax", ["scores"], ["shares"], axis=-1),
+        _node("MatMul", ["shares", "v"], ["mixed"]),
+        _node("Transpose", ["mixed"], ["back"], perm=[0, 2, 1, 3]),
         _node("Reshape", ["back", "join"], ["joined"]),
-    ]  # fmt: skip
+    ]
 
 
 def _node(operator: str, inputs: list[str], outputs: list[str], **attributes: Any) -> onnx.NodeProto:
@@ -131,9 +167,14 @@ def _small(rng: np.random.Generator, size: int) -> NDArray[np.float32]:
 
 
 def _write(
-    folder: Path, name: str, nodes: Nodes, inputs: Shapes, outputs: Shapes, weights: Weights,
+    folder: Path,
+    name: str,
+    nodes: Nodes,
+    inputs: Shapes,
+    outputs: Shapes,
+    weights: Weights,
     integers: Collection[str] = (),
-) -> Path:  # fmt: skip
+) -> Path:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 

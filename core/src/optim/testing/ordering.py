@@ -6,12 +6,12 @@ import re
 from abc import ABCMeta
 from typing import Any, cast
 
+from optim._engine.plugins.offers import OfferedPass
+from optim._engine.plugins.ordering import order
+from optim._engine.plugins.plugin import PluginInfo
+from optim._engine.plugins.registry import load_registry
 from optim.errors import OptimError
 from optim.passes import Pass, Stage
-from optim.plugins.offers import OfferedPass
-from optim.plugins.ordering import order
-from optim.plugins.plugin import PluginInfo
-from optim.plugins.registry import load_registry
 from optim.target import Target
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*|:\*)")
@@ -25,9 +25,10 @@ def order_defect(pass_class: type[Pass], stage: Stage, target: Target) -> str:
         return f"{', '.join(strange)}: before and after name passes ('plugin.kebab-case') or whole plugins ('plugin:*')"
     plugin = pass_class.name.partition(".")[0]
     others = [
-        offered for offered in load_registry().offers(target)
+        offered
+        for offered in load_registry().offers(target)
         if offered.stage is stage and offered.name != pass_class.name
-    ]  # fmt: skip
+    ]
     try:
         mine = OfferedPass(pass_class, stage, PluginInfo(plugin, "", "", ""))
         order([*others, mine, *_stand_ins(pass_class, others)])

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optim._engine.compare.distrust import Untouched, checked_model, require_fit
+from optim._engine.compare.place import mapped_feeds, mapped_outputs
+from optim._engine.compare.recast import compare_raw
+from optim._engine.feeds.feedset import FeedSet
+from optim._engine.feeds.load import load_feeds
+from optim._engine.feeds.synthesize import synthesize_feeds
+from optim._engine.gate.drift import NO_DRIFT, Drift, compare_sample, worst_drift
+from optim._engine.graphs.ingest import ingest
+from optim._engine.jobs.offer import context_for
 from optim.backend import Backend
 from optim.errors import OptimError
-from optim.feeds.feedset import FeedSet
-from optim.feeds.load import load_feeds
-from optim.feeds.synthesize import synthesize_feeds
-from optim.gate.drift import NO_DRIFT, Drift, compare_sample, worst_drift
-from optim.graphs.files import describe
-from optim.graphs.ingest import ingest
-from optim.jobs.distrust import Untouched, checked_model, require_fit
-from optim.jobs.offer import context_for
-from optim.jobs.place import mapped_feeds, mapped_outputs
-from optim.jobs.recast import compare_raw
 from optim.model import Model
+from optim.onnx.files import describe
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Interface, Pass, PassResult
 from optim.target import Target
@@ -111,13 +111,18 @@ class Trial:
         Raises:
             WorkerFailed: the process raised, crashed, or did not come back.
         """
-        from optim.processes.process import run_job
-        from optim.wire import to_wire
+        from optim.jobs.process import run_job
+        from optim.jobs.wire import to_wire
 
         request = elsewhere.Request(
-            _path(type(transformation)), _path(type(self.backend)), self.model, self.target.plain,
-            options.model_dump(mode="json"), self.store, self.feeds.folder,
-        )  # fmt: skip
+            _path(type(transformation)),
+            _path(type(self.backend)),
+            self.model,
+            self.target.plain,
+            options.model_dump(mode="json"),
+            self.store,
+            self.feeds.folder,
+        )
         answer, _ = run_job(elsewhere.__name__, to_wire(request), _TIMEOUT_S)
         return str(answer["digest"])
 
@@ -135,10 +140,7 @@ class Trial:
 
     def _drift(self, model: Model, interfaces: Sequence[Interface]) -> Drift:
         drift = NO_DRIFT
-        with (
-            self.backend.open(self.model, self.target) as original,
-            self.backend.open(model, self.target) as changed,
-        ):
+        with self.backend.open(self.model, self.target) as original, self.backend.open(model, self.target) as changed:
             if any(interface.raw for interface in interfaces):
                 for comparison in compare_raw(changed, original, interfaces):
                     drift = drift.worst(comparison.drift)

@@ -15,9 +15,14 @@ def make_plan(request: Request) -> Plan:
     post, results, task = class_steps(request)
     pre = (*first, *resize_steps(request, image), *number_steps(request, image))
     return Plan(
-        (port,), pre, post, results, request.options.target_opset, "image-classification",
+        (port,),
+        pre,
+        post,
+        results,
+        request.options.target_opset,
+        "image-classification",
         {**task, "input": request.kind("bytes", "pixels")},
-    )  # fmt: skip
+    )
 
 
 def class_steps(request: Request) -> tuple[tuple[PlannedStep, ...], tuple[Result, ...], dict[str, object]]:

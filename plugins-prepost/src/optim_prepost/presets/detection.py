@@ -29,9 +29,14 @@ def make_plan(request: Request) -> Plan:
     labels = read_labels(request.options.labels, request.settings)
     task = {"labels": list(labels), "input": request.kind("bytes", "pixels")}
     return Plan(
-        (port,), (*first, *fit, *number_steps(request, image)), _box_steps(request, len(labels)),
-        (Result("boxes", "Scaled"),), request.options.target_opset, "object-detection", task,
-    )  # fmt: skip
+        (port,),
+        (*first, *fit, *number_steps(request, image)),
+        _box_steps(request, len(labels)),
+        (Result("boxes", "Scaled"),),
+        request.options.target_opset,
+        "object-detection",
+        task,
+    )
 
 
 def _box_steps(request: Request, named: int) -> tuple[PlannedStep, ...]:
@@ -45,18 +50,22 @@ def _box_steps(request: Request, named: int) -> tuple[PlannedStep, ...]:
     else:
         rows = [PlannedStep("SplitOutBoxAndScoreWithConf", {"num_classes": classes})]
     suppress = {
-        "iou_threshold": options.iou_threshold, "score_threshold": options.score_threshold,
-        "max_boxes_per_class": options.max_detections, "max_detections": options.max_detections,
-    }  # fmt: skip
+        "iou_threshold": options.iou_threshold,
+        "score_threshold": options.score_threshold,
+        "max_boxes_per_class": options.max_detections,
+        "max_detections": options.max_detections,
+    }
     return (
         PlannedStep("Squeeze", {"axes": [0]}),
         *rows,
         PlannedStep("SelectBestBoundingBoxesByNMS", suppress),
         PlannedStep(
-            "ScaleNMSBoundingBoxesAndKeyPoints", {}, "Scaled",
+            "ScaleNMSBoundingBoxesAndKeyPoints",
+            {},
+            "Scaled",
             (Link(IMAGE, 0, 1), Link("Fit", 0, 2), Link("LetterBox", 0, 3)),
         ),
-    )  # fmt: skip
+    )
 
 
 def _is_columns(request: Request, info: TensorInfo) -> bool:

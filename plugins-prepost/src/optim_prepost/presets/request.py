@@ -48,10 +48,13 @@ class Request:
     def unfit(self, cause: str) -> OptimError:
         """The error for a model that is not made for the task."""
         return OptimError(
-            "preset-does-not-fit", f"preset {self.options.preset} does not fit the model", cause,
-            "choose another preset, or write the steps with pre and post: optim passes show prepost.append", PACKAGE,
+            "preset-does-not-fit",
+            f"preset {self.options.preset} does not fit the model",
+            cause,
+            "choose another preset, or write the steps with pre and post: optim passes show prepost.append",
+            PACKAGE,
             ExitStatus.NOT_HELD,
-        )  # fmt: skip
+        )
 
     def port_name(self, wanted: str) -> str:
         """The name of a new input, unlike those of the model's own inputs and outputs."""

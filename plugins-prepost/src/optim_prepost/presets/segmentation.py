@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from optim_prepost.plan import Link, Plan, PlannedStep, Result
-from optim_prepost.presets.images import (
-    IMAGE,
-    first_steps,
-    image_input,
-    number_steps,
-    resize_steps,
-    scores_output,
-)
+from optim_prepost.presets.images import IMAGE, first_steps, image_input, number_steps, resize_steps, scores_output
 from optim_prepost.presets.request import Request
 from optim_prepost.settings import read_labels
 
@@ -30,7 +23,11 @@ def make_plan(request: Request) -> Plan:
     labels = read_labels(request.options.labels, request.settings)
     post = (PlannedStep("ResizeScores", {}, "", (Link(IMAGE, 0, 1),)), PlannedStep("LabelMap"))
     return Plan(
-        (port,), (*first, *resize_steps(request, image), *number_steps(request, image)), post,
-        (Result("label_map", "LabelMap"),), request.options.target_opset, "segmentation",
+        (port,),
+        (*first, *resize_steps(request, image), *number_steps(request, image)),
+        post,
+        (Result("label_map", "LabelMap"),),
+        request.options.target_opset,
+        "segmentation",
         {"labels": list(labels), "input": request.kind("bytes", "pixels")},
-    )  # fmt: skip
+    )

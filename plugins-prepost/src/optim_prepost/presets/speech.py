@@ -31,9 +31,7 @@ def make_plan(request: Request) -> Plan:
             post.append(PlannedStep("Labels", names, "", (Link("GreedyCtc", 0, 0),)))
             results.append(Result("labels", "Labels"))
     task = {"rate": rate, "input": "samples" if samples else "bytes", "labels": list(labels)}
-    return Plan(
-        (port,), (*first, features), tuple(post), tuple(results), request.options.target_opset, "speech", task
-    )
+    return Plan((port,), (*first, features), tuple(post), tuple(results), request.options.target_opset, "speech", task)
 
 
 def _features(request: Request, rate: int) -> tuple[PlannedStep, bool]:

@@ -33,9 +33,14 @@ def make_plan(request: Request) -> Plan:
     post += [] if pixels else _encoded(request)
     result = Result("pixels", last) if pixels else Result("image_file", "ConvertBGRToImage")
     return Plan(
-        (port,), (*first, *resize_steps(request, image), *pre), tuple(post), (result,), request.options.target_opset,
-        "super-resolution", {"input": "pixels" if pixels else "bytes"},
-    )  # fmt: skip
+        (port,),
+        (*first, *resize_steps(request, image), *pre),
+        tuple(post),
+        (result,),
+        request.options.target_opset,
+        "super-resolution",
+        {"input": "pixels" if pixels else "bytes"},
+    )
 
 
 def _luma(request: Request) -> list[PlannedStep]:
@@ -70,4 +75,3 @@ def _encoded(request: Request) -> list[PlannedStep]:
         PlannedStep("ReverseAxis", {"axis": 2, "dim_value": 3}, "Blue_first"),
         PlannedStep("ConvertBGRToImage", {"image_format": request.options.image_format}),
     ]
-

@@ -30,9 +30,11 @@ def text_steps(request: Request, *, pair: bool = False) -> tuple[tuple[Port, ...
     ids = request.kind("text", "ids") == "ids"
     params = tokenizer_params(request, pair=pair)
     if ids:
-        return _id_ports(request), [PlannedStep("Identity", {"num_inputs": len(names)}, TOKENS)], {
-            "input": "ids", "tokenizer": params, "order": names, "pair": pair
-        }  # fmt: skip
+        return (
+            _id_ports(request),
+            [PlannedStep("Identity", {"num_inputs": len(names)}, TOKENS)],
+            {"input": "ids", "tokenizer": params, "order": names, "pair": pair},
+        )
     if any(info.dtype != "int64" for info in request.inputs):
         raise request.unfit("its inputs are int32; the tokenizer gives int64")
     if params is None:
@@ -67,8 +69,11 @@ def tokenizer_params(request: Request, *, pair: bool) -> dict[str, Any] | None:
     strip = request.settings.tokenizer.get("strip_accents") if strip is None else strip
     strip = lower if strip is None else bool(strip)
     return {
-        "vocab_or_file": path, "do_lower_case": int(lower), "strip_accents": int(strip), "is_sentence_pair": int(pair),
-    }  # fmt: skip
+        "vocab_or_file": path,
+        "do_lower_case": int(lower),
+        "strip_accents": int(strip),
+        "is_sentence_pair": int(pair),
+    }
 
 
 def _id_ports(request: Request) -> tuple[Port, ...]:

@@ -13,10 +13,16 @@ def split_out_box_and_score_with_conf(rows: Array, num_classes: int, name: str |
 
 
 def select_best_bounding_boxes_by_nms(
-    boxes: Array, scores: Array, masks: Array | None = None, iou_threshold: float = 0.5, score_threshold: float = 0.67,
-    max_boxes_per_class: int = 100, max_detections: int | None = None, has_mask_data: bool = False,
+    boxes: Array,
+    scores: Array,
+    masks: Array | None = None,
+    iou_threshold: float = 0.5,
+    score_threshold: float = 0.67,
+    max_boxes_per_class: int = 100,
+    max_detections: int | None = None,
+    has_mask_data: bool = False,
     name: str | None = None,
-) -> Arrays:  # fmt: skip
+) -> Arrays:
     """Non-maximum suppression, class by class, best first: [kept, 4 + score + class (+ mask)]."""
     kept: list[tuple[int, int]] = []
     for number in range(scores.shape[1]):
@@ -40,9 +46,14 @@ def select_best_bounding_boxes_by_nms(
 
 
 def scale_nms_bounding_boxes_and_key_points(
-    rows: Array, original: Array, resized: Array, letter_boxed: Array, num_key_points: int = 0, layout: str = "HWC",
+    rows: Array,
+    original: Array,
+    resized: Array,
+    letter_boxed: Array,
+    num_key_points: int = 0,
+    layout: str = "HWC",
     name: str | None = None,
-) -> Arrays:  # fmt: skip
+) -> Arrays:
     """Boxes found in a resized image on a larger canvas, as they lie in the original."""
     down = 0 if layout == "HWC" else 1
     scale = original.shape[down] / resized.shape[down]

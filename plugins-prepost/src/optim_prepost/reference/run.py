@@ -91,16 +91,19 @@ def _own_graph(step: PlannedStep, given: Sequence[Array]) -> tuple[Array, ...]:
     import onnx
     import onnxruntime as ort
 
-    from optim.onnxruntime_libraries import library_path
+    from optim.onnx.libraries import library_path
 
     made = make_step(step)
     infos = [
         onnx.helper.make_tensor_value_info(
-            name, onnx.helper.np_dtype_to_tensor_dtype(_dtype(array)), [f"{name}_{axis}" for axis in range(array.ndim)]
-            if array.ndim and step.kind != "DrawBoundingBoxes" else list(array.shape),
+            name,
+            onnx.helper.np_dtype_to_tensor_dtype(_dtype(array)),
+            [f"{name}_{axis}" for axis in range(array.ndim)]
+            if array.ndim and step.kind != "DrawBoundingBoxes"
+            else list(array.shape),
         )
         for name, array in zip(made.input_names, given, strict=False)
-    ]  # fmt: skip
+    ]
     before = onnx.helper.make_graph([], "given", infos, infos)
     graph = made._create_graph_for_step(before, 18)
     domains = {node.domain for node in graph.node}

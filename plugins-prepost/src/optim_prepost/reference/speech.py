@@ -27,9 +27,14 @@ def unit_variance(samples: Array, name: str | None = None) -> Arrays:
 
 
 def log_mel(
-    samples: Array, mels: int = 80, size: int = 400, hop: int = 160, rate: int = 16000, seconds: float = 30.0,
+    samples: Array,
+    mels: int = 80,
+    size: int = 400,
+    hop: int = 160,
+    rate: int = 16000,
+    seconds: float = 30.0,
     name: str | None = None,
-) -> Arrays:  # fmt: skip
+) -> Arrays:
     """Whisper's features, frame by frame with NumPy's Fourier transform in float64."""
     count = int(seconds * rate)
     filled = np.zeros(count)

@@ -70,9 +70,14 @@ class LogMel(Step):
     """
 
     def __init__(
-        self, mels: int = 80, size: int = 400, hop: int = 160, rate: int = 16000, seconds: float = 30.0,
+        self,
+        mels: int = 80,
+        size: int = 400,
+        hop: int = 160,
+        rate: int = 16000,
+        seconds: float = 30.0,
         name: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(["samples"], ["input_features"], name)
         self._mels, self._size, self._hop, self._rate = mels, size, hop, rate
         self._count = int(seconds * rate)

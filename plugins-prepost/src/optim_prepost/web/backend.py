@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from optim.backend import Check, Delivery
 
 _LEVELS = {
-    "ORT_DISABLE_ALL": "disabled", "ORT_ENABLE_BASIC": "basic", "ORT_ENABLE_EXTENDED": "extended",
-    "ORT_ENABLE_LAYOUT": "layout", "ORT_ENABLE_ALL": "all",
-}  # fmt: skip
+    "ORT_DISABLE_ALL": "disabled",
+    "ORT_ENABLE_BASIC": "basic",
+    "ORT_ENABLE_EXTENDED": "extended",
+    "ORT_ENABLE_LAYOUT": "layout",
+    "ORT_ENABLE_ALL": "all",
+}
 _PLAIN = {"enable_cpu_mem_arena": "enableCpuMemArena", "enable_mem_pattern": "enableMemPattern"}
 _NATIVE_ONLY = ("intra_op_num_threads", "inter_op_num_threads")
 """The page sets threads itself: a browser gives them to isolated pages only."""
@@ -37,9 +40,9 @@ class OrtWebBackend(Backend):
     def open_reference(self, model: Model, target: Target) -> Session:
         """Onnxruntime on the processor of this machine, with its defaults."""
         del target
-        from optim.onnxruntime_backend import OnnxRuntimeSession
-        from optim.onnxruntime_libraries import libraries_of
-        from optim.onnxruntime_sessions import CPU, open_session
+        from optim.onnx.backend import OnnxRuntimeSession
+        from optim.onnx.libraries import libraries_of
+        from optim.onnx.sessions import CPU, open_session
 
         session = open_session(model.path, SessionConfig(), libraries=libraries_of(model.opset))
         return OnnxRuntimeSession(session, CPU)
@@ -86,9 +89,12 @@ def web_options(session: SessionConfig) -> dict[str, Any]:
             options[_PLAIN[name]] = value
         elif name not in _NATIVE_ONLY:
             raise OptimError(
-                "bad-session-setting", "onnxruntime-web does not have a session setting", f"{name} = {value!r}",
-                "names are those of onnxruntime.SessionOptions", status=ExitStatus.USAGE,
-            )  # fmt: skip
+                "bad-session-setting",
+                "onnxruntime-web does not have a session setting",
+                f"{name} = {value!r}",
+                "names are those of onnxruntime.SessionOptions",
+                status=ExitStatus.USAGE,
+            )
     for key, text in session.session_config.items():
         _put(extra, key, text)
     if session.disabled_optimizers:
@@ -107,7 +113,7 @@ def _put(extra: dict[str, Any], key: str, text: str) -> None:
 @cache
 def _limits() -> BackendLimits:
     from optim.errors import OptimError
-    from optim.onnxruntime_sessions import measure_limits
+    from optim.onnx.sessions import measure_limits
     from optim_prepost.web.node_session import NodeProcess
 
     process = NodeProcess()

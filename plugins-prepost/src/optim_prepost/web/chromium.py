@@ -73,18 +73,24 @@ def run_page(
 
     with tempfile.TemporaryDirectory(prefix="optim-page-") as scratch, Served(folder) as served:
         request = {
-            "puppeteer": str(require(PUPPETEER)), "browser": browser, "url": served.url,
-            "profile": f"{scratch}/profile", "screenshot": str(screenshot) if screenshot else None,
+            "puppeteer": str(require(PUPPETEER)),
+            "browser": browser,
+            "url": served.url,
+            "profile": f"{scratch}/profile",
+            "screenshot": str(screenshot) if screenshot else None,
             **_given(feeds, picture, Path(scratch)),
-        }  # fmt: skip
+        }
         asked = Path(scratch) / "request.json"
         asked.write_text(json.dumps(request), encoding="utf-8")
         answer = Path(scratch) / "answer.json"
         try:
             done = subprocess.run(
-                [node(), str(_DRIVER), str(asked), str(answer)], capture_output=True, text=True, timeout=_TIMEOUT_S,
+                [node(), str(_DRIVER), str(asked), str(answer)],
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_S,
                 check=False,
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired as error:
             raise _failed(f"it did not finish within {_TIMEOUT_S:.0f} s") from error
         if not answer.is_file():
@@ -121,6 +127,10 @@ def _array(one: Mapping[str, Any]) -> Array:
 
 def _failed(cause: str) -> OptimError:
     return OptimError(
-        "page-failed", "the page of the run folder does not work in Chromium", cause,
-        "optim web serve DIR shows it in your own browser", PACKAGE, ExitStatus.NOT_HELD,
-    )  # fmt: skip
+        "page-failed",
+        "the page of the run folder does not work in Chromium",
+        cause,
+        "optim web serve DIR shows it in your own browser",
+        PACKAGE,
+        ExitStatus.NOT_HELD,
+    )

@@ -12,12 +12,12 @@ import numpy as np
 
 from optim.arrays import Feeds, Outputs
 from optim.backend import Check, Delivery
+from optim.drift import compare_output
 from optim.errors import ExitStatus, OptimError
-from optim.gate.drift import compare_output
-from optim.graphs.external_data import external_files
-from optim.graphs.operators import operator_counts
+from optim.jobs import from_wire
 from optim.model import TensorInfo
-from optim.wire import from_wire
+from optim.onnx.external_data import external_files
+from optim.onnx.operators import operator_counts
 from optim_prepost.compose import METADATA
 from optim_prepost.plan import Plan
 from optim_prepost.step_classes import PACKAGE
@@ -73,10 +73,13 @@ def write_page(delivery: Delivery, plan: Plan | None) -> None:
     for path in modules:
         shutil.copyfile(path, folder / path.name)
     about = {
-        "preset": plan.preset if plan else "", "task": task, "inputs": [_port(info) for info in delivery.model.inputs],
-        "external": sorted(external_files(folder / "model.onnx")), "session": web_options(delivery.model.session),
+        "preset": plan.preset if plan else "",
+        "task": task,
+        "inputs": [_port(info) for info in delivery.model.inputs],
+        "external": sorted(external_files(folder / "model.onnx")),
+        "session": web_options(delivery.model.session),
         "runtime": "@".join(ONNXRUNTIME_WEB),
-    }  # fmt: skip
+    }
     (folder / "plan.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     package = require(ONNXRUNTIME_WEB)
     (folder / "ort").mkdir(exist_ok=True)
@@ -90,7 +93,7 @@ def sample_of(delivery: Delivery, plan: Plan | None) -> Feeds:
         from optim_prepost.samples import raw_samples
 
         return raw_samples(plan)[0]
-    from optim.feeds.feedset import dtype_of
+    from optim.arrays import dtype_of
 
     random = np.random.default_rng(0)
     return {
@@ -121,9 +124,13 @@ def require_equal(expected: Outputs, got: Outputs, where: str) -> float:
         if found is None or found.problem or found.relative_l2 > TOLERANCE:
             why = found.problem or f"drift {found.relative_l2:.3g}" if found else "it is missing"
             raise OptimError(
-                "page-differs", f"what was delivered gives other outputs {where}", f"output '{name}': {why}",
-                "this is an issue of the plugin or of onnxruntime-web, not of the model", PACKAGE, ExitStatus.NOT_HELD,
-            )  # fmt: skip
+                "page-differs",
+                f"what was delivered gives other outputs {where}",
+                f"output '{name}': {why}",
+                "this is an issue of the plugin or of onnxruntime-web, not of the model",
+                PACKAGE,
+                ExitStatus.NOT_HELD,
+            )
         worst = max(worst, found.relative_l2)
     return worst
 

@@ -16,7 +16,7 @@ import numpy as np
 from optim.arrays import Array, Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
-from optim.graphs.external_data import external_files
+from optim.onnx.external_data import external_files
 from optim_prepost.step_classes import PACKAGE
 from optim_prepost.web.packages import ONNXRUNTIME_WEB, node, require
 
@@ -33,8 +33,11 @@ class NodeProcess:
         reading, writing = os.pipe()
         self._process = subprocess.Popen(
             [node(), str(_RUNNER), str(folder), f"/dev/fd/{writing}" if os.name == "posix" else ""],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._stderr, pass_fds=(writing,),
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._stderr,
+            pass_fds=(writing,),
+        )
         os.close(writing)
         self._answers: BinaryIO = os.fdopen(reading, "rb")
 
@@ -55,8 +58,10 @@ class NodeProcess:
             raise _failed("its process ended", self._tail())
         answer: dict[str, Any] = json.loads(self._answers.read(int.from_bytes(length, "little")))
         if "error" in answer:
-            raise _failed("it refused the model" if what in ("open", "accepts") else "it could not run the model",
-                          " ".join(answer["error"].split())[:600])  # fmt: skip
+            raise _failed(
+                "it refused the model" if what in ("open", "accepts") else "it could not run the model",
+                " ".join(answer["error"].split())[:600],
+            )
         described = answer.get("outputs", ()) if what == "run" else ()
         return answer, self._answers.read(sum(one["size"] for one in described))
 
@@ -156,6 +161,9 @@ def _outputs(described: Sequence[Mapping[str, Any]], data: bytes) -> Outputs:
 def _failed(what: str, cause: str) -> OptimError:
     name, version = ONNXRUNTIME_WEB
     return OptimError(
-        "ort-web-failed", f"{name} {version}: {what}", cause,
-        "optim targets shows where else the model can run", PACKAGE,
-    )  # fmt: skip
+        "ort-web-failed",
+        f"{name} {version}: {what}",
+        cause,
+        "optim targets shows where else the model can run",
+        PACKAGE,
+    )

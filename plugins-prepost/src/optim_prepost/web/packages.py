@@ -27,9 +27,9 @@ def packages_folder() -> Path:
     """Where they are: ``OPTIM_NPM_DIR``, else ``npm`` in optim's cache folder."""
     if chosen := os.environ.get("OPTIM_NPM_DIR"):
         return Path(chosen).expanduser().absolute()
-    from optim.store import default_root
+    from optim.folders import cache_folder
 
-    return default_root() / "npm"
+    return cache_folder() / "npm"
 
 
 def installed(package: tuple[str, str]) -> Path | None:
@@ -84,10 +84,13 @@ def node() -> str:
     found = shutil.which("node")
     if found is None:
         raise OptimError(
-            "node-missing", "onnxruntime-web runs under Node, which this machine does not have",
-            "there is no program 'node' on the PATH", "install Node 20 or later: https://nodejs.org", PACKAGE,
+            "node-missing",
+            "onnxruntime-web runs under Node, which this machine does not have",
+            "there is no program 'node' on the PATH",
+            "install Node 20 or later: https://nodejs.org",
+            PACKAGE,
             ExitStatus.TARGET_UNAVAILABLE,
-        )  # fmt: skip
+        )
     return found
 
 
@@ -104,10 +107,13 @@ def _install(what: str, folder: Path) -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise OptimError(
-            "npm-missing", f"{what} is installed by npm, which this machine does not have",
-            "there is no program 'npm' on the PATH", "install Node 20 or later, which brings npm", PACKAGE,
+            "npm-missing",
+            f"{what} is installed by npm, which this machine does not have",
+            "there is no program 'npm' on the PATH",
+            "install Node 20 or later, which brings npm",
+            PACKAGE,
             ExitStatus.TARGET_UNAVAILABLE,
-        )  # fmt: skip
+        )
     quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev", *_SOON]
     command = [npm, "install", "--prefix", str(folder), *quiet, what]
     try:
@@ -117,10 +123,13 @@ def _install(what: str, folder: Path) -> None:
         problem = f"it did not finish within {_TIMEOUT_S:.0f} s"
     if problem:
         raise OptimError(
-            "npm-failed", f"npm could not install {what}", problem,
+            "npm-failed",
+            f"npm could not install {what}",
+            problem,
             "look at npm's own settings (npm config list), or set OPTIM_NPM_DIR to a folder that has the package",
-            PACKAGE, ExitStatus.TARGET_UNAVAILABLE,
-        )  # fmt: skip
+            PACKAGE,
+            ExitStatus.TARGET_UNAVAILABLE,
+        )
 
 
 def _reason(said: str) -> str:

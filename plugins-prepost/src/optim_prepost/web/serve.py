@@ -51,16 +51,24 @@ class Served:
     def __init__(self, folder: Path, port: int = 0) -> None:
         if not (folder / "index.html").is_file() or not (folder / "plan.json").is_file():
             raise OptimError(
-                "not-a-web-folder", f"{folder} has no page", "there is no index.html with its plan.json",
-                "make one: optim run MODEL -o DIR --target web", PACKAGE, ExitStatus.USAGE,
-            )  # fmt: skip
+                "not-a-web-folder",
+                f"{folder} has no page",
+                "there is no index.html with its plan.json",
+                "make one: optim run MODEL -o DIR --target web",
+                PACKAGE,
+                ExitStatus.USAGE,
+            )
         try:
             self._server = ThreadingHTTPServer((_LOCAL, port), partial(_Handler, directory=str(folder)))
         except OSError as error:
             raise OptimError(
-                "port-in-use", f"port {port} cannot be used", error.strerror or str(error), "name another: --port 8001",
-                PACKAGE, ExitStatus.USAGE,
-            ) from error  # fmt: skip
+                "port-in-use",
+                f"port {port} cannot be used",
+                error.strerror or str(error),
+                "name another: --port 8001",
+                PACKAGE,
+                ExitStatus.USAGE,
+            ) from error
         self.url = f"http://{_LOCAL}:{self._server.server_port}/"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 

@@ -38,9 +38,12 @@ def _rewrite(node: ir.Node) -> Replacement | None:
     flat = write.add("Reshape", value, write.constant("groups", grouped))
     ones, zeros = np.ones(groups, scales.dtype), np.zeros(groups, scales.dtype)
     normal = write.add(
-        "InstanceNormalization", flat, write.constant("ones", ones), write.constant("zeros", zeros),
+        "InstanceNormalization",
+        flat,
+        write.constant("ones", ones),
+        write.constant("zeros", zeros),
         epsilon=node.attributes.get_float("epsilon", 1e-5),
-    )  # fmt: skip
+    )
     back = write.add("Reshape", normal, write.constant("shape", np.asarray(shape, np.int64)))
     scaled = write.add("Mul", back, write.constant("scale", by_channel(scales)))
     return write.replacement(write.add("Add", scaled, write.constant("bias", by_channel(biases))))

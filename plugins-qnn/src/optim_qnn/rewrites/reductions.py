@@ -41,6 +41,8 @@ def _rewrite(node: ir.Node) -> Replacement | None:
 
 
 RULE = Rule(
-    "ReduceL1, ReduceSumSquare, ReduceLogSum", ("ReduceL1", "ReduceSumSquare", "ReduceLogSum"),
-    "other reductions as ReduceSum", _rewrite,
-)  # fmt: skip
+    "ReduceL1, ReduceSumSquare, ReduceLogSum",
+    ("ReduceL1", "ReduceSumSquare", "ReduceLogSum"),
+    "other reductions as ReduceSum",
+    _rewrite,
+)

@@ -56,9 +56,7 @@ class Rule:
             _register_constants(graph, made.nodes)
             if made.output.producer() in made.nodes:
                 made.output.type, made.output.shape = node.outputs[0].type, node.outputs[0].shape
-            ir.convenience.replace_nodes_and_values(
-                graph, node, [node], made.nodes, [node.outputs[0]], [made.output]
-            )
+            ir.convenience.replace_nodes_and_values(graph, node, [node], made.nodes, [node.outputs[0]], [made.output])
             count += 1
         return count
 

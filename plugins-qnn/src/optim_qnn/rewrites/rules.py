@@ -23,9 +23,20 @@ from optim_qnn.rewrites import (
 )
 
 RULES = (
-    softmax_guard.RULE, gather_nd.RULE, trilu.RULE, gemm.RULE, layer_norm.RULE, group_norm.RULE, clip.RULE,
-    reductions.RULE, celu.RULE, softsign.RULE, hyperbolic.RULE, transpose.RULE, reshape.RULE,
-)  # fmt: skip
+    softmax_guard.RULE,
+    gather_nd.RULE,
+    trilu.RULE,
+    gemm.RULE,
+    layer_norm.RULE,
+    group_norm.RULE,
+    clip.RULE,
+    reductions.RULE,
+    celu.RULE,
+    softsign.RULE,
+    hyperbolic.RULE,
+    transpose.RULE,
+    reshape.RULE,
+)
 
 
 def rewrite(model: ir.Model) -> dict[str, int]:

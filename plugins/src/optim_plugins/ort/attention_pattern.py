@@ -109,9 +109,19 @@ class _Matcher:
             return "keys and values have different numbers of heads"
         scale = scores.scale * query_scale * key_scale
         return Attention(
-            query, key, value, scores.mask, scores.hidden_where, scale, heads, key_heads, head_size, guarded,
-            second.outputs[0], softmax,
-        )  # fmt: skip
+            query,
+            key,
+            value,
+            scores.mask,
+            scores.hidden_where,
+            scale,
+            heads,
+            key_heads,
+            head_size,
+            guarded,
+            second.outputs[0],
+            softmax,
+        )
 
     def _untransposed(self, value: ir.Value | None) -> tuple[ir.Value | None, float]:
         """``k`` of ``transposed(k)``, and the constant factors on the way; None where it is not transposed."""

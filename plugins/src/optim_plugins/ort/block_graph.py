@@ -107,9 +107,12 @@ def _product(product: Product, weight: _Weight, rounding: Rounding) -> ir.Node:
         operands += [None] * (5 - len(operands)) + [product.vector]
     grid = rounding.grid
     attributes = {
-        "K": weight.rows, "N": weight.columns, "bits": grid.bits, "block_size": grid.block,
+        "K": weight.rows,
+        "N": weight.columns,
+        "bits": grid.bits,
+        "block_size": grid.block,
         "accuracy_level": rounding.accuracy_level,
-    }  # fmt: skip
+    }
     return ir.node("MatMulNBits", operands, attributes, domain=MICROSOFT, name=f"{product.name}_quantized")
 
 

@@ -17,9 +17,9 @@ import onnx_ir as ir
 
 from optim import Context, Model
 from optim.arrays import Array
-from optim.graphs.files import discard_measured, save_for_measuring
 from optim.model import SessionConfig
-from optim.onnxruntime_sessions import open_session
+from optim.onnx.files import discard_measured, save_for_measuring
+from optim.onnx.sessions import open_session
 
 
 def capture(graph: ir.Model, names: Collection[str], model: Model, context: Context) -> Iterator[dict[str, Array]]:

@@ -52,8 +52,6 @@ def add_channel_reader(graph: ir.Model, value: ir.Value, operator: str, last: in
 
 def _integers(graph: ir.Model, name: str, numbers: Sequence[int]) -> ir.Value:
     tensor = ir.tensor(np.array(numbers, np.int64), name=name)
-    value = ir.Value(
-        name=name, shape=ir.Shape([len(numbers)]), type=ir.TensorType(tensor.dtype), const_value=tensor
-    )
+    value = ir.Value(name=name, shape=ir.Shape([len(numbers)]), type=ir.TensorType(tensor.dtype), const_value=tensor)
     graph.graph.register_initializer(value)
     return value

@@ -61,7 +61,7 @@ class ConvertOpset(Pass):
 
     def apply(self, model: Model, options: ConvertOpsetOptions, context: Context) -> PassResult:
         """Convert, or say why that does not go."""
-        from optim.onnxruntime_sessions import limits
+        from optim.onnx.sessions import limits
 
         version, newest = model.opset[""], limits().opset[""]
         if options.to == version:

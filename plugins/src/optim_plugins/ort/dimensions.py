@@ -35,10 +35,22 @@ _SAME_SHAPE = frozenset(
 )
 _BROADCAST = frozenset(
     (
-        "Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Mul", "Or",
-        "Sub", "Where",
+        "Add",
+        "And",
+        "Div",
+        "Equal",
+        "Greater",
+        "GreaterOrEqual",
+        "Less",
+        "LessOrEqual",
+        "Max",
+        "Min",
+        "Mul",
+        "Or",
+        "Sub",
+        "Where",
     )
-)  # fmt: skip
+)
 
 
 class Sizes:
@@ -141,10 +153,15 @@ class Sizes:
         if node.op_type in _BROADCAST:
             return self._of_broadcast
         return {
-            "Concat": self._of_concat, "Expand": self._of_expand, "Gather": self._of_gather,
-            "MatMul": self._of_product, "Reshape": self._of_reshape, "Slice": self._of_slice,
-            "Split": self._of_split, "Transpose": self._of_transpose,
-        }.get(node.op_type)  # fmt: skip
+            "Concat": self._of_concat,
+            "Expand": self._of_expand,
+            "Gather": self._of_gather,
+            "MatMul": self._of_product,
+            "Reshape": self._of_reshape,
+            "Slice": self._of_slice,
+            "Split": self._of_split,
+            "Transpose": self._of_transpose,
+        }.get(node.op_type)
 
     def _of_first(self, node: ir.Node, axis: int) -> Size:
         return self.of(node.inputs[0], axis)

@@ -39,7 +39,7 @@ class FixShapes(Pass):
 
     def refuse_for(self, options: FixShapesOptions, model: Model, target: Target) -> None:
         """Names and sizes that the inputs cannot have."""
-        from optim.graphs.fix_shapes import require_dimensions, require_shapes
+        from optim.onnx.fix_shapes import require_dimensions, require_shapes
 
         del target
         graph = model.ir()
@@ -48,14 +48,14 @@ class FixShapes(Pass):
 
     def inputs_for(self, options: FixShapesOptions, model: Model) -> tuple[TensorInfo, ...]:
         """The inputs with what the options fix."""
-        from optim.graphs.fix_shapes import fixed_inputs, require_shapes
+        from optim.onnx.fix_shapes import fixed_inputs, require_shapes
 
         sizes = options.dimensions or require_shapes(model.ir(), options.shapes)
         return fixed_inputs(model.inputs, sizes, options.shapes)
 
     def apply(self, model: Model, options: FixShapesOptions, context: Context) -> PassResult:
         """Fix what the options name, or what all samples have in common."""
-        from optim.graphs.fix_shapes import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
+        from optim.onnx.fix_shapes import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
 
         graph = model.ir()
         if options.dimensions:

@@ -86,9 +86,13 @@ class _Fuser:
         key, value = flat if all(flat) else (block.key, block.value)
         inputs = [self._rows(block, group), key, value, *([None, None, bias] if bias is not None else [])]
         attention = self._writer.add(
-            "MultiHeadAttention", inputs, domain="com.microsoft", name=f"{block.softmax.name}_MultiHeadAttention",
-            num_heads=block.key_heads, scale=float(block.scale),
-        )  # fmt: skip
+            "MultiHeadAttention",
+            inputs,
+            domain="com.microsoft",
+            name=f"{block.softmax.name}_MultiHeadAttention",
+            num_heads=block.key_heads,
+            scale=float(block.scale),
+        )
         attention.producer().metadata_props.update(block.softmax.metadata_props)  # type: ignore[union-attr]
         heads = self._split(attention, block, group)
         blanked = self._masks.blank(block, heads)

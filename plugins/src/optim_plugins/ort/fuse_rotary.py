@@ -138,5 +138,3 @@ def _table(writer: NodeWriter, one: _Rotation) -> tuple[ir.Value, ir.Value, ir.V
 def _half(writer: NodeWriter, angles: ir.Value, half: int) -> ir.Value:
     bounds = [writer.integers([number]) for number in (0, half, 2)]
     return writer.reshape(writer.add("Slice", [angles, *bounds]), [-1, half])
-
-

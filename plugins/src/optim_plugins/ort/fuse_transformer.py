@@ -43,7 +43,7 @@ class FuseTransformer(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where the graph has what transformers are made of."""
         del target
-        from optim.graphs.operators import operator_counts
+        from optim.onnx.operators import operator_counts
 
         operators = operator_counts(model.path)
         if "Softmax" in operators and "MatMul" in operators:
@@ -80,7 +80,7 @@ class FuseTransformer(Pass):
 
 
 def _by_onnxruntime(model: Model, context: Context) -> PassResult:
-    from optim.graphs.files import size_bytes
+    from optim.onnx.files import size_bytes
     from optim_plugins.ort.fusions_onnxruntime import fuse
 
     needed = size_bytes(model) * _MEMORY_FACTOR

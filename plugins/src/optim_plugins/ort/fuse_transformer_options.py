@@ -9,9 +9,16 @@ from pydantic import Field
 from optim import PassOptions
 
 Fusion = Literal[
-    "multi_head_attention", "attention", "rotary_embedding", "rms_normalization", "reshapes", "erf_gelu", "gelu",
-    "bias_gelu", "skip_layer_normalization",
-]  # fmt: skip
+    "multi_head_attention",
+    "attention",
+    "rotary_embedding",
+    "rms_normalization",
+    "reshapes",
+    "erf_gelu",
+    "gelu",
+    "bias_gelu",
+    "skip_layer_normalization",
+]
 
 
 class FuseTransformerOptions(PassOptions):

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from optim.errors import ExitStatus, OptimError
-from optim.graphs.operators import operator_counts
 from optim.model import Model
+from optim.onnx.operators import operator_counts
 
 _LARGE_BYTES = 1 << 30
 _HAS_LAYER_NORMALIZATION = 17
@@ -61,9 +61,13 @@ def _first_that_works(model: Model) -> tuple[Any, tuple[str, ...]]:
             except Exception as error:
                 crashes.append(f"as model type {family} it crashed: {type(error).__name__}: {error}")
     raise OptimError(
-        "optimizer-crashed", "onnxruntime's optimizer cannot fuse this graph", "; ".join(crashes),
-        "use the other engine: --with \"ort.fuse-transformer:engine='optim'\"", "onnxruntime", ExitStatus.NOT_HELD,
-    )  # fmt: skip
+        "optimizer-crashed",
+        "onnxruntime's optimizer cannot fuse this graph",
+        "; ".join(crashes),
+        "use the other engine: --with \"ort.fuse-transformer:engine='optim'\"",
+        "onnxruntime",
+        ExitStatus.NOT_HELD,
+    )
 
 
 def _optimized(model: Model, family: str) -> Any:

@@ -31,9 +31,11 @@ def gather_inputs(model: Model, context: Context, products: Sequence[Product]) -
             rows = array.reshape(-1, array.shape[-1]).astype(np.float32, copy=False)
             known = sums.get(name)
             squares = rows.T @ rows
-            sums[name] = Inputs(squares, len(rows)) if known is None else Inputs(
-                np.add(known.squares, squares, out=known.squares), known.rows + len(rows)
-            )  # fmt: skip
+            sums[name] = (
+                Inputs(squares, len(rows))
+                if known is None
+                else Inputs(np.add(known.squares, squares, out=known.squares), known.rows + len(rows))
+            )
     return {
         product: sums[name] for product, name in names.items() if name in sums and np.isfinite(sums[name].squares).all()
     }

@@ -13,17 +13,60 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 _INDEX_INPUTS: dict[str, tuple[int, ...]] = {
-    "Gather": (1,), "GatherElements": (1,), "GatherND": (1,), "GatherBlockQuantized": (1,), "GridSample": (1,),
-    "ScatterElements": (1,), "ScatterND": (1,), "OneHot": (0, 1), "Reshape": (1,), "Expand": (1,), "Tile": (1,),
-    "Slice": (1, 2, 3, 4), "Pad": (1, 3), "Resize": (1, 2, 3), "Upsample": (1,), "Range": (0, 1, 2), "TopK": (1,),
-    "ConstantOfShape": (0,), "Unsqueeze": (1,), "Squeeze": (1,), "Split": (1,), "Trilu": (1,), "CumSum": (1,),
-    "Loop": (0, 1), "If": (0,), "RoiAlign": (1, 2), "MaxRoiPool": (1,), "AffineGrid": (0, 1), "CenterCropPad": (1,),
-    "EyeLike": (0,), "RotaryEmbedding": (1,), "MaxUnpool": (1, 2),
-}  # fmt: skip
-_STOPS = frozenset({
-    "Shape", "Size", "TopK", "ArgMax", "ArgMin", "NonMaxSuppression", "NonZero", "Greater", "GreaterOrEqual", "Less",
-    "LessOrEqual", "Equal", "IsNaN", "IsInf", "Unique", "Multinomial", "Bernoulli",
-})  # fmt: skip
+    "Gather": (1,),
+    "GatherElements": (1,),
+    "GatherND": (1,),
+    "GatherBlockQuantized": (1,),
+    "GridSample": (1,),
+    "ScatterElements": (1,),
+    "ScatterND": (1,),
+    "OneHot": (0, 1),
+    "Reshape": (1,),
+    "Expand": (1,),
+    "Tile": (1,),
+    "Slice": (1, 2, 3, 4),
+    "Pad": (1, 3),
+    "Resize": (1, 2, 3),
+    "Upsample": (1,),
+    "Range": (0, 1, 2),
+    "TopK": (1,),
+    "ConstantOfShape": (0,),
+    "Unsqueeze": (1,),
+    "Squeeze": (1,),
+    "Split": (1,),
+    "Trilu": (1,),
+    "CumSum": (1,),
+    "Loop": (0, 1),
+    "If": (0,),
+    "RoiAlign": (1, 2),
+    "MaxRoiPool": (1,),
+    "AffineGrid": (0, 1),
+    "CenterCropPad": (1,),
+    "EyeLike": (0,),
+    "RotaryEmbedding": (1,),
+    "MaxUnpool": (1, 2),
+}
+_STOPS = frozenset(
+    {
+        "Shape",
+        "Size",
+        "TopK",
+        "ArgMax",
+        "ArgMin",
+        "NonMaxSuppression",
+        "NonZero",
+        "Greater",
+        "GreaterOrEqual",
+        "Less",
+        "LessOrEqual",
+        "Equal",
+        "IsNaN",
+        "IsInf",
+        "Unique",
+        "Multinomial",
+        "Bernoulli",
+    }
+)
 
 
 def index_values(graph: ir.Model) -> set[ir.Value]:

@@ -14,6 +14,7 @@ Floats: TypeAlias = NDArray[np.float32]
 _BLOCK_ELEMENTS = 1 << 20
 """How much of a weight is worked on at a time: a head of 150 MB must not be held three times over."""
 
+
 @dataclass(frozen=True)
 class IntegerWeight:
     """``weight ~ integers * scale``.

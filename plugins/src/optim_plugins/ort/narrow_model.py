@@ -82,9 +82,14 @@ def convertible(model: Model, narrow: Narrow, keep_operators: Collection[str] = 
 
 
 def convert(
-    model: Model, context: Context, narrow: Narrow, *, keep: Collection[str], keep_operators: Collection[str] = (),
+    model: Model,
+    context: Context,
+    narrow: Narrow,
+    *,
+    keep: Collection[str],
+    keep_operators: Collection[str] = (),
     io: bool = False,
-) -> PassResult:  # fmt: skip
+) -> PassResult:
     """The model in the narrow type, as far as it goes."""
     graph = _typed(model)
     ranges, notes = _ranges(model, context, narrow)
@@ -183,4 +188,3 @@ def _runtime() -> str:
     import onnxruntime
 
     return f"onnxruntime {onnxruntime.__version__}"
-

@@ -12,11 +12,28 @@ KEEP = "names of nodes left in float32"
 WEIGHTS_ONLY = "store weights in 16 bits and compute in float32: half the size on disk, the same speed"
 
 DELICATE = (
-    "Softmax", "LogSoftmax", "LayerNormalization", "SimplifiedLayerNormalization", "SkipLayerNormalization",
-    "SkipSimplifiedLayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization",
-    "BatchNormalization", "ReduceMean", "ReduceSum", "ReduceProd", "Exp", "Log", "Pow", "Sqrt", "Reciprocal", "Div",
-    "Softplus", "Erf",
-)  # fmt: skip
+    "Softmax",
+    "LogSoftmax",
+    "LayerNormalization",
+    "SimplifiedLayerNormalization",
+    "SkipLayerNormalization",
+    "SkipSimplifiedLayerNormalization",
+    "InstanceNormalization",
+    "GroupNormalization",
+    "RMSNormalization",
+    "BatchNormalization",
+    "ReduceMean",
+    "ReduceSum",
+    "ReduceProd",
+    "Exp",
+    "Log",
+    "Pow",
+    "Sqrt",
+    "Reciprocal",
+    "Div",
+    "Softplus",
+    "Erf",
+)
 """Operators whose rounding errors grow, or whose numbers span many magnitudes."""
 
 

@@ -25,24 +25,75 @@ from optim_plugins.ort.narrow_numbers import Fit, Narrow, fit
 from optim_plugins.ort.operator_types import Signature, signature, type_text
 
 _STANDARD = ("", "ai.onnx")
-MOVES = frozenset((
-    "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Gather", "GatherElements",
-    "GatherND", "Slice", "Split", "Concat", "Expand", "Tile", "Compress", "DepthToSpace", "SpaceToDepth",
-    "ReverseSequence",
-))  # fmt: skip
+MOVES = frozenset(
+    (
+        "Reshape",
+        "Transpose",
+        "Squeeze",
+        "Unsqueeze",
+        "Flatten",
+        "Identity",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Slice",
+        "Split",
+        "Concat",
+        "Expand",
+        "Tile",
+        "Compress",
+        "DepthToSpace",
+        "SpaceToDepth",
+        "ReverseSequence",
+    )
+)
 """They hand numbers on as they are."""
 
 ANY_TYPE = frozenset({"Shape", "Size"})
 """They look at no number: whichever type is there will do."""
 
-_NEVER = frozenset((
-    "If", "Loop", "Scan", "SequenceMap", "Constant", "QuantizeLinear", "DequantizeLinear",
-    "DynamicQuantizeLinear", "Range", "CumSum", "EyeLike", "RandomNormal", "RandomUniform", "RandomNormalLike",
-    "RandomUniformLike", "Bernoulli", "Multinomial", "Resize", "Upsample", "GridSample", "RoiAlign",
-    "NonMaxSuppression", "Sin", "Cos", "Tan", "ReduceSumSquare", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
-    "LpNormalization", "Det", "DFT", "STFT", "MelWeightMatrix", "BlackmanWindow", "HannWindow", "HammingWindow",
-    "AffineGrid",
-))  # fmt: skip
+_NEVER = frozenset(
+    (
+        "If",
+        "Loop",
+        "Scan",
+        "SequenceMap",
+        "Constant",
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "Range",
+        "CumSum",
+        "EyeLike",
+        "RandomNormal",
+        "RandomUniform",
+        "RandomNormalLike",
+        "RandomUniformLike",
+        "Bernoulli",
+        "Multinomial",
+        "Resize",
+        "Upsample",
+        "GridSample",
+        "RoiAlign",
+        "NonMaxSuppression",
+        "Sin",
+        "Cos",
+        "Tan",
+        "ReduceSumSquare",
+        "ReduceL2",
+        "ReduceLogSum",
+        "ReduceLogSumExp",
+        "LpNormalization",
+        "Det",
+        "DFT",
+        "STFT",
+        "MelWeightMatrix",
+        "BlackmanWindow",
+        "HannWindow",
+        "HammingWindow",
+        "AffineGrid",
+    )
+)
 _EXACT = frozenset(("Sin", "Cos", "Tan", "Range", "CumSum"))
 """What leads to them must be exact: an angle of 1000.5 is 1000 or 1001 in 16 bits."""
 
@@ -53,11 +104,26 @@ _TINY = 2.0**-13
 _LEARNED_ELEMENTS = 1024
 """A constant of so many elements is a learned layer's: what comes before it leads to no index."""
 
-WEIGHTED = frozenset((
-    "MatMul", "Gemm", "Conv", "ConvTranspose", "FusedMatMul", "FusedConv", "FusedGemm", "Attention",
-    "MultiHeadAttention", "GroupQueryAttention", "QAttention", "PackedAttention",
-    "DecoderMaskedMultiHeadAttention", "LSTM", "GRU", "MatMulNBits",
-))  # fmt: skip
+WEIGHTED = frozenset(
+    (
+        "MatMul",
+        "Gemm",
+        "Conv",
+        "ConvTranspose",
+        "FusedMatMul",
+        "FusedConv",
+        "FusedGemm",
+        "Attention",
+        "MultiHeadAttention",
+        "GroupQueryAttention",
+        "QAttention",
+        "PackedAttention",
+        "DecoderMaskedMultiHeadAttention",
+        "LSTM",
+        "GRU",
+        "MatMulNBits",
+    )
+)
 """Operators that a model spends its time in."""
 
 
@@ -169,9 +235,13 @@ def _changes_width(node: ir.Node, narrow: Narrow) -> bool:
 
 
 def _out_of_range(
-    node: ir.Node, types: Signature, variables: frozenset[str], narrow: Narrow, largest: Mapping[str, float],
+    node: ir.Node,
+    types: Signature,
+    variables: frozenset[str],
+    narrow: Narrow,
+    largest: Mapping[str, float],
     fits: dict[ir.Value, Fit],
-) -> str:  # fmt: skip
+) -> str:
     if narrow is Narrow.BFLOAT16:
         return ""
     ends = [(types.input(place), value) for place, value in enumerate(node.inputs)]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from optim.graphs.files import discard_measured, save_for_measuring
+from optim.onnx.files import discard_measured, save_for_measuring
 from optim_plugins.ort.float_values import is_float32
 from optim_plugins.ort.narrow_numbers import Narrow, bounded, fit
 from optim_plugins.ort.narrow_plan import MOVES
@@ -57,7 +57,7 @@ def measure_ranges(graph: ir.Model, narrow: Narrow, store: Path, samples: Iterab
         OptimError[session-failed]: onnxruntime does not run it on the processor.
     """
     from optim.model import SessionConfig
-    from optim.onnxruntime_sessions import open_session
+    from optim.onnx.sessions import open_session
 
     _bound_constants(graph, narrow)
     readers = _add_readers(graph)

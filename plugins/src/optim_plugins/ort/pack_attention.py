@@ -84,9 +84,10 @@ def _pack(graph: ir.Model, node: ir.Node, projections: list[Projection]) -> None
         inputs += [None, None, node.inputs[5]]
     sizes = [array.shape[1] for array in arrays]
     attributes: dict[str, int | float | list[int]] = {
-        "num_heads": node.attributes.get_int("num_heads", 1), "qkv_hidden_sizes": sizes,
+        "num_heads": node.attributes.get_int("num_heads", 1),
+        "qkv_hidden_sizes": sizes,
         "scale": node.attributes.get_float("scale", 0.0),
-    }  # fmt: skip
+    }
     attention = ir.node("Attention", inputs, attributes, domain="com.microsoft", name=f"{name}_packed")
     attention.metadata_props.update(node.metadata_props)
     assert node.graph is not None

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
-from optim.onnxruntime_backend import OnnxRuntimeBackend
+from optim.onnx.backend import OnnxRuntimeBackend
 from optim_plugins.ort.clean import Clean
 from optim_plugins.ort.convert_bfloat16 import ConvertBfloat16
 from optim_plugins.ort.convert_float16 import ConvertFloat16

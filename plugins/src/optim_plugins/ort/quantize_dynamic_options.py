@@ -13,7 +13,10 @@ class QuantizeDynamicOptions(PassOptions):
     per_channel: bool = Field(True, description="one scale for each output column of a weight, instead of one for all")
     reduce_range: bool = Field(False, description="7-bit weights, for processors without exact integer products (AVX2)")
     smoothing: float = Field(
-        0.0, ge=0, le=1, description="how much of the activations' outliers the weights take over, 0 none, 1 all; "
+        0.0,
+        ge=0,
+        le=1,
+        description="how much of the activations' outliers the weights take over, 0 none, 1 all; "
         "0.8 is a good guess; needs samples",
-    )  # fmt: skip
+    )
     keep: tuple[str, ...] = Field((), description="names of nodes left in float")

@@ -96,12 +96,19 @@ class ProductQuantizer(ProductRewriter):
             assert tensor is not None
             options = self._options
             quantized = quantize_weight(
-                tensor.numpy(), transposed=product.transposed, per_channel=options.per_channel,
-                reduce_range=options.reduce_range, factor=factor,
-            )  # fmt: skip
-            self._weights[key] = None if quantized is None else _Weight(
-                self.initializer(f"{product.weight.name}_quantized", quantized.integers),
-                self.initializer(f"{product.weight.name}_scale", quantized.scale),
-                self.initializer(f"{product.weight.name}_zero_point", np.zeros(quantized.scale.shape, np.int8)),
-            )  # fmt: skip
+                tensor.numpy(),
+                transposed=product.transposed,
+                per_channel=options.per_channel,
+                reduce_range=options.reduce_range,
+                factor=factor,
+            )
+            self._weights[key] = (
+                None
+                if quantized is None
+                else _Weight(
+                    self.initializer(f"{product.weight.name}_quantized", quantized.integers),
+                    self.initializer(f"{product.weight.name}_scale", quantized.scale),
+                    self.initializer(f"{product.weight.name}_zero_point", np.zeros(quantized.scale.shape, np.int8)),
+                )
+            )
         return self._weights[key]

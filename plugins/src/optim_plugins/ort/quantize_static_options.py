@@ -31,14 +31,18 @@ class QuantizeStaticOptions(PassOptions):
     reduce_range: bool = Field(False, description="7-bit weights, for processors without exact integer products (AVX2)")
     correct_bias: bool = Field(False, description="make up in the bias for what rounding weights does on average")
     fill_channels: bool = Field(
-        False, description="fill up input channels of convolutions to a multiple of four with zeros, which is exact: "
+        False,
+        description="fill up input channels of convolutions to a multiple of four with zeros, which is exact: "
         "x86 has no fast kernel for an image of 1 or 3 channels",
-    )  # fmt: skip
+    )
     products: bool = Field(True, description="quantize MatMul and Gemm, too, not just convolutions")
     smoothing: float = Field(
-        0.0, ge=0, le=1, description="how much of the activations' outliers the weights take over, 0 none, 1 all; "
+        0.0,
+        ge=0,
+        le=1,
+        description="how much of the activations' outliers the weights take over, 0 none, 1 all; "
         "0.8 is a good guess; needs samples",
-    )  # fmt: skip
+    )
     keep: tuple[str, ...] = Field((), description="names of nodes left in float")
 
     @model_validator(mode="after")

@@ -22,7 +22,8 @@ class QuantizeWeightsOptions(PassOptions):
         "and needs samples",
     )
     accuracy_level: Literal[0, 1, 4] = Field(
-        4, description="what products are computed in: 4 is 8-bit integers, 1 is float32, 0 leaves it to the runtime; "
+        4,
+        description="what products are computed in: 4 is 8-bit integers, 1 is float32, 0 leaves it to the runtime; "
         "for 1 and 0 onnxruntime has fast kernels at 4 bits only",
     )
     embedding_bits: Literal[0, 2, 4, 8] = Field(8, description="of tables that are looked up; 0 leaves them in float")

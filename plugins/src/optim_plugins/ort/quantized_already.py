@@ -5,8 +5,14 @@ from __future__ import annotations
 from optim import Applicable, Model
 
 _MARKS = (
-    "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear", "MatMulInteger", "ConvInteger", "MatMulNBits",
-)  # fmt: skip
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "DynamicQuantize",
+    "QLinear",
+    "MatMulInteger",
+    "ConvInteger",
+    "MatMulNBits",
+)
 
 
 def nothing_to_quantize(model: Model, reason: str) -> Applicable:

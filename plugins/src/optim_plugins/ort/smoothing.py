@@ -36,9 +36,13 @@ from optim_plugins.ort.products import Product
 
 _LEAST = 1e-5
 _NORMALIZATIONS: dict[str, tuple[int, ...]] = {
-    "LayerNormalization": (1, 2), "SimplifiedLayerNormalization": (1,), "RMSNormalization": (1,),
-    "SkipLayerNormalization": (2, 3), "SkipSimplifiedLayerNormalization": (2,), "Mul": (1,),
-}  # fmt: skip
+    "LayerNormalization": (1, 2),
+    "SimplifiedLayerNormalization": (1,),
+    "RMSNormalization": (1,),
+    "SkipLayerNormalization": (2, 3),
+    "SkipSimplifiedLayerNormalization": (2,),
+    "Mul": (1,),
+}
 """Inputs that scale or shift each channel of the first output."""
 
 _ATTENTION = ("Attention", "GroupQueryAttention", "MultiHeadAttention", "QAttention")

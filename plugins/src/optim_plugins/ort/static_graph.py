@@ -42,10 +42,11 @@ def prepared(model: Model, activations: str) -> ir.Model:
     least = _LEAST_OPSET[activations]
     if graph.graph.opset_imports.get("", 1) < least and (reason := convert_graph(graph, least)):
         raise OptimError(
-            "opset-not-raised", f"{model.path.name} cannot be quantized",
+            "opset-not-raised",
+            f"{model.path.name} cannot be quantized",
             f"it has opset {model.opset['']}, quantization needs {least}, and the converter refuses: {reason}",
             "export the model with a newer opset",
-        )  # fmt: skip
+        )
     make_friendly(graph)
     return graph
 
@@ -99,9 +100,7 @@ def _factors(plan: Plan, model: Model, options: QuantizeStaticOptions, context: 
     return find_factors(model, prepared(model, options.activations), products, options.smoothing, context)
 
 
-def _measured(
-    plan: Plan, factors: Factors, model: Model, options: QuantizeStaticOptions, context: Context
-) -> Measured:
+def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStaticOptions, context: Context) -> Measured:
     info = np.iinfo(options.activations)
     how = Calibration(options.calibration, options.percentile, int(info.max) - int(info.min) + 1)
     channels: dict[str, int | None] = {}

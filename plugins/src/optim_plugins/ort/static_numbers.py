@@ -96,9 +96,13 @@ def round_channels(
     if bias is not None:
         least = (np.abs(bias.astype(np.float64)) / (float(source.scale) * MOST_BIAS)).astype(np.float32)
     found = quantize_weight(
-        rows, transposed=True, per_channel=how.per_channel, reduce_range=how.reduce_range, least_scale=least,
+        rows,
+        transposed=True,
+        per_channel=how.per_channel,
+        reduce_range=how.reduce_range,
+        least_scale=least,
         factor=factor,
-    )  # fmt: skip
+    )
     if found is None:
         return None
     integers: Array = np.ascontiguousarray(found.integers.T).reshape(weight.shape)

@@ -97,9 +97,10 @@ def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = T
     main = graph.graph
     convolutions = {node: one for node in main if (one := _convolution(node)) is not None and one.result not in indices}
     found = [
-        product for product in (find_products(graph, LEAST_ELEMENTS) if products else ())
+        product
+        for product in (find_products(graph, LEAST_ELEMENTS) if products else ())
         if product.node.graph is main and product.last.outputs[0] not in indices
-    ]  # fmt: skip
+    ]
     order = {node: number for number, node in enumerate(main)}
     names = [(order[node], one.name) for node, one in convolutions.items()]
     names += [(order[product.node], product.name) for product in found]

@@ -106,9 +106,13 @@ class OperatorRewriter(StaticRewriter):
         assert source is not None
         weight, name = stored.weight, source.name or ""
         operands = [
-            self.filled(self._integer(source), name, stored), *self.scale(name), weight.integers, weight.scale,
-            weight.zero, *self.scale(one.result.name or ""),
-        ]  # fmt: skip
+            self.filled(self._integer(source), name, stored),
+            *self.scale(name),
+            weight.integers,
+            weight.scale,
+            weight.zero,
+            *self.scale(one.result.name or ""),
+        ]
         if stored.bias is not None:
             operands.append(stored.bias.integers)
         return ir.node("QLinearConv", operands, one.node.attributes.copy(), name=f"{one.name}_quantized")

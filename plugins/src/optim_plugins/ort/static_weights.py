@@ -105,8 +105,9 @@ class StaticRewriter(ProductRewriter, ABC):
         key = (float(known.scale), int(known.zero), known.zero.dtype.name)
         if key not in self._stored_scales:
             self._stored_scales[key] = (
-                self.initializer(f"{name}_scale", known.scale), self.initializer(f"{name}_zero_point", known.zero)
-            )  # fmt: skip
+                self.initializer(f"{name}_scale", known.scale),
+                self.initializer(f"{name}_zero_point", known.zero),
+            )
         return self._stored_scales[key]
 
     def integer_type(self, name: str) -> ir.TensorType:

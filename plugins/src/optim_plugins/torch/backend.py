@@ -42,10 +42,13 @@ class TorchBackend(Backend):
         del model
         if "source" not in target.provider_options:
             raise OptimError(
-                "not-a-source", f"target {target.name} runs sources only", "an ONNX model is no module of torch",
-                f"optim bench FOLDER --beside {target.name}", status=ExitStatus.USAGE,
-            )  # fmt: skip
-        from optim.wire import from_wire
+                "not-a-source",
+                f"target {target.name} runs sources only",
+                "an ONNX model is no module of torch",
+                f"optim bench FOLDER --beside {target.name}",
+                status=ExitStatus.USAGE,
+            )
+        from optim.jobs import from_wire
 
         request = from_wire(SourceRequest, json.loads(target.provider_options["source"]))
         component = _load(request, target.provider_options.get("component", ""))

@@ -48,8 +48,13 @@ def _cast(component: Component, dtype: str) -> Component:
     example = {name: _as(array, dtype) for name, array in component.example.items()}
     made: Mapping[str, Array] = run_flat(component.module, example)
     outputs = tuple(replace(info, dtype=made[info.name].dtype.name) for info in component.outputs)
-    return replace(component, inputs=tuple(_info(info, dtype) for info in component.inputs), outputs=outputs,
-                   example=example, run=lambda feeds: run_flat(component.module, feeds))  # fmt: skip
+    return replace(
+        component,
+        inputs=tuple(_info(info, dtype) for info in component.inputs),
+        outputs=outputs,
+        example=example,
+        run=lambda feeds: run_flat(component.module, feeds),
+    )
 
 
 def _info(info: TensorInfo, dtype: str) -> TensorInfo:
@@ -57,6 +62,6 @@ def _info(info: TensorInfo, dtype: str) -> TensorInfo:
 
 
 def _as(array: Array, dtype: str) -> Array:
-    from optim.feeds.feedset import dtype_of
+    from optim.arrays import dtype_of
 
     return array.astype(dtype_of(dtype)) if array.dtype.name in _FLOATS else array

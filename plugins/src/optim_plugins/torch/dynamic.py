@@ -34,8 +34,10 @@ def _named(info: TensorInfo, names: Sequence[str], example: Feeds) -> TensorInfo
     shape = example[info.name].shape
     if len(names) != len(shape):
         raise OptimError(
-            "dynamic-rank", f"--dynamic {info.name}={','.join(names)} names {len(names)} dimensions",
+            "dynamic-rank",
+            f"--dynamic {info.name}={','.join(names)} names {len(names)} dimensions",
             f"'{info.name}' has {len(shape)}: {list(shape)}",
-            f"--dynamic {info.name}={','.join([*names, *[''] * len(shape)][: len(shape)])}", status=ExitStatus.USAGE,
-        )  # fmt: skip
+            f"--dynamic {info.name}={','.join([*names, *[''] * len(shape)][: len(shape)])}",
+            status=ExitStatus.USAGE,
+        )
     return replace(info, shape=tuple(name or size for name, size in zip(names, shape, strict=True)))

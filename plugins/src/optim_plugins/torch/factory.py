@@ -49,10 +49,11 @@ def call_factory(request: SourceRequest) -> Made:
         place = user_line(error)
         message = str(error).strip().splitlines()
         raise OptimError(
-            "factory-failed", f"{request.spec} raised {type(error).__name__}",
+            "factory-failed",
+            f"{request.spec} raised {type(error).__name__}",
             "\n".join(filter(None, [message[0][:300] if message else "", place])),
             f"python -c 'from {_as_import(request.spec)}; {request.spec.partition(':')[2]}()' must work",
-        ) from error  # fmt: skip
+        ) from error
     return _checked(made, request)
 
 
@@ -77,14 +78,20 @@ def _find(spec: str) -> Any:
         function = getattr(importlib.import_module(module_name), name)
     except Exception as error:
         raise OptimError(
-            "factory-not-found", f"there is no {spec}", f"{type(error).__name__}: {error}",
-            f"python -c 'from {_as_import(spec)}' must work in {here}", status=ExitStatus.USAGE,
-        ) from error  # fmt: skip
+            "factory-not-found",
+            f"there is no {spec}",
+            f"{type(error).__name__}: {error}",
+            f"python -c 'from {_as_import(spec)}' must work in {here}",
+            status=ExitStatus.USAGE,
+        ) from error
     if not callable(function):
         raise OptimError(
-            "factory-not-found", f"{spec} is no function", f"it is a {type(function).__name__}",
-            "name a function that returns a torch.nn.Module", status=ExitStatus.USAGE,
-        )  # fmt: skip
+            "factory-not-found",
+            f"{spec} is no function",
+            f"it is a {type(function).__name__}",
+            "name a function that returns a torch.nn.Module",
+            status=ExitStatus.USAGE,
+        )
     return function
 
 
@@ -97,15 +104,20 @@ def _require_arguments(function: Any, request: SourceRequest) -> None:
         signature.bind(**request.arguments)
     except TypeError as error:
         missing = [
-            name for name, parameter in signature.parameters.items()
-            if parameter.default is parameter.empty and name not in request.arguments
+            name
+            for name, parameter in signature.parameters.items()
+            if parameter.default is parameter.empty
+            and name not in request.arguments
             and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        ]  # fmt: skip
+        ]
         fix = " ".join(f"--source-arg {name}=VALUE" for name in missing)
         raise OptimError(
-            "factory-needs-arguments", f"{request.spec}{signature} was called with {dict(request.arguments)}",
-            str(error), fix or "look at --source-arg", status=ExitStatus.USAGE,
-        ) from error  # fmt: skip
+            "factory-needs-arguments",
+            f"{request.spec}{signature} was called with {dict(request.arguments)}",
+            str(error),
+            fix or "look at --source-arg",
+            status=ExitStatus.USAGE,
+        ) from error
 
 
 def _checked(made: Any, request: SourceRequest) -> Made:
@@ -117,10 +129,12 @@ def _checked(made: Any, request: SourceRequest) -> Made:
         module, examples = made[0], _examples(made[1])
     if not isinstance(module, torch.nn.Module):
         raise OptimError(
-            "factory-no-module", f"{request.spec} returned no torch module",
+            "factory-no-module",
+            f"{request.spec} returned no torch module",
             f"it returned a {type(made).__name__}",
-            "return a torch.nn.Module, or (module, example_inputs)", status=ExitStatus.USAGE,
-        )  # fmt: skip
+            "return a torch.nn.Module, or (module, example_inputs)",
+            status=ExitStatus.USAGE,
+        )
     module.eval().requires_grad_(False)
     return Made(module, examples)
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from optim import ExitStatus, OptimError, SourceRequest
-from optim.sources.naming import ADAPTER_FILE, CONFIG_FILE
+from optim.source import ADAPTER_FILE, CONFIG_FILE
 
 
 def find_base(folder: Path, request: SourceRequest) -> Path:
@@ -27,10 +27,12 @@ def find_base(folder: Path, request: SourceRequest) -> Path:
         if named and (path / CONFIG_FILE).is_file():
             return path
     raise OptimError(
-        "adapter-base-missing", f"{folder} is an adapter, and its model is not here",
+        "adapter-base-missing",
+        f"{folder} is an adapter, and its model is not here",
         f"it belongs to '{named}', which is no folder on this machine",
-        f"optim export {folder} -o DIR --source-arg base=FOLDER_OF_THE_MODEL", status=ExitStatus.USAGE,
-    )  # fmt: skip
+        f"optim export {folder} -o DIR --source-arg base=FOLDER_OF_THE_MODEL",
+        status=ExitStatus.USAGE,
+    )
 
 
 def inject(model: object, folder: Path) -> object:
@@ -42,15 +44,20 @@ def inject(model: object, folder: Path) -> object:
     """
     if importlib.util.find_spec("peft") is None:
         raise OptimError(
-            "peft-missing", f"{folder} is a LoRA adapter, and peft is not installed", "", "pip install peft",
+            "peft-missing",
+            f"{folder} is a LoRA adapter, and peft is not installed",
+            "",
+            "pip install peft",
             status=ExitStatus.USAGE,
-        )  # fmt: skip
+        )
     from peft import PeftModel
 
     try:
         return PeftModel.from_pretrained(model, folder, is_trainable=False).eval().get_base_model()
     except Exception as error:  # peft raises whatever torch and safetensors do
         raise OptimError(
-            "source-weights-unreadable", f"peft cannot load {folder}",
-            f"{type(error).__name__}: {str(error).splitlines()[0][:300]}", "copy or download the folder again",
-        ) from error  # fmt: skip
+            "source-weights-unreadable",
+            f"peft cannot load {folder}",
+            f"{type(error).__name__}: {str(error).splitlines()[0][:300]}",
+            "copy or download the folder again",
+        ) from error

@@ -93,9 +93,10 @@ class _Inputs:
     def declare(self, example: Mapping[str, Array]) -> list[TensorInfo]:
         """The inputs with their dynamic dimensions."""
         shapes: dict[str, tuple[int | str, ...]] = {
-            "input_ids": ("batch", "sequence"), "attention_mask": ("batch", "total"),
+            "input_ids": ("batch", "sequence"),
+            "attention_mask": ("batch", "total"),
             "position_ids": ("batch", "sequence"),
-        }  # fmt: skip
+        }
         return [
             TensorInfo(name, array.dtype.name, shapes.get(name) or self.past_shape(name, "past"))
             for name, array in example.items()
@@ -189,9 +190,12 @@ def _probe_layers(model: Any) -> list[torch.Tensor]:
 
 def _unknown_cache(model: Any, cause: str) -> OptimError:
     return OptimError(
-        "task-not-supported", f"{type(model).__name__} keeps no keys and values that can be inputs and outputs", cause,
-        "export it from a factory of your own with --state, which takes any nested memory", status=ExitStatus.USAGE,
-    )  # fmt: skip
+        "task-not-supported",
+        f"{type(model).__name__} keeps no keys and values that can be inputs and outputs",
+        cause,
+        "export it from a factory of your own with --state, which takes any nested memory",
+        status=ExitStatus.USAGE,
+    )
 
 
 def _is_past(name: str) -> bool:

@@ -27,7 +27,7 @@ def encoder_source(model: Any, request: SourceRequest) -> Source:
     inputs = with_named_dimensions(maker.declare(example), example, request)
     outputs = named_shapes(
         module.output_names, shapes_of(module, example), shapes_of(module, other), sizes, other_sizes
-    )  # fmt: skip
+    )
 
     def trials() -> Iterator[Trial]:
         return maker.trials(inputs, outputs)
@@ -80,8 +80,12 @@ class _Inputs:
         batches = (1, 3, 2) if free else (2,) * 3
         several = any("sequence" in (shape or ()) or "samples" in (shape or ()) for shape in shapes.values())
         sizes = self.sizes if several else (self.sizes[1],) * len(self.sizes)
-        plans = [(batches[0], sizes[2], ""), (batches[1], sizes[3], "right"), (batches[2], sizes[2], "left"),
-                 (batches[0], sizes[0], "")]  # fmt: skip
+        plans = [
+            (batches[0], sizes[2], ""),
+            (batches[1], sizes[3], "right"),
+            (batches[2], sizes[2], "left"),
+            (batches[0], sizes[0], ""),
+        ]
         for batch, size, padded in plans:
             feeds = self.make(batch, size, padded=padded if self.main == "input_ids" else "")
             feeds = {name: array for name, array in feeds.items() if name in shapes}

@@ -11,7 +11,7 @@ from typing import Any
 
 from optim import ExitStatus, OptimError, SourceRequest
 from optim.errors import unknown_name
-from optim.sources.naming import ADAPTER_FILE, CONFIG_FILE
+from optim.source import ADAPTER_FILE, CONFIG_FILE
 from optim_plugins.torch.hf_adapter import find_base, inject
 
 _INDEX = "model.safetensors.index.json"
@@ -64,10 +64,12 @@ def _refuse_unused(folder: Path, request: SourceRequest) -> None:
     unused += [f"--state {name}" for name in request.state]
     if unused:
         raise OptimError(
-            "source-option-unused", f"{unused[0]} is for package.module:factory",
+            "source-option-unused",
+            f"{unused[0]} is for package.module:factory",
             f"{folder} is a folder, whose architecture says what it takes and what its state is",
-            f"leave {unused[0]} out", status=ExitStatus.USAGE,
-        )  # fmt: skip
+            f"leave {unused[0]} out",
+            status=ExitStatus.USAGE,
+        )
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -80,9 +82,11 @@ def read_config(folder: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(config, dict):
         raise OptimError(
-            "source-config-unreadable", f"{folder / CONFIG_FILE} is no configuration of a model",
-            f"it holds a {type(config).__name__}", "copy the folder again",
-        )  # fmt: skip
+            "source-config-unreadable",
+            f"{folder / CONFIG_FILE} is no configuration of a model",
+            f"it holds a {type(config).__name__}",
+            "copy the folder again",
+        )
     return config
 
 
@@ -93,9 +97,11 @@ def find_weights(folder: Path, request: SourceRequest) -> tuple[Path, ...]:
         missing = [name for name in names if not (folder / name).is_file()]
         if missing:
             raise OptimError(
-                "source-shard-missing", f"{folder} lacks {len(missing)} of {len(names)} files with weights",
-                f"{_INDEX} names {', '.join(missing[:4])}", f"copy or download {missing[0]} again",
-            )  # fmt: skip
+                "source-shard-missing",
+                f"{folder} lacks {len(missing)} of {len(names)} files with weights",
+                f"{_INDEX} names {', '.join(missing[:4])}",
+                f"copy or download {missing[0]} again",
+            )
         return tuple(folder / name for name in names)
     if (folder / _WEIGHTS).is_file():
         return (folder / _WEIGHTS,)
@@ -104,17 +110,19 @@ def find_weights(folder: Path, request: SourceRequest) -> tuple[Path, ...]:
         return ()
     if pickles:
         raise OptimError(
-            "source-is-pickled", f"{folder / pickles[0]} is not read",
+            "source-is-pickled",
+            f"{folder / pickles[0]} is not read",
             "it is a pickle, which could run any code when loaded",
             f"optim export {folder} -o DIR --allow-pickle    # if you trust it; safetensors are better",
             status=ExitStatus.USAGE,
-        )  # fmt: skip
+        )
     found = sorted(file.name for file in folder.iterdir())
     raise OptimError(
-        "source-without-weights", f"{folder} has no weights",
+        "source-without-weights",
+        f"{folder} has no weights",
         f"there is no {_WEIGHTS}; it holds {', '.join(found[:8])}",
         f"save the whole model: model.save_pretrained('{folder}')",
-    )  # fmt: skip
+    )
 
 
 def _shards(index: Path) -> list[str]:
@@ -123,19 +131,22 @@ def _shards(index: Path) -> list[str]:
         return sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise OptimError(
-            "source-weights-unreadable", f"{index} is no index of weights", f"{type(error).__name__}: {error}",
+            "source-weights-unreadable",
+            f"{index} is no index of weights",
+            f"{type(error).__name__}: {error}",
             "copy or download the folder again",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _refuse_code(folder: Path, config: Mapping[str, Any], request: SourceRequest) -> None:
     if config.get("auto_map") and not request.trust_remote_code:
         raise OptimError(
-            "source-needs-remote-code", f"{folder} brings code of its own, which is not run",
+            "source-needs-remote-code",
+            f"{folder} brings code of its own, which is not run",
             f"config.json names {', '.join(sorted(map(str, config['auto_map'].values())))}",
             f"optim export {folder} -o DIR --trust-remote-code    # if you have read and trust it",
             status=ExitStatus.USAGE,
-        )  # fmt: skip
+        )
 
 
 def _model_class(folder: Path, config: Mapping[str, Any], request: SourceRequest) -> Any:
@@ -158,9 +169,11 @@ def _model_class(folder: Path, config: Mapping[str, Any], request: SourceRequest
         return transformers.AutoModel
     named = ", ".join(architectures) or f"model_type {config.get('model_type')!r}"
     raise OptimError(
-        "source-unknown-architecture", f"transformers {transformers.__version__} does not know the model of {folder}",
-        f"config.json says {named}", "pip install --upgrade transformers, or export it from a factory of your own",
-    )  # fmt: skip
+        "source-unknown-architecture",
+        f"transformers {transformers.__version__} does not know the model of {folder}",
+        f"config.json says {named}",
+        "pip install --upgrade transformers, or export it from a factory of your own",
+    )
 
 
 def _load(folder: Path, model_class: Any, files: tuple[Path, ...], request: SourceRequest) -> Loaded:
@@ -181,10 +194,11 @@ def _load(folder: Path, model_class: Any, files: tuple[Path, ...], request: Sour
     mismatched = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in info["mismatched_keys"])
     if missing or mismatched:
         raise OptimError(
-            "source-weights-incomplete", f"{folder} lacks weights of {type(model).__name__}",
+            "source-weights-incomplete",
+            f"{folder} lacks weights of {type(model).__name__}",
             f"{len(missing) + len(mismatched)} would be random: {', '.join((missing + mismatched)[:4])}",
             "name the task that it was trained for: --task feature-extraction",
-        )  # fmt: skip
+        )
     if unexpected := len(info["unexpected_keys"]):
         notes.append(f"{unexpected} tensors of the folder belong to no part of {type(model).__name__}")
     stored = _stored_dtypes(files)
@@ -216,10 +230,15 @@ def _from_pretrained(folder: Path, model_class: Any, options: dict[str, Any]) ->
         message = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         if "Unrecognized configuration class" in message:
             raise OptimError(
-                "task-does-not-fit", f"{folder} is no model for the task", message[:300],
-                "leave --task out: the architecture says what it is", status=ExitStatus.USAGE,
-            ) from error  # fmt: skip
+                "task-does-not-fit",
+                f"{folder} is no model for the task",
+                message[:300],
+                "leave --task out: the architecture says what it is",
+                status=ExitStatus.USAGE,
+            ) from error
         raise OptimError(
-            "source-weights-unreadable", f"transformers {transformers.__version__} cannot load {folder}",
-            f"{type(error).__name__}: {message[:300]}", "copy or download the folder again",
-        ) from error  # fmt: skip
+            "source-weights-unreadable",
+            f"transformers {transformers.__version__} cannot load {folder}",
+            f"{type(error).__name__}: {message[:300]}",
+            "copy or download the folder again",
+        ) from error

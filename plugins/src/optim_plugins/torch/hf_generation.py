@@ -44,10 +44,15 @@ def greedy(model: Any, prompt: Feeds, *, new_tokens: int, skip: int) -> Array:
 
     facts = generation_facts(model)
     plain = GenerationConfig(
-        do_sample=False, num_beams=1, max_new_tokens=max(1, new_tokens), use_cache=True,
-        eos_token_id=facts["eos"] or None, pad_token_id=facts["pad"],
-        decoder_start_token_id=facts.get("decoder_start"), bos_token_id=facts.get("decoder_start"),
-    )  # fmt: skip
+        do_sample=False,
+        num_beams=1,
+        max_new_tokens=max(1, new_tokens),
+        use_cache=True,
+        eos_token_id=facts["eos"] or None,
+        pad_token_id=facts["pad"],
+        decoder_start_token_id=facts.get("decoder_start"),
+        bos_token_id=facts.get("decoder_start"),
+    )
     before = model.generation_config
     model.generation_config = plain
     try:

@@ -48,9 +48,13 @@ class EncoderModule(FlatModule):
         token = torch.zeros(tensors[0].shape[0], 1, dtype=torch.long)
         mask = {"attention_mask": named["attention_mask"]} if "attention_mask" in named else {}
         found = self.module(
-            decoder_input_ids=token, encoder_outputs=said, past_key_values=cache, use_cache=True, return_dict=True,
+            decoder_input_ids=token,
+            encoder_outputs=said,
+            past_key_values=cache,
+            use_cache=True,
+            return_dict=True,
             **mask,
-        )  # fmt: skip
+        )
         return _layers(found.past_key_values.cross_attention_cache)
 
 
@@ -70,9 +74,13 @@ class DecoderModule(FlatModule):
         unread = key.new_zeros(key.shape[0], key.shape[2], self.module.config.hidden_size)
         mask = {"attention_mask": named["encoder_attention_mask"]} if "encoder_attention_mask" in named else {}
         found = self.module(
-            decoder_input_ids=named["input_ids"], encoder_outputs=BaseModelOutput(unread), past_key_values=cache,
-            use_cache=True, return_dict=True, **mask,
-        )  # fmt: skip
+            decoder_input_ids=named["input_ids"],
+            encoder_outputs=BaseModelOutput(unread),
+            past_key_values=cache,
+            use_cache=True,
+            return_dict=True,
+            **mask,
+        )
         return (found.logits, *_layers(found.past_key_values.self_attention_cache))
 
 
@@ -87,7 +95,7 @@ def seq2seq_source(model: Any, request: SourceRequest) -> Source:
     state = {name.replace("past_key_values", "present"): name for name in decoder.names if ".decoder." in name}
     decoder_inputs = with_named_dimensions(
         maker.declare(decoder_example), decoder_example, _part(request, decoder_example)
-    )  # fmt: skip
+    )
     vocabulary = model.config.get_text_config(decoder=True).vocab_size
     decoder_outputs = [TensorInfo("logits", maker.dtype, ("batch", "sequence", vocabulary))]
     decoder_outputs += [maker.declare_state(name, "total") for name in state]
@@ -141,8 +149,9 @@ class _Inputs:
 
     def encode(self, source: Mapping[str, Array]) -> dict[str, Array]:
         """What the decoder is given of a source."""
-        found = {name.replace("present", "past_key_values"): array
-                 for name, array in run_flat(self.encoder, source).items()}  # fmt: skip
+        found = {
+            name.replace("present", "past_key_values"): array for name, array in run_flat(self.encoder, source).items()
+        }
         if "encoder_attention_mask" in self.decoder.names:
             found["encoder_attention_mask"] = source["attention_mask"]
         return found
@@ -161,9 +170,7 @@ class _Inputs:
 
     def _noise(self, names: Sequence[str], batch: int, length: int) -> dict[str, Array]:
         shape, dtype = (batch, self.heads, length, self.size), getattr(torch, self.dtype)
-        return {
-            name: to_array(torch.from_numpy(self.random.standard_normal(shape) * 0.5).to(dtype)) for name in names
-        }  # fmt: skip
+        return {name: to_array(torch.from_numpy(self.random.standard_normal(shape) * 0.5).to(dtype)) for name in names}
 
     def declare(self, example: Mapping[str, Array]) -> list[TensorInfo]:
         """Inputs of either part with their dynamic dimensions."""

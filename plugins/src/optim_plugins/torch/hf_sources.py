@@ -38,9 +38,11 @@ def _by_task(model: Any, task: str, request: SourceRequest) -> Source:
     if task in ("text2text-generation", "speech-to-text"):
         if not model.config.is_encoder_decoder:
             raise OptimError(
-                "task-not-supported", f"{type(model).__name__} cannot be exported",
-                "it joins several kinds of input before one decoder", "export its parts from a factory of your own",
+                "task-not-supported",
+                f"{type(model).__name__} cannot be exported",
+                "it joins several kinds of input before one decoder",
+                "export its parts from a factory of your own",
                 status=ExitStatus.USAGE,
-            )  # fmt: skip
+            )
         return seq2seq_source(model, request)
     return encoder_source(model, request)

@@ -36,6 +36,8 @@ class LoadFactory(SourcePass):
         sizes = [size for one in loaded.components for info in one.inputs for size in info.shape or ()]
         fixed = "every dimension is fixed: give a second example of other sizes, or --dynamic input=batch,sequence"
         return SourceResult(
-            loaded, True, () if any(isinstance(size, str) for size in sizes) else (fixed,),
+            loaded,
+            True,
+            () if any(isinstance(size, str) for size in sizes) else (fixed,),
             counts={"parameters": sum(parameter.numel() for parameter in made.module.parameters())},
-        )  # fmt: skip
+        )

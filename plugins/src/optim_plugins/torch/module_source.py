@@ -10,7 +10,7 @@ import torch
 
 from optim import ExitStatus, OptimError, Source, SourceRequest, TensorInfo, Trial, TrialStep
 from optim.arrays import Array
-from optim.plugins.plugin import describe_exception
+from optim.errors import describe_exception
 from optim_plugins.torch.dynamic import with_named_dimensions
 from optim_plugins.torch.factory import Made
 from optim_plugins.torch.flat import FlatModule, component_of, run_flat, to_array
@@ -55,16 +55,20 @@ def module_source(made: Made, request: SourceRequest) -> Source:
 
             return huggingface_source(made.module, request)
         raise OptimError(
-            "factory-no-example", f"{request.spec} gives no example inputs",
+            "factory-no-example",
+            f"{request.spec} gives no example inputs",
             "what the module takes can only be seen from an example",
             "return (module, (tensor, ...)), or (module, [example, example]) with two shapes",
             status=ExitStatus.USAGE,
-        )  # fmt: skip
+        )
     if request.task:
         raise OptimError(
-            "source-option-unused", "--task is for models of transformers", f"{request.spec} gives a module of its own",
-            "leave --task out", status=ExitStatus.USAGE,
-        )  # fmt: skip
+            "source-option-unused",
+            "--task is for models of transformers",
+            f"{request.spec} gives a module of its own",
+            "leave --task out",
+            status=ExitStatus.USAGE,
+        )
     return _Maker(made, request).source()
 
 
@@ -137,10 +141,11 @@ class _Maker:
         tensors = take_apart(example).tensors()
         if list(tensors) != list(self.module.names):
             raise OptimError(
-                "example-does-not-fit", "the examples do not have the same inputs",
+                "example-does-not-fit",
+                "the examples do not have the same inputs",
                 f"one has {', '.join(self.module.names)}, another {', '.join(tensors)}",
                 "give every example the same structure",
-            )  # fmt: skip
+            )
         return {name: to_array(tensor) for name, tensor in tensors.items()}
 
     def _name_outputs(self) -> None:
@@ -157,10 +162,11 @@ class _Maker:
         except Exception as error:
             place = user_line(error)
             raise OptimError(
-                "source-does-not-run", f"the module of {self.request.spec} refuses its own example",
+                "source-does-not-run",
+                f"the module of {self.request.spec} refuses its own example",
                 describe_exception(error) + (f"\n{place}" if place else ""),
                 "call module(*example) by hand; it must work",
-            ) from error  # fmt: skip
+            ) from error
 
 
 def _is_transformers(module: Any) -> bool:
@@ -169,5 +175,3 @@ def _is_transformers(module: Any) -> bool:
     except ImportError:
         return False
     return isinstance(module, PreTrainedModel)
-
-

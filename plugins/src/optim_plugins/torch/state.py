@@ -125,9 +125,9 @@ def _in_order(example: Mapping[str, Any], ordered: Mapping[str, Any]) -> dict[st
 
 def _not_returned(name: str, why: str) -> OptimError:
     return OptimError(
-        "state-not-returned", f"the module does not return a new '{name}'", why,
+        "state-not-returned",
+        f"the module does not return a new '{name}'",
+        why,
         f"return it beside the other outputs, nested as the argument is: (logits, {name}) or {{'{name}': ...}}",
         status=ExitStatus.USAGE,
-    )  # fmt: skip
-
-
+    )

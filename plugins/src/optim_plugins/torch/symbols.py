@@ -24,9 +24,7 @@ def name_axes(
     Returns:
         The size where it stays, a name or a sum of two where that explains both, else None.
     """
-    return tuple(
-        a if a == b else _explained(a, b, sizes, other_sizes) for a, b in zip(first, second, strict=True)
-    )  # fmt: skip
+    return tuple(a if a == b else _explained(a, b, sizes, other_sizes) for a, b in zip(first, second, strict=True))
 
 
 def named_shapes(

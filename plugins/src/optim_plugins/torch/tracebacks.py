@@ -27,10 +27,12 @@ def not_traceable(component: Component, error: BaseException, exporter: str) -> 
     message = next((line.strip() for line in str(root).splitlines() if line.strip()), type(root).__name__)
     cause = (f"{place}\n" if place else "") + f"{type(root).__name__}: {message[:300]}"
     return OptimError(
-        "not-traceable", f"{exporter} cannot export {component.name}", cause,
+        "not-traceable",
+        f"{exporter} cannot export {component.name}",
+        cause,
         "compute with tensors there, without branches on their values (torch.where, torch.cond), or keep that part out "
         "of the module's forward",
-    )  # fmt: skip
+    )
 
 
 def user_line(error: BaseException) -> str:

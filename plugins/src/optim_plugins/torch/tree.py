@@ -67,10 +67,11 @@ def named_tensors(value: Any, prefix: str) -> dict[str, torch.Tensor]:
     strange = sorted({type(leaf).__name__ for _, leaf in paths if not isinstance(leaf, torch.Tensor | None)})
     if strange or not paths:
         raise OptimError(
-            "output-not-tensors", "the module returns something that no graph can",
+            "output-not-tensors",
+            "the module returns something that no graph can",
             f"a {strange[0]}" if strange else "nothing",
             "return tensors, in tuples, lists or dictionaries",
-        )  # fmt: skip
+        )
     found = {}
     for path, leaf in paths:
         if leaf is not None:
@@ -100,10 +101,11 @@ def bind(module: torch.nn.Module, example: tuple[Any, ...] | Mapping[str, Any]) 
         bound = signature.bind(**example) if isinstance(example, Mapping) else signature.bind(*example)
     except TypeError as error:
         raise OptimError(
-            "example-does-not-fit", "the example inputs are not what the module takes",
+            "example-does-not-fit",
+            "the example inputs are not what the module takes",
             f"forward{signature}: {error}",
             "return (module, (input, ...)) or (module, {'name': input}) from the factory",
-        ) from error  # fmt: skip
+        ) from error
     found: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         kind = signature.parameters[name].kind
@@ -111,9 +113,11 @@ def bind(module: torch.nn.Module, example: tuple[Any, ...] | Mapping[str, Any]) 
             found |= value
         elif kind is inspect.Parameter.VAR_POSITIONAL:
             raise OptimError(
-                "example-does-not-fit", f"forward{signature} takes any number of inputs",
-                f"*{name} gives them no names", "give forward a parameter for each input, or one that is a list",
-            )  # fmt: skip
+                "example-does-not-fit",
+                f"forward{signature} takes any number of inputs",
+                f"*{name} gives them no names",
+                "give forward a parameter for each input, or one that is a list",
+            )
         else:
             found[name] = value
     return found

@@ -4,7 +4,7 @@ import os
 import time
 
 from optim import APPLICABLE, Pass, PassResult, Target, hookimpl
-from optim.onnxruntime_backend import OnnxRuntimeBackend
+from optim.onnx.backend import OnnxRuntimeBackend
 
 OPTIM_HOOK_API = 1
 

@@ -1,0 +1,204 @@
+"""Counts what the structure of the code looks like: files, lines, folders, imports, long signatures.
+
+python benchmarks/house.py            # a table
+python benchmarks/house.py --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+CORE = ROOT / "core" / "src"
+PLUGINS = tuple(sorted(p / "src" for p in ROOT.glob("plugins*") if (p / "src").is_dir()))
+
+
+def python_files(*folders: Path) -> Iterator[Path]:
+    """Every .py file below some folders, sorted."""
+    for folder in folders:
+        yield from sorted(p for p in folder.rglob("*.py") if "__pycache__" not in p.parts)
+
+
+def module_of(path: Path, root: Path) -> str:
+    """The name that a file is imported by."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(source: str, *, lazily: bool) -> set[str]:
+    """Modules named in import statements; those inside functions and type checks only where ``lazily``."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST, inside: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            deeper = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) or _is_type_check(child)
+            if not inside or lazily:
+                if isinstance(child, ast.Import):
+                    found.update(alias.name for alias in child.names)
+                elif isinstance(child, ast.ImportFrom) and child.module and not child.level:
+                    found.add(child.module)
+                    found.update(f"{child.module}.{alias.name}" for alias in child.names)
+            visit(child, deeper)
+
+    visit(ast.parse(source), False)
+    return found
+
+
+def _is_type_check(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
+def core_modules() -> dict[str, Path]:
+    """Every module of core, with its file."""
+    return {module_of(path, CORE): path for path in python_files(CORE)}
+
+
+def folder_of(module: str, modules: dict[str, Path]) -> str:
+    """The folder that a module lies in, with dots."""
+    path = modules[module]
+    return ".".join(path.parent.relative_to(CORE).parts)
+
+
+def folder_graph(modules: dict[str, Path]) -> dict[str, dict[str, list[str]]]:
+    """Folder -> folder -> the imports at module level that make the arrow."""
+    graph: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for module, path in modules.items():
+        if path.name == "__init__.py" and path.parent == CORE / "optim":
+            continue  # hands names on, lazily
+        for name in imports_of(path.read_text(), lazily=False):
+            if name in modules and modules[name].name != "__init__.py":
+                here, there = folder_of(module, modules), folder_of(name, modules)
+                if here != there:
+                    graph[here][there].append(f"{module} -> {name}")
+    return graph
+
+
+def folder_cycles(modules: dict[str, Path]) -> list[list[str]]:
+    """Strongly connected sets of folders, by imports at module level (Tarjan)."""
+    graph = folder_graph(modules)
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph.get(node, {}):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            group = []
+            while True:
+                group.append(stack.pop())
+                if group[-1] == node:
+                    break
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in list(graph):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def plugin_imports() -> dict[str, int]:
+    """Modules of core that plugins, third parties, examples and the scaffold import, each with its number of files."""
+    scaffold = CORE / "optim" / "_engine" / "scaffold" / "templates"
+    modules = core_modules()
+    found: dict[str, int] = defaultdict(int)
+    for folder in (*PLUGINS, ROOT / "tests" / "thirdparty", ROOT / "examples", scaffold):
+        for name, count in imports_below(folder).items():
+            if name in modules:
+                found[name] += count
+    return dict(sorted(found.items()))
+
+
+def imports_below(folder: Path) -> dict[str, int]:
+    """Names that files below a folder import, anywhere in them, templates of Python too."""
+    found: dict[str, int] = defaultdict(int)
+    for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.py.j2"))):
+        lines = path.read_text().splitlines()
+        if path.suffix == ".j2":  # what is no Python yet is left out, line by line
+            lines = [line.strip() for line in lines if re.match(r"\s*(from|import) [\w.]+", line) and "{" not in line]
+        for name in imports_of("\n".join(lines), lazily=True):
+            found[name] += 1
+    return found
+
+
+def files_by_folder() -> dict[Path, int]:
+    """How many modules lie in each folder of core and the plugins."""
+    sizes: dict[Path, int] = defaultdict(int)
+    for path in python_files(CORE, *PLUGINS):
+        sizes[path.parent.relative_to(ROOT)] += path.name != "__init__.py"
+    return sizes
+
+
+def long_signatures(least: int) -> list[str]:
+    """Functions that take ``least`` and more arguments, self left out."""
+    found = []
+    for path in python_files(CORE, *PLUGINS):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+                count = len([name for name in names if name not in ("self", "cls")])
+                if count >= least:
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name} ({count})")
+    return found
+
+
+def long_positional_calls(least: int) -> list[str]:
+    """Calls with ``least`` and more positional arguments."""
+    found = []
+    for path in python_files(CORE, *PLUGINS):
+        calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+        found += [f"{path.relative_to(ROOT)}:{c.lineno} ({len(c.args)})" for c in calls if len(c.args) >= least]
+    return found
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--list", action="store_true", help="name the places too")
+    arguments = parser.parse_args()
+    modules = core_modules()
+    core_files = list(python_files(CORE))
+    largest = sorted(files_by_folder().items(), key=lambda item: -item[1])[:5]
+    every = [*python_files(ROOT / "tests", ROOT / "examples", ROOT / "benchmarks", CORE, *PLUGINS)]
+    skip = "fmt: " + "skip"
+    figures = {
+        "files of core": len(core_files),
+        "lines of core": sum(len(path.read_text().splitlines()) for path in core_files),
+        "lines of plugins": sum(len(path.read_text().splitlines()) for path in python_files(*PLUGINS)),
+        "largest folders": {str(p): n for p, n in largest},
+        "modules of core that plugins import": len(plugin_imports()),
+        "import cycles between folders": folder_cycles(modules),
+        "functions with 8 and more arguments": len(long_signatures(8)),
+        "calls with 10 and more positional arguments": len(long_positional_calls(10)),
+        skip: sum(path.read_text().count(skip) for path in every),
+    }
+    if arguments.json:
+        print(json.dumps(figures, indent=2))
+        return
+    for name, value in figures.items():
+        print(f"{name:46} {value}")
+    if arguments.list:
+        print(*plugin_imports().items(), sep="\n")
+        print(*long_signatures(8), sep="\n")
+        print(*long_positional_calls(10), sep="\n")
+        for here, there in folder_graph(modules).items():
+            print(here, "->", {k: v[:3] for k, v in there.items()})
+
+
+if __name__ == "__main__":
+    main()

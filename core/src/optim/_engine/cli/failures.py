@@ -1,0 +1,81 @@
+"""How an error reaches the user: a diagnosis on stderr, and JSON on stdout for who asked for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import click
+
+from optim.errors import ExitStatus, OptimError
+
+
+def diagnose(error: BaseException) -> OptimError:
+    """Any exception as a diagnosis: ours as it is, a wrong command line as ``usage``, all else as ``internal``."""
+    if isinstance(error, OptimError):
+        return error
+    if isinstance(error, click.ClickException):
+        return _usage(error)
+    message = " ".join(str(error).split())
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return OptimError(
+        "internal",
+        "optim failed in a way that it should not",
+        type(error).__name__ + (f": {message}" if message else "") + where,
+        "run the same command as `optim --debug ...` and report what it prints",
+        status=ExitStatus.INTERNAL,
+    )
+
+
+def print_error(error: OptimError, *, as_json: bool, trace: BaseException | None = None) -> None:
+    """Print a diagnosis.
+
+    Args:
+        error: what to print.
+        as_json: also print it on stdout as JSON.
+        trace: where given, the traceback of this exception comes first.
+    """
+    if trace is not None:
+        traceback.print_exception(trace, file=sys.stderr)
+    click.echo(_styled(str(error)), err=True)
+    if as_json:
+        from optim.cli_kit.output import print_json
+
+        print_json({"error": as_fields(error)})
+
+
+def as_fields(error: OptimError) -> dict[str, object]:
+    """The diagnosis as ``--json`` gives it."""
+    return {
+        "reference": error.reference,
+        "what": error.what,
+        "cause": error.cause,
+        "fix": error.fix,
+        "package": error.package,
+        "status": int(error.status),
+    }
+
+
+def _usage(error: click.ClickException) -> OptimError:
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return OptimError("usage", error.format_message(), fix="optim --help", status=ExitStatus.USAGE)
+    usage = "the usage is" + " ".join(context.get_usage().split()).removeprefix("Usage")
+    return OptimError("usage", error.format_message(), usage, f"{context.command_path} --help", status=ExitStatus.USAGE)
+
+
+def _styled(text: str) -> str:
+    """Red where a person reads it; click drops the colours where stderr is no terminal."""
+    if os.environ.get("NO_COLOR"):
+        return text
+    first, *rest = text.split("\n")
+    head, colon, what = first.partition(": ")
+    styled = [click.style(head, fg="red", bold=True) + colon + click.style(what, bold=True)]
+    for line in rest:
+        label, separator, value = line.partition(": ")
+        known = separator and label.strip() in {"cause", "fix", "from"}
+        styled.append(click.style(label + separator, dim=True) + value if known else line)
+    return "\n".join(styled)

@@ -1,0 +1,121 @@
+"""The command ``optim``: what it knows before any command is loaded, and how it ends.
+
+An error is printed on stderr as a diagnosis. A caller who asked for ``--json`` also gets it on stdout, as
+``{"error": {"reference", "what", "cause", "fix", "package", "status"}}``, so that stdout is JSON either way.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Sequence
+
+import click
+
+from optim._engine.cli.commands import OptimGroup
+from optim.cli_kit.names import disable_option
+from optim.errors import ExitStatus
+
+_COMPLETE_VARIABLE = "_OPTIM_COMPLETE"
+_BROKEN_PIPE = 141
+"""128 + SIGPIPE: how a shell reports a program whose reader went away."""
+
+
+@click.group(cls=OptimGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="optim-core", prog_name="optim", message="%(prog)s %(version)s")
+@click.option("--plugins", "listing", type=click.Choice(["list"]), help="Same as: optim plugins list.")
+@click.option("--json", "as_json", is_flag=True, help="With --plugins list: as JSON.")
+@click.option("--verbose", is_flag=True, help="With --plugins list: where from, hooks and passes too.")
+@disable_option
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def optim(ctx: click.Context, listing: str | None, as_json: bool, verbose: bool, debug: bool) -> None:
+    """Make an ONNX model fast on the hardware it will run on, and prove that it still computes the same."""
+    del debug  # read where an error is printed
+    if ctx.invoked_subcommand is not None:
+        if listing or as_json or verbose:
+            raise click.UsageError("--plugins, --json and --verbose belong after the command", ctx)
+    elif listing:
+        from optim._engine.cli.verbs.plugins import print_plugins
+
+        print_plugins(as_json=as_json, verbose=verbose)
+    elif as_json or verbose:
+        raise click.UsageError("--json and --verbose need a command, or --plugins list", ctx)
+    else:
+        click.echo(ctx.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: by default those of this process.
+
+    Returns:
+        The exit status, an :class:`ExitStatus` where optim itself decides. A command sets one by returning it.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if _COMPLETE_VARIABLE in os.environ:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(optim, {}, "optim", _COMPLETE_VARIABLE, os.environ[_COMPLETE_VARIABLE])
+    try:
+        status = _answer(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        return _BROKEN_PIPE if _reader_is_gone() else _fail(error, arguments)
+    return status
+
+
+def _answer(arguments: list[str]) -> int:
+    """Run the command and print how it failed, if it did."""
+    try:
+        return _invoke(arguments)
+    except BrokenPipeError:
+        raise
+    except click.exceptions.NoArgsIsHelpError as request:
+        request.show()
+        return ExitStatus.USAGE
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return ExitStatus.INTERRUPTED
+    except Exception as error:  # the last resort of the program: anything else is a defect of optim
+        return _fail(error, arguments)
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Click's own ``main`` without its exits: they would hide what happened from ``main`` above."""
+    try:
+        with optim.make_context("optim", list(arguments)) as ctx:
+            status = optim.invoke(ctx)
+    except click.exceptions.Exit as request:
+        return request.exit_code
+    return status if isinstance(status, int) else ExitStatus.DELIVERED
+
+
+def _fail(error: Exception, arguments: Sequence[str]) -> int:
+    from optim._engine.cli.failures import diagnose, print_error
+
+    debug = "--debug" in arguments
+    print_error(diagnose(error), as_json="--json" in arguments, trace=error if debug else None)
+    return diagnose(error).status
+
+
+def _reader_is_gone() -> bool:
+    """Whether it is our stdout that is broken; if so, point it elsewhere so that Python's own last flush is quiet."""
+    try:
+        stdout = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return False
+    if hasattr(select, "poll"):  # not on Windows
+        poll = select.poll()
+        poll.register(stdout, 0)
+        if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+            return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""``optim cache``: show or prune what earlier runs left."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from optim.cli_kit.output import json_option, print_json, print_table
+
+_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+
+
+class _Size(click.ParamType):  # type: ignore[type-arg]  # older clicks have no argument
+    """A number of bytes, with or without a unit."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """``20GB``, ``500 MB`` or plain bytes."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"([0-9.]+)\s*([kmgt]?)b?", str(value).strip().lower())
+        if found is None:
+            self.fail(f"{value!r} is no size; write 20GB, 500MB or bytes", param, ctx)
+        return int(float(found[1]) * _UNITS[found[2]])
+
+
+@click.group
+def cache() -> None:
+    """Show or prune what earlier runs left: models, feeds and measurements."""
+
+
+@cache.command
+@json_option
+def show(as_json: bool) -> None:
+    """Show where the cache is and what it holds."""
+    from optim._engine.store import Store
+
+    store = Store()
+    usage = store.usage()
+    if as_json:
+        shelves = {item.shelf: {"entries": item.entries, "size_bytes": item.size_bytes} for item in usage}
+        print_json({"path": str(store.root), "size_bytes": sum(item.size_bytes for item in usage), "shelves": shelves})
+        return
+    click.echo(f"{store.root}")
+    rows = [[item.shelf, str(item.entries), f"{item.size_bytes / 1e6:.1f}"] for item in usage]
+    size = sum(item.size_bytes for item in usage)
+    rows.append(["all", str(sum(item.entries for item in usage)), f"{size / 1e6:.1f}"])
+    print_table(["what", "entries", "MB"], rows)
+
+
+@cache.command
+@click.option("--max-size", type=_Size(), default="20GB", show_default=True, help="What may stay; 0 empties it.")
+@json_option
+def prune(max_size: int, as_json: bool) -> None:
+    """Delete what was used longest ago, until at most --max-size is left. Refused while a run is under way."""
+    from optim._engine.store import Store
+
+    deleted, freed = Store().prune(max_size)
+    if as_json:
+        print_json({"deleted": deleted, "freed_bytes": freed})
+    else:
+        click.echo(f"deleted {deleted} entries, {freed / 1e6:.1f} MB")

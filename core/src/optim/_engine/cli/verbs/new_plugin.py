@@ -1,0 +1,42 @@
+"""``optim plugins new``: the package of a new plugin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from optim.cli_kit.output import json_option, print_json
+
+_STAGES = ("fuse", "quantize", "convert-precision", "tune", "post-process")
+
+
+@click.command("new")
+@click.argument("name")
+@click.option(
+    "--stage",
+    "stages",
+    multiple=True,
+    type=click.Choice(_STAGES),
+    default=("fuse", "quantize"),
+    show_default=True,
+    help="Start with a pass in this stage; may be given more than once.",
+)
+@click.option("--folder", type=click.Path(path_type=Path), help="Where to. [default: optim-plugin-NAME]")
+@json_option
+def new(name: str, stages: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
+    """Write the package of a new plugin, NAME: a target, passes that do something, tests.
+
+    It installs and passes its tests at once; then change it, a file at a time.
+    """
+    from optim._engine.scaffold.package import write_package
+    from optim.passes import Stage
+
+    folder = folder or Path(f"optim-plugin-{name}")
+    files = write_package(name, folder, [Stage(stage) for stage in stages])
+    if as_json:
+        print_json({"folder": str(folder), "files": [str(path) for path in files]})
+        return
+    for path in files:
+        click.echo(f"  {folder / path}")
+    click.echo(f"\nnext: pip install --editable '{folder}[test]' && pytest {folder}")

@@ -1,0 +1,143 @@
+"""``optim passes``: what the installed plugins can do to a model."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optim.cli_kit.names import PASS_NAME, TARGET_NAME
+from optim.cli_kit.output import json_option, print_fields, print_json, print_table
+from optim.passes import Stage
+
+if TYPE_CHECKING:
+    from optim._engine.plugins.offers import OfferedPass
+    from optim._engine.plugins.registry import Registry
+    from optim._engine.plugins.survey import SurveyedPass
+
+
+@click.group()
+def passes() -> None:
+    """List the passes, or show one."""
+
+
+@passes.command("list")
+@click.option("--stage", type=click.Choice([stage.value for stage in Stage]), help="Only the passes of this stage.")
+@click.option("--target", "target_name", type=TARGET_NAME, help="Only what is offered for this target.")
+@json_option
+def list_command(stage: str | None, target_name: str | None, as_json: bool) -> None:
+    """List the passes in the order they run."""
+    from optim._engine.plugins.registry import load_registry
+
+    registry = load_registry()
+    if target_name is not None:
+        registry.target(target_name)
+    found = [
+        item
+        for item in _running_order(registry)
+        if (stage is None or item.offered.stage == stage) and (target_name is None or target_name in item.targets)
+    ]
+    if as_json:
+        print_json({"passes": [_as_fields(item) for item in found]})
+    elif not found:
+        click.echo("no pass; see: optim plugins list")
+    else:
+        print_table(("pass", "stage", "role", "lossy", "summary"), [_row(item.offered) for item in found])
+
+
+@passes.command("show")
+@click.argument("name", metavar="PASS", type=PASS_NAME)
+@json_option
+def show_command(name: str, as_json: bool) -> None:
+    """Show one pass: what it does, what it asks for, and its options."""
+    from optim._engine.cli.pass_options import describe_options
+    from optim._engine.plugins.registry import load_registry
+
+    registry = load_registry()
+    item = _find(name, registry)
+    options = describe_options(item.offered)
+    if as_json:
+        print_json({**_as_fields(item), "options": [option.as_fields() for option in options]})
+        return
+    _print_pass(item)
+    if options:
+        click.echo("\noptions")
+        rows = [(option.name, option.type, json.dumps(option.default), option.description) for option in options]
+        print_table(("name", "type", "default", "description"), rows)
+
+
+def _running_order(registry: Registry) -> list[SurveyedPass]:
+    """All passes by stage, each stage ordered as if every one of them took part."""
+    from optim._engine.plugins.ordering import order
+    from optim._engine.plugins.survey import survey_passes
+
+    by_name = {item.offered.name: item for item in survey_passes(registry)}
+    return [
+        by_name[place.name]
+        for stage in Stage
+        for place in order(item.offered for item in by_name.values() if item.offered.stage is stage)
+    ]
+
+
+def _find(name: str, registry: Registry) -> SurveyedPass:
+    from optim._engine.plugins.survey import survey_passes
+    from optim.errors import unknown_name
+
+    found = {item.offered.name: item for item in survey_passes(registry)}
+    if name not in found:
+        registry.raise_if_lost("pass", name)
+        raise unknown_name("pass", name, found, fix="optim passes list")
+    return found[name]
+
+
+def _row(offered: OfferedPass) -> tuple[str, ...]:
+    fields = offered.pass_class
+    lossy = "lossy" if getattr(fields, "lossy", False) else ""
+    return offered.name, str(offered.stage), str(getattr(fields, "role", "")), lossy, fields.summary
+
+
+def _print_pass(item: SurveyedPass) -> None:
+    fields = _as_fields(item)
+    missing = [f"{name} (not there)" for name in item.unresolved]
+    print_fields(
+        [
+            ("pass", item.offered.name),
+            ("summary", item.offered.pass_class.summary),
+            ("stage", str(item.offered.stage)),
+            ("role", fields["role"] or ""),
+            (
+                "lossy",
+                {True: "yes, held to the budget", False: "no, held to rounding error", None: ""}[fields["lossy"]],
+            ),
+            ("plugin", str(item.offered.plugin)),
+            ("targets", ", ".join(item.targets)),
+            ("before", ", ".join(fields["before"])),
+            ("after", ", ".join(fields["after"])),
+            ("unresolved", ", ".join(missing)),
+            ("alternatives", fields["alternatives"] or ""),
+            ("hardware", fields["hardware"] or "any"),
+        ]
+    )
+
+
+def _as_fields(item: SurveyedPass) -> dict[str, Any]:
+    offered = item.offered
+    role = getattr(offered.pass_class, "role", None)
+    return {
+        "name": offered.name,
+        "stage": str(offered.stage),
+        "summary": offered.pass_class.summary,
+        "role": None if role is None else str(role),
+        "lossy": getattr(offered.pass_class, "lossy", None),
+        "session_only": getattr(offered.pass_class, "session_only", None),
+        "before": list(offered.pass_class.before),
+        "after": list(offered.pass_class.after),
+        "unresolved": list(item.unresolved),
+        "alternatives": getattr(offered.pass_class, "alternatives", None),
+        "hardware": getattr(offered.pass_class, "hardware", ""),
+        "targets": list(item.targets),
+        "plugin": offered.plugin.name,
+        "package": offered.plugin.package,
+        "version": offered.plugin.version,
+    }

@@ -1,0 +1,210 @@
+"""``optim plugins``: what is installed, what it provides, what failed and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from optim._engine.cli.verbs.doctor import doctor
+from optim._engine.cli.verbs.isolated import environment_fields, install, remove
+from optim._engine.cli.verbs.new_plugin import new
+from optim.cli_kit.names import PLUGIN_NAME
+from optim.cli_kit.output import json_option, print_fields, print_json, print_table
+from optim.passes import Stage
+
+if TYPE_CHECKING:
+    from optim._engine.plugins.survey import SurveyedPass, SurveyedPlugin
+    from optim.isolation.environments import Environment
+
+_STYLES = {"failed": "red", "incompatible": "red", "unavailable": "yellow", "disabled": "dim"}
+
+
+@click.group()
+def plugins() -> None:
+    """List the plugins, show one, look for what is broken, or start a new one."""
+
+
+@plugins.command("list")
+@json_option
+@click.option("--verbose", is_flag=True, help="Where from, hooks and passes too.")
+def list_command(as_json: bool, verbose: bool) -> None:
+    """List the installed plugins, also those that cannot be used, with the reason."""
+    print_plugins(as_json=as_json, verbose=verbose)
+
+
+@plugins.command("show")
+@click.argument("name", type=PLUGIN_NAME)
+@json_option
+@click.pass_context
+def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Show all that is known about one plugin."""
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.plugins.survey import survey_plugins
+
+    registry = load_registry()
+    registry.plugin(name)
+    found = [one for one in survey_plugins(registry) if one.plugin.name == name]
+    if as_json:
+        print_json({"plugins": [_as_fields(one) for one in found]})
+        return
+    debug = bool(ctx.find_root().params.get("debug"))
+    for one in found:
+        _print_plugin(one, debug=debug)
+
+
+plugins.add_command(doctor)
+plugins.add_command(new)
+plugins.add_command(install)
+plugins.add_command(remove)
+
+
+def print_plugins(*, as_json: bool, verbose: bool) -> None:
+    """Print the list of plugins; ``optim --plugins list`` comes here too."""
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.plugins.survey import survey_plugins
+
+    found = survey_plugins(load_registry())
+    if as_json:
+        print_json({"plugins": [_as_fields(one) for one in found]})
+    elif not found:
+        click.echo("no plugin is installed; the standard ones come with: pip install optim-plugins")
+    elif verbose:
+        for one in found:
+            _print_plugin(one, debug=False)
+    else:
+        rows = [_row(one) for one in found]
+        print_table(
+            ("plugin", "package", "runs", "hooks", "passes", "targets", "state"),
+            rows,
+            styles=[_STYLES.get(one.state, "") for one in found],
+        )
+        _print_problems(found)
+        _print_environments(found)
+
+
+def _print_environments(found: list[SurveyedPlugin]) -> None:
+    """What is to be done about environments of isolated plugins: made, or removed."""
+    from optim.isolation.environments import installed_environments
+
+    isolated = {one.plugin.name: one.environment for one in found if one.runs == "isolated"}
+    for name, environment in isolated.items():
+        if environment is None:
+            click.echo(f"\n{name} has no environment that fits its version: optim plugins install {name}")
+    for left in installed_environments():
+        if left.plugin not in {one.plugin.name for one in found}:
+            click.echo(f"\nan environment without its plugin ({_size(left)}): optim plugins remove {left.plugin}")
+
+
+def _size(environment: Environment) -> str:
+    return f"{environment.size_bytes / 1e6:.0f} MB"
+
+
+def _row(one: SurveyedPlugin) -> tuple[str, ...]:
+    hooks = (hook.removeprefix("optim_").replace("_", "-") for hook in one.plugin.hooks)
+    passes = (item.offered.name.partition(".")[2] for item in one.passes)
+    state = f"{one.state}: {one.reason}" if one.reason else str(one.state)
+    return (
+        one.plugin.name,
+        one.plugin.info.release,
+        _runs(one),
+        ", ".join(hooks),
+        ", ".join(passes),
+        ", ".join(one.targets),
+        state,
+    )
+
+
+def _runs(one: SurveyedPlugin) -> str:
+    if one.runs != "isolated":
+        return one.runs
+    return f"isolated, {_size(one.environment)}" if one.environment else "isolated, not made"
+
+
+def _print_problems(found: list[SurveyedPlugin]) -> None:
+    problems = [str(problem) for one in found for problem in one.problems]
+    warnings = [f"{one.plugin.info}: {warning}" for one in found for warning in one.plugin.warnings]
+    for heading, lines in (("not used", problems), ("warnings", warnings)):
+        if lines:
+            click.echo(f"\n{heading}:")
+            for line in lines:
+                click.echo(f"  {line}")
+
+
+def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
+    info = one.plugin.info
+    print_fields(
+        [
+            ("plugin", info.name),
+            ("package", info.release + (", editable" if info.editable else "")),
+            ("entry point", info.entry_point),
+            ("location", info.location),
+            ("runs", _runs(one)),
+            ("environment", _environment(one.environment)),
+            ("state", str(one.state)),
+            ("reason", one.reason),
+            ("hooks", ", ".join(one.plugin.hooks)),
+            ("passes", "\n".join(_pass_lines(one))),
+            *((kind, ", ".join(names)) for kind, names in _named(one)),
+            ("not used", "\n".join(f"{problem.hook}: {problem.reason}" for problem in one.problems)),
+            ("warning", "\n".join(one.plugin.warnings)),
+            ("traceback", one.plugin.traceback.rstrip() if debug else ""),
+        ]
+    )
+    click.echo()
+
+
+def _environment(made: Environment | None) -> str:
+    if made is None:
+        return ""
+    versions = (requirement.replace("==", " ") for requirement in made.requirements)
+    return f"{made.folder}\nPython {made.python}, {_size(made)}\n{', '.join(versions)}"
+
+
+def _pass_lines(one: SurveyedPlugin) -> list[str]:
+    lines = []
+    stages = list(Stage)
+    for item in sorted(one.passes, key=lambda item: (stages.index(item.offered.stage), item.place)):
+        place = f", place {item.place}" if item.place else ""
+        lines += [f"{item.offered.name} ({item.offered.stage}{place})", *_order_lines(item)]
+    return lines
+
+
+def _order_lines(item: SurveyedPass) -> list[str]:
+    lines = []
+    for side in ("before", "after"):
+        names = getattr(item.offered.pass_class, side)
+        if names:
+            marked = [f"{name} (not there)" if name in item.unresolved else name for name in names]
+            lines.append(f"  {side} {', '.join(marked)}")
+    return lines
+
+
+def _named(one: SurveyedPlugin) -> list[tuple[str, tuple[str, ...]]]:
+    kinds = (("targets", one.targets), ("backends", one.backends), ("metrics", one.metrics), ("commands", one.commands))
+    return [(kind, names) for kind, names in kinds if names]
+
+
+def _as_fields(one: SurveyedPlugin) -> dict[str, object]:
+    info = one.plugin.info
+    return {
+        "name": info.name,
+        "package": info.package,
+        "version": info.version,
+        "entry_point": info.entry_point,
+        "location": info.location,
+        "editable": info.editable,
+        "runs": one.runs,
+        "environment": environment_fields(one.environment),
+        "state": str(one.state),
+        "reason": one.reason,
+        "warnings": list(one.plugin.warnings),
+        "hooks": list(one.plugin.hooks),
+        "passes": [item.offered.name for item in one.passes],
+        "unresolved": {item.offered.name: list(item.unresolved) for item in one.passes if item.unresolved},
+        "targets": list(one.targets),
+        "backends": list(one.backends),
+        "metrics": list(one.metrics),
+        "commands": list(one.commands),
+        "problems": [{"hook": problem.hook, "reason": problem.reason} for problem in one.problems],
+    }

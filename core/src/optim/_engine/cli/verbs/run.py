@@ -1,0 +1,153 @@
+"""``optim run``: optimize a model and leave a folder to deploy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optim._engine.cli.numbers import SECONDS, SEED
+from optim._engine.cli.source_options import source_options
+from optim.cli_kit.names import PASS_NAME, STAGE_NAME, TARGET_NAME, disable_option
+from optim.cli_kit.output import json_option, print_json
+from optim.errors import ExitStatus, OptimError
+
+if TYPE_CHECKING:
+    from optim._engine.reports.schema import Report
+
+
+@click.command
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The run folder; not needed with --dry-run.")
+@click.option("--target", type=TARGET_NAME, help="Where the model will run. [default: cpu]")
+@click.option(
+    "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
+)
+@click.option("--goal", type=click.Choice(["latency", "size", "memory"]), help="What better means. [default: latency]")
+@click.option("--max-drift", type=float, help="Largest relative L2 that lossy passes may cause. [default: 0.05]")
+@click.option("--lossless", is_flag=True, help="Admit only passes held to rounding error.")
+@click.option("--metric", metavar="NAME[:k=v,...]", help="Task metric, see optim metrics; or package.module:function.")
+@click.option("--max-loss", metavar="X|X%", help="How much worse the metric may get; then drift need not be bounded.")
+@click.option("--recipe", type=click.Path(path_type=Path), help="A recipe, or the lock of an earlier run to repeat.")
+@click.option(
+    "--with",
+    "named",
+    multiple=True,
+    type=PASS_NAME,
+    metavar="PASS[:k=v,...]",
+    help="A pass that must hold; values are TOML.",
+)
+@click.option("--without", multiple=True, type=PASS_NAME, help="Leave a pass out.")
+@click.option("--stage", "stages", multiple=True, type=STAGE_NAME, help="Only this stage; may be given more than once.")
+@click.option("--search-seconds", type=float, help="Bound of the search, in seconds. [default: 60]")
+@click.option("--timeout", type=SECONDS, help="For one candidate, in seconds. [default: 900]")
+@click.option("--dry-run", is_flag=True, help="Print the passes in order and the reason for each place.")
+@click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
+@click.option("--seed", type=SEED, help="Of everything random. [default: 0]")
+@click.option("--pick", metavar="POINT", help="Deliver another point: fastest, smallest, most-accurate or a number.")
+@source_options
+@disable_option
+@json_option
+def run(
+    source: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: Path | None, pick: str | None, **words: Any
+) -> int:
+    """Make SOURCE fast on the target, prove that it still computes the same, and leave a folder to deploy.
+
+    SOURCE is an .onnx file; or a Hugging Face model folder or package.module:factory, which are exported first.
+    Every change is verified and timed against the original; what is wrong or slower is dropped, with its reason.
+    With --pick SOURCE may be the folder of an earlier run: another point of it is delivered, and nothing runs again.
+    """
+    if pick is not None and (output is None or _is_run_folder(source)):
+        return _pick(source, pick, output or source, as_json=as_json)
+    from optim._engine.cli.request import settings_of
+
+    settings, lock = settings_of(source, recipe, words)
+    if dry_run:
+        from optim._engine.cli.verbs.dry_run import print_plan
+
+        print_plan(settings, as_json=as_json)
+        return ExitStatus.DELIVERED
+    if output is None:
+        raise click.UsageError("Missing option '-o' / '--output'.")
+    from optim._engine.runs.run import run_settings
+    from optim._engine.runs.source_run import run_source
+    from optim.cli_kit.progress import progress
+
+    with progress() as say:
+        if settings.export is None:
+            reports = {"": run_settings(settings, output, say, lock=lock, pick=pick or "")}
+        else:
+            reports = run_source(settings, output, say, lock=lock, pick=pick or "")
+    return _tell(reports, output, as_json=as_json)
+
+
+def _is_run_folder(path: Path) -> bool:
+    from optim._engine.runs.mark import read_mark
+
+    return path.is_dir() and read_mark(path) is not None
+
+
+def _pick(folder: Path, wanted: str, output: Path, *, as_json: bool) -> int:
+    from optim._engine.runs.pick import pick_from
+    from optim.cli_kit.progress import progress
+
+    with progress() as say:
+        report = pick_from(folder, wanted, output, say)
+    return _tell({"": report}, output, as_json=as_json)
+
+
+def _tell(reports: dict[str, Report], output: Path, *, as_json: bool) -> int:
+    """Print what came of it, component by component; the exit status."""
+    from optim._engine.runs.folder import report_folder
+
+    several = len(reports) > 1
+    folders = {
+        name: report_folder(output / name if several else output, delivered=report.result is not None)
+        for name, report in reports.items()
+    }
+    if as_json and several:
+        print_json({name: json.loads(report.as_json()) for name, report in reports.items()})
+    elif as_json:
+        click.echo(next(iter(reports.values())).as_json(), nl=False)
+    else:
+        for name, report in reports.items():
+            _print(report, folders[name], name if several else "")
+    return max(_status(report, folders[name]) for name, report in reports.items())
+
+
+def _print(report: Report, folder: Path, component: str) -> None:
+    from rich.console import Console
+
+    from optim._engine.reports.terminal import print_report
+
+    if component:
+        click.echo(f"\n{component}\n")
+    print_report(report, Console(highlight=False))
+    click.echo(f"\nreport  {folder / 'report.html'}")
+    if report.result is not None:
+        loader = folder / "load.py"
+        click.echo(f"model   {folder / 'model.onnx'}" + (f" (load it with {loader})" if loader.is_file() else ""))
+    if report.nearest is not None:
+        click.echo(f"nearest {folder / 'nearest' / 'model.onnx'}, beyond the budget, kept aside")
+
+
+def _status(report: Report, folder: Path) -> ExitStatus:
+    """What the command exits with; says why where no model was delivered."""
+    from optim._engine.runs.folder import ASIDE_FOLDER
+    from optim._engine.runs.outcome import RunStatus
+    from optim._engine.runs.run import EXIT_STATUS
+
+    status = EXIT_STATUS[RunStatus(report.status)]
+    if status is not ExitStatus.DELIVERED:
+        earlier = f"; the earlier one in {folder.parent} stays" if folder.name == ASIDE_FOLDER else ""
+        failed = OptimError(
+            report.status,
+            f"no model was delivered{earlier}",
+            report.reason,
+            f"see {folder / 'report.html'}",
+            status=status,
+        )
+        click.echo(str(failed), err=True)
+    return status

@@ -1,0 +1,128 @@
+"""``optim verify``: compare two models on the same feeds."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from optim._engine.cli.numbers import SEED
+from optim.cli_kit.names import TARGET_NAME
+from optim.cli_kit.output import json_option, print_json, print_table
+from optim.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from optim._engine.runs.compare import Verification
+
+
+@click.command
+@click.argument("reference", type=click.Path(path_type=Path))
+@click.argument("other", type=click.Path(path_type=Path))
+@click.option(
+    "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
+)
+@click.option("--max-drift", type=float, help="Largest relative L2 of any output. [default: 0.05]")
+@click.option("--metric", metavar="NAME[:k=v,...]", help="Task metric, see optim metrics; or package.module:function.")
+@click.option("--max-loss", metavar="X|X%", help="How much worse the metric may be; then drift need not be bounded.")
+@click.option("--target", type=TARGET_NAME, default="cpu", show_default=True)
+@click.option("--seed", type=SEED, default=0, help="Of synthesized feeds.")
+@json_option
+def verify(
+    reference: Path,
+    other: Path,
+    data: str | None,
+    max_drift: float | None,
+    metric: str | None,
+    max_loss: str | None,
+    target: str,
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Run REFERENCE and OTHER on the same feeds and compare every output.
+
+    Each is an .onnx file or a run folder. Exit status 0: within --max-drift and --max-loss; 4: beyond.
+    """
+    from optim._engine.metrics.spec import parse_max_loss, parse_metric
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.compare import verify_models
+    from optim._engine.store import Store
+    from optim.cli_kit.progress import progress
+
+    with progress() as say:
+        found = verify_models(
+            reference,
+            other,
+            registry=load_registry(),
+            store=Store(),
+            say=say,
+            data=data,
+            target=target,
+            max_drift=max_drift,
+            seed=seed,
+            metric=parse_metric(metric) if metric else None,
+            max_loss=parse_max_loss(max_loss) if max_loss is not None else None,
+        )
+    if as_json:
+        print_json(_as_fields(found))
+    else:
+        _print(found)
+    return ExitStatus.DELIVERED if found.within else ExitStatus.NOT_HELD
+
+
+def _as_fields(found: Verification) -> dict[str, object]:
+    from optim._engine.reports.schema import DriftReport, OutputReport
+    from optim.jobs.wire import to_wire
+
+    fields = {
+        "within": found.within,
+        "reason": found.objection,
+        "tolerance": found.tolerance,
+        "limit": found.limit if math.isfinite(found.limit) else None,
+        "lossless": found.drift.relative_l2 <= found.tolerance,
+        "drift": DriftReport.model_validate(to_wire(found.drift)).model_dump(mode="json"),
+        "outputs": [OutputReport.model_validate(to_wire(item)).model_dump(mode="json") for item in found.comparisons],
+        "feeds": {
+            "origin": found.prepared.origin,
+            "samples": found.prepared.available,
+            "compared": len(found.prepared.compared),
+        },
+    }
+    if found.task is not None and found.prepared.task is not None:
+        fields["task"] = {"metric": found.prepared.task.metric.text, **to_wire(found.task)}
+    return fields
+
+
+def _print(found: Verification) -> None:
+    rows = [
+        [
+            item.name,
+            "x".join(map(str, item.shape)),
+            _number(item.relative_l2),
+            _number(item.max_abs),
+            _number(item.cosine),
+            item.problem,
+        ]
+        for item in found.comparisons
+    ]
+    print_table(["output", "shape", "drift", "max abs", "cosine", ""], rows)
+    click.echo(f"feeds: {found.prepared.origin}, {len(found.prepared.compared)} of {found.prepared.available} samples")
+    if found.task is not None and found.prepared.task is not None:
+        task = found.task
+        error = "" if task.error is None else f", standard error {task.error:.2g}"
+        click.echo(
+            f"{found.prepared.task.metric.text}: {task.value:.4g}, of the reference {task.original:.4g}: "
+            f"a loss of {task.loss:.3g}{error}, on {task.samples} samples"
+        )
+    drift = found.drift.relative_l2
+    if not found.within:
+        click.echo(f"beyond the limit: {found.objection}")
+        return
+    within = f"within the limit of {found.limit:.3g}" if math.isfinite(found.limit) else "within the limit"
+    same = "equal up to rounding" if drift <= found.tolerance else within
+    click.echo(f"{same}: drift {drift:.3g} (rounding explains {found.tolerance:.2g})")
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"

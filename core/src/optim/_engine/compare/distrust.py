@@ -1,0 +1,120 @@
+"""What a plugin hands back is not trusted, and neither is what it did to the files it was given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from optim.errors import OptimError
+from optim.jobs.wire import from_wire, to_wire
+from optim.model import Model
+from optim.onnx.checker import check_graph
+from optim.onnx.digests import file_digest
+from optim.onnx.external_data import external_files
+from optim.onnx.files import describe
+from optim.onnx.skeleton import read_skeleton
+from optim.passes import PassResult
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Untouched:
+    """A model's files as they were before a pass was given them."""
+
+    model: Model
+    graph: str
+    weights: tuple[tuple[str, int, int], ...]
+
+    @classmethod
+    def now(cls, model: Model) -> Untouched:
+        """The digest of the graph, and size and time of every data file."""
+        weights = tuple(_seen(model.path.parent / location) for location in external_files(model.path))
+        return cls(model, file_digest(model.path), weights)
+
+    def require(self, name: str) -> None:
+        """Refuse what the pass ``name`` did.
+
+        Raises:
+            OptimError[mutated-input]: a file is gone or not as it was.
+        """
+        folder = self.model.path.parent
+        try:
+            same = file_digest(self.model.path) == self.graph and all(
+                _seen(folder / seen[0]) == seen or _is_called_rightly(folder / seen[0]) for seen in self.weights
+            )
+        except OSError:
+            same = False
+        if not same:
+            raise OptimError(
+                "mutated-input",
+                f"{name} changed its input model",
+                "its files in the cache are not as they were",
+                "a pass changes model.ir(), which is a copy, and writes through context.save or context.adopt",
+            )
+
+
+def _seen(path: Path) -> tuple[str, int, int]:
+    status = path.stat()
+    return path.name, status.st_size, status.st_mtime_ns
+
+
+def _is_called_rightly(path: Path) -> bool:
+    """Whether a file of the store has been written anew with the same bytes, as another run may do."""
+    return file_digest(path) == path.stem
+
+
+def require_fit(value: T, kind: type[T], name: str) -> T:
+    """``value`` as its contract says, field by field.
+
+    Args:
+        value: what the pass ``name`` returned.
+        kind: what it must be.
+        name: of the pass.
+
+    Raises:
+        OptimError[bad-result]: it is something else, or has something else inside.
+    """
+    article = "an" if kind.__name__[0] in "AEIO" else "a"
+    if not isinstance(value, kind):
+        raise OptimError("bad-result", f"{name} returned {type(value).__name__}, not {article} {kind.__name__}")
+    try:
+        return from_wire(kind, to_wire(value))
+    except (ValidationError, ValueError) as error:
+        problem = str(error)
+        if isinstance(error, ValidationError):
+            problem = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        what = f"{name} returned {article} {kind.__name__} that does not fit"
+        raise OptimError("bad-result", what, problem) from error
+
+
+def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> Model:
+    """The model of a result as it really is on disk: in the store, valid, described anew.
+
+    Raises:
+        OptimError: not-in-store, store-changed, invalid-graph.
+    """
+    model = result.model
+    if model.path.parent.resolve() != store.resolve():
+        raise OptimError(
+            "not-in-store",
+            f"{name} returned a model outside the store",
+            str(model.path),
+            "a pass returns what context.save or context.adopt gave it",
+        )
+    found = describe(model.path, session=model.session, provenance=(*parent.provenance, name))
+    if file_digest(model.path) != model.path.stem:
+        raise OptimError("store-changed", f"{name} wrote into a file of the store", model.path.name)
+    try:
+        check_graph(read_skeleton(model.path), model.path)
+    except OptimError as error:
+        raise OptimError("invalid-graph", f"{name} made an invalid graph", error.cause or error.what) from error
+    return found
+
+
+def unchanged(result: PassResult, model: Model) -> PassResult:
+    """The result of a pass that changed nothing, with a reason in any case."""
+    return replace(result, model=model, changed=False, notes=result.notes or ("the model came out as it went in",))

@@ -1,0 +1,162 @@
+"""Where a job's model runs, and how its outputs are compared: what every job that opens a session is told."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from optim._engine.feeds.feedset import FeedSet
+from optim._engine.gate.drift import OutputComparison, compare_sample, merge_samples
+from optim._engine.metrics.spec import MaxLoss, MetricSpec
+from optim._engine.plugins.registry import load_registry
+from optim.arrays import Feeds, Outputs
+from optim.backend import Backend, Session
+from optim.errors import OptimError
+from optim.jobs.doing import doing
+from optim.model import Model
+from optim.passes import Interface
+from optim.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where models of this run are opened.
+
+    Attributes:
+        target: without its probe.
+        backend_plugin: the plugin that contributes the target's backend.
+    """
+
+    target: Target
+    backend_plugin: str
+
+    def backend(self) -> Backend:
+        """The target's backend, from its plugin alone."""
+        return load_registry(only=[self.backend_plugin]).backend(self.target.backend)()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskUse:
+    """The task metric of a run, as it was measured on the original.
+
+    Attributes:
+        metric: which.
+        higher_is_better: its direction.
+        limit: how much worse it may get; None where it only informs.
+        samples: it is measured on at the end.
+        explored: those of them that a candidate is measured on first.
+        original: the original's value on :attr:`samples`.
+        rows: file with what was counted on each of :attr:`samples`.
+        digest: of the source of a user's function.
+    """
+
+    metric: MetricSpec
+    higher_is_better: bool
+    limit: MaxLoss | None
+    samples: tuple[int, ...]
+    explored: tuple[int, ...]
+    original: float
+    rows: Path
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The original model's outputs on the feeds of the run.
+
+    Attributes:
+        feeds: folder of the feeds.
+        outputs: folder with the outputs on :attr:`compared`, in that order, kept as feeds are.
+        original: for the names and symbolic dimensions of inputs and outputs.
+        compared: the samples there are outputs for.
+        task: the task metric, where the user named one.
+    """
+
+    feeds: Path
+    outputs: Path
+    original: Model
+    compared: tuple[int, ...]
+    task: TaskUse | None = None
+
+    def feed_set(self) -> FeedSet:
+        """The feeds of the run."""
+        return FeedSet.open(self.feeds)
+
+    def expected(self, sample: int) -> Outputs:
+        """The original's outputs on one sample."""
+        return FeedSet.open(self.outputs).sample(self.compared.index(sample))
+
+
+def mapped_feeds(feeds: Feeds, interfaces: Sequence[Interface]) -> Feeds:
+    """Original feeds as the candidate takes them, through the interface of every pass that changed inputs."""
+    for interface in interfaces:
+        if interface.feeds:
+            feeds = _call(interface.feeds, feeds, interface)
+    return feeds
+
+
+def mapped_outputs(outputs: Outputs, interfaces: Sequence[Interface]) -> Outputs:
+    """The candidate's outputs as the original gives them, through the interfaces in reverse order."""
+    for interface in reversed(interfaces):
+        if interface.outputs:
+            outputs = _call(interface.outputs, outputs, interface)
+    return outputs
+
+
+def compare_session(
+    session: Session, reference: Reference, samples: Sequence[int], interfaces: Sequence[Interface]
+) -> list[OutputComparison]:
+    """Run a candidate on samples and compare with the original, the worst of each output.
+
+    Raises:
+        OptimError[nothing-compared]: ``samples`` is empty, or no output has an element.
+        OptimError[interface-changed]: the candidate lost an output, or has one that no interface accounts for.
+    """
+    merged: dict[str, OutputComparison] = {}
+    for sample, feeds in chosen(reference.feed_set(), samples):
+        outputs = session.run(mapped_feeds(feeds, interfaces))
+        merged = merge_samples(merged, compare_run(outputs, reference, sample, feeds, interfaces))
+    if not merged:
+        raise OptimError("nothing-compared", "the models have nothing to compare", "there is no sample")
+    return list(merged.values())
+
+
+def compare_run(
+    outputs: Outputs, reference: Reference, sample: int, feeds: Feeds, interfaces: Sequence[Interface]
+) -> list[OutputComparison]:
+    """Compare a candidate's own outputs on one sample with the original's.
+
+    Args:
+        outputs: of the candidate.
+        reference: the original.
+        sample: which one.
+        feeds: of the original on that sample.
+        interfaces: of the candidate.
+
+    Raises:
+        OptimError: nothing-compared, interface-changed.
+    """
+    got, expected = mapped_outputs(outputs, interfaces), reference.expected(sample)
+    if set(got) != set(expected):
+        raise OptimError(
+            "interface-changed",
+            "the candidate has other outputs than the original",
+            f"original: {', '.join(sorted(expected))}; candidate: {', '.join(sorted(got))}",
+            "a pass that changes inputs or outputs must return PassResult(interface=...)",
+        )
+    return compare_sample(expected, got, feeds, reference.original.inputs, reference.original.outputs)
+
+
+def chosen(feeds: FeedSet, samples: Sequence[int]) -> Iterator[tuple[int, Feeds]]:
+    """Some samples of a feed set, one at a time; the parent knows which."""
+    for sample in samples:
+        with doing(feeds.name_of(sample)):
+            yield sample, feeds.sample(sample)
+
+
+def _call(reference: str, arrays: Feeds, interface: Interface) -> Feeds:
+    module, _, function = reference.partition(":")
+    mapped: Feeds = getattr(importlib.import_module(module), function)(arrays, **interface.parameters)
+    return mapped

@@ -1,0 +1,121 @@
+"""How a job measures the task metric: of the original once, of a candidate beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from optim._engine.compare.place import Reference, TaskUse, mapped_feeds, mapped_outputs
+from optim._engine.feeds.feedset import FeedSet
+from optim._engine.gate.task import TaskFigure
+from optim._engine.metrics.find import find_metric, metric_digest
+from optim._engine.metrics.measure import compared, count, value_of
+from optim._engine.metrics.spec import MaxLoss, MetricSpec
+from optim.arrays import Feeds, Outputs
+from optim.backend import Session
+from optim.errors import OptimError
+from optim.jobs.doing import doing
+from optim.passes import Interface
+
+_EXPLORE_S, _WHOLE_S = 1.5, 6.0
+_LEAST_EXPLORED, _MOST = 32, 4096
+
+
+def measure_original(
+    spec: MetricSpec, limit: MaxLoss | None, session: Session, reference: Reference, run_s: float, rows: Path
+) -> tuple[TaskUse, list[str]]:
+    """Measure the original's own value, on as many samples as there is time for.
+
+    Args:
+        spec: the metric.
+        limit: how much worse it may get, where the user said so.
+        session: of the original.
+        reference: its outputs and feeds.
+        run_s: how long one run takes, in seconds.
+        rows: where to keep what was counted on each sample, ``.npy``.
+
+    Returns:
+        What candidates are measured on, and notes for the report.
+
+    Raises:
+        OptimError: those of :mod:`optim._engine.metrics`; metric-is-zero.
+    """
+    metric = find_metric(spec)
+    feeds = reference.feed_set()
+    available = reference.compared if metric.compares == "original" else tuple(range(len(feeds)))
+    samples = _spread(available, max(len(reference.compared), _affordable(run_s, _WHOLE_S)))
+    counted = count(metric, samples, lambda i: _of_original(session, reference, i), _labels(metric.compares, reference))
+    value = value_of(metric, counted)
+    if limit is not None and limit.relative and value == 0:
+        raise OptimError(
+            "metric-is-zero",
+            f"a share of nothing is nothing: metric {metric.name} of the original is 0",
+            f"--max-loss {limit.text} is a share of the original's value",
+            "give an amount in the metric's own unit: --max-loss 0.01",
+        )
+    np.save(rows, counted)
+    explored = _spread(samples, _affordable(run_s, _EXPLORE_S))
+    notes = []
+    if len(samples) == 1:
+        notes.append(f"{metric.name} is measured on a single sample: give more with --data before you rely on it")
+    elif len(samples) < len(feeds):
+        notes.append(f"{metric.name} is measured on {len(samples)} of {len(feeds)} samples, spread evenly")
+    use = TaskUse(spec, metric.higher_is_better, limit, samples, explored, value, rows, metric_digest(spec))
+    return use, notes
+
+
+def measure_task(
+    session: Session, reference: Reference, interfaces: Sequence[Interface], *, everything: bool
+) -> TaskFigure | None:
+    """The metric of a candidate beside the original's on the same samples; None where the run has no metric.
+
+    Args:
+        session: of the candidate.
+        reference: the original.
+        interfaces: of the steps that made the candidate.
+        everything: all samples, or those that candidates are explored on.
+
+    Raises:
+        OptimError: metric-failed, metric-nonsense.
+    """
+    use = reference.task
+    if use is None:
+        return None
+    metric, feeds = find_metric(use.metric), reference.feed_set()
+    samples = use.samples if everything else use.explored
+
+    def outputs_of(sample: int) -> tuple[Outputs, Feeds]:
+        with doing(feeds.name_of(sample)):
+            given = feeds.sample(sample)
+            return mapped_outputs(session.run(mapped_feeds(given, interfaces)), interfaces), given
+
+    own = count(metric, samples, outputs_of, _labels(metric.compares, reference))
+    places = {sample: place for place, sample in enumerate(use.samples)}
+    return compared(metric, np.load(use.rows)[[places[sample] for sample in samples]], own)
+
+
+def _of_original(session: Session, reference: Reference, sample: int) -> tuple[Outputs, Feeds]:
+    """What is on disk already is not computed again."""
+    known = reference.feed_set()
+    feeds = known.sample(sample)
+    if sample in reference.compared:
+        return reference.expected(sample), feeds
+    with doing(known.name_of(sample)):
+        return session.run(feeds), feeds
+
+
+def _labels(compares: str, reference: Reference) -> Callable[[int], Feeds]:
+    """What a metric compares outputs with: the original's outputs, or labels among the feeds."""
+    return reference.expected if compares == "original" else FeedSet.open(reference.feeds).sample_labels
+
+
+def _affordable(run_s: float, seconds: float) -> int:
+    return max(_LEAST_EXPLORED, min(_MOST, int(seconds / max(run_s, 1e-6))))
+
+
+def _spread(available: Sequence[int], most: int) -> tuple[int, ...]:
+    """At most so many of them, evenly."""
+    count = min(len(available), most)
+    return tuple(sorted({available[round(i * (len(available) - 1) / max(1, count - 1))] for i in range(count)}))

@@ -1,0 +1,169 @@
+"""The samples of a run on disk: one uncompressed ``.npz`` for each, and ``feeds.json`` that says where they are from.
+
+Every process of a run opens them by the folder's path, and reads one sample at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from optim.arrays import Array, Feeds, dtype_of
+
+_INDEX = "feeds.json"
+SYNTHESIZED = "synthesized"
+"""The origin of samples that were made up."""
+
+LABEL_PREFIX = "label"
+"""Arrays of a sample that are no input of the model and begin so are kept for task metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """What was assumed about one input, in plain words; ``input`` is empty where it is about all of them."""
+
+    input: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSet:
+    """The samples of a run.
+
+    Attributes:
+        folder: where they lie; all that another process needs.
+        origin: what the user named (``calib.npz``), or ``synthesized``.
+        count: number of samples.
+        digest: sha256 over names, types, shapes and bytes of every array, hex.
+        assumptions: what was made up or converted.
+        dtypes: name of the type of each array; numpy's own format does not tell bfloat16 from raw bytes.
+        labels: names of the arrays that are labels.
+    """
+
+    folder: Path
+    origin: str
+    count: int
+    digest: str
+    assumptions: tuple[Assumption, ...]
+    dtypes: dict[str, str]
+    labels: tuple[str, ...]
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """The feeds that another process wrote."""
+        index = json.loads((folder / _INDEX).read_text())
+        return cls(
+            folder=folder,
+            origin=index["origin"],
+            count=index["count"],
+            digest=index["digest"],
+            assumptions=tuple(Assumption(**entry) for entry in index["assumptions"]),
+            dtypes=index["dtypes"],
+            labels=tuple(index["labels"]),
+        )
+
+    def __len__(self) -> int:
+        return self.count
+
+    def iterate(self, limit: int | None = None) -> Iterator[Feeds]:
+        """A fresh iterator over the samples (the first ``limit``), one in memory at a time."""
+        for index in range(self.count if limit is None else min(limit, self.count)):
+            yield self.sample(index)
+
+    def name_of(self, index: int) -> str:
+        """A sample in a message; counted from 0, as everywhere."""
+        return f"made-up sample {index}" if self.origin == SYNTHESIZED else f"sample {index} of {self.origin}"
+
+    def sample(self, index: int) -> Feeds:
+        """What to feed for sample ``index``, 0 first."""
+        return {name: array for name, array in self._arrays(index).items() if name not in self.labels}
+
+    def sample_labels(self, index: int) -> Feeds:
+        """The labels of sample ``index``; empty where there are none."""
+        return {name: array for name, array in self._arrays(index).items() if name in self.labels}
+
+    def _arrays(self, index: int) -> dict[str, Array]:
+        if not 0 <= index < self.count:
+            raise IndexError(f"sample {index} of {self.count}")
+        with np.load(_sample_path(self.folder, index), allow_pickle=False) as archive:
+            return {name: _with_dtype(archive[name], self.dtypes[name]) for name in archive.files}
+
+
+class FeedWriter:
+    """Writes samples one by one; the folder appears under its name when :meth:`finish` is called."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+        shutil.rmtree(self._temporary, ignore_errors=True)
+        self._temporary.mkdir(parents=True)
+        self._digest = hashlib.sha256()
+        self._dtypes: dict[str, str] = {}
+        self._labels: set[str] = set()
+        self.count = 0
+
+    def add(self, feeds: Feeds, labels: Feeds | None = None) -> None:
+        """Write one sample."""
+        labels = labels or {}
+        self._labels.update(labels)
+        self._digest.update(f"sample {self.count}".encode())
+        arrays = {name: _plain(np.asarray(given, order="C")) for name, given in {**feeds, **labels}.items()}
+        with zipfile.ZipFile(_sample_path(self._temporary, self.count), "w", zipfile.ZIP_STORED) as archive:
+            for name, array in arrays.items():
+                self._dtypes[name] = array.dtype.name
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
+                    np.lib.format.write_array(stream, array.view(_raw(array.dtype)), allow_pickle=False)
+        for name in sorted(arrays):
+            array = arrays[name]
+            self._digest.update(f"{name} {array.dtype.name} {array.shape}".encode())
+            self._digest.update(array.tobytes())
+        self.count += 1
+
+    def finish(self, origin: str, assumptions: tuple[Assumption, ...]) -> FeedSet:
+        """Put the folder in place, of an earlier one if need be, and open it."""
+        index = {
+            "origin": origin,
+            "count": self.count,
+            "digest": self._digest.hexdigest(),
+            "assumptions": [asdict(assumption) for assumption in assumptions],
+            "dtypes": self._dtypes,
+            "labels": sorted(self._labels),
+        }
+        (self._temporary / _INDEX).write_text(json.dumps(index, indent=1))
+        if (self._folder / _INDEX).exists():
+            shutil.rmtree(self._folder)
+        os.replace(self._temporary, self._folder)
+        return FeedSet.open(self._folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def _plain(array: Array) -> Array:
+    """Texts, which a runtime gives as Python objects, as an array that has their letters."""
+    return array.astype(np.str_) if array.dtype.kind == "O" else array
+
+
+def _raw(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    """The type itself, or raw bytes of its size where numpy's file format has no name for it."""
+    return np.dtype(f"V{dtype.itemsize}") if dtype.kind == "V" or dtype.isbuiltin == 2 else dtype
+
+
+def _with_dtype(array: Array, name: str) -> Array:
+    return array.view(dtype_of(name)) if array.dtype.kind == "V" else array
+
+
+def _sample_path(folder: Path, index: int) -> Path:
+    return folder / f"{index:06d}.npz"

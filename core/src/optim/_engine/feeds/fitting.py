@@ -1,0 +1,169 @@
+"""Whether a sample fits the inputs of a model, and what had to be converted."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optim._engine.feeds.feedset import LABEL_PREFIX, Assumption
+from optim.arrays import Array, Feeds, dtype_of
+from optim.errors import OptimError
+from optim.model import TensorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class FittedSample:
+    """A sample that fits: what to feed, its labels, and what was converted."""
+
+    feeds: Feeds
+    labels: Feeds
+    notes: tuple[Assumption, ...]
+
+
+def fit_sample(
+    arrays: Mapping[str, Any], inputs: Sequence[TensorInfo], where: str, *, rows: Mapping[str, int] | None = None
+) -> FittedSample:
+    """Check one sample against the inputs of a model.
+
+    Args:
+        arrays: by name; lists are turned into arrays of the input's type.
+        inputs: of the model.
+        where: what to call the sample in a message.
+        rows: for inputs that index a table, how many rows it has.
+
+    Raises:
+        OptimError: feeds-unknown-input, feeds-missing-input, feeds-dtype, feeds-shape, feeds-inconsistent,
+            feeds-not-finite, feeds-out-of-range.
+    """
+    known = {info.name: info for info in inputs}
+    labels = {name: np.asarray(a) for name, a in arrays.items() if name not in known and name.startswith(LABEL_PREFIX)}
+    _check_names([name for name in arrays if name not in labels], known, where)
+    feeds: dict[str, Array] = {}
+    notes: list[Assumption] = []
+    sizes: dict[str, tuple[int, str]] = {}
+    for name, info in known.items():
+        array, note = _fit_dtype(arrays[name], info, where)
+        notes += [Assumption(name, note)] if note else []
+        _check_shape(array, info, sizes, where)
+        _check_values(array, info, (rows or {}).get(name), where)
+        feeds[name] = array
+    return FittedSample(feeds, labels, tuple(notes))
+
+
+def _check_names(given: Sequence[str], known: Mapping[str, TensorInfo], where: str) -> None:
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"its inputs are {_listed(known)}"
+            raise OptimError(
+                "feeds-unknown-input",
+                f"{where} has '{name}', which is no input of the model",
+                hint,
+                f"rename or leave out '{name}'; labels for a task metric must begin with '{LABEL_PREFIX}'",
+            )
+    missing = [name for name in known if name not in given]
+    if missing:
+        raise OptimError(
+            "feeds-missing-input",
+            f"{where} lacks {len(missing)} of {len(known)} inputs",
+            f"missing: {_listed(missing)}; given: {_listed(given)}",
+            f"add '{missing[0]}' to every sample",
+        )
+
+
+def _fit_dtype(value: Any, info: TensorInfo, where: str) -> tuple[Array, str]:
+    try:
+        wanted = dtype_of(info.dtype)
+    except TypeError as error:
+        raise OptimError(
+            "feeds-dtype",
+            f"input '{info.name}' cannot be fed",
+            f"it is of type {info.dtype}, which is no plain tensor",
+            "export the model with plain tensors as inputs",
+        ) from error
+    array = value if isinstance(value, np.ndarray) else _from_list(value, wanted)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    given = array.dtype
+    if given.kind == "V" and given.fields is None and given.isbuiltin != 2 and given.itemsize == wanted.itemsize:
+        return np.asarray(array, order="C").view(wanted), ""
+    if given == wanted or (wanted.kind in "OUT" and given.kind in "USOT"):
+        return np.asarray(array, order="C"), ""
+    if _may_convert(given, wanted):
+        return array.astype(wanted, order="C"), f"given as {given.name}, fed as {wanted.name}"
+    raise OptimError(
+        "feeds-dtype",
+        f"{where}: '{info.name}' has the wrong type",
+        f"it is {given.name}; the model takes {info.dtype}",
+        f"convert it where you know that no value is lost: array.astype('{info.dtype}')",
+    )
+
+
+def _may_convert(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Wider integers and floats hold every value; float64 is what numpy makes unasked, so it may become float32."""
+    if given.kind in "iu" and wanted.kind in "iu":
+        return np.can_cast(given, wanted, "safe")
+    if given.kind == "f" and wanted.kind == "f":
+        return np.can_cast(given, wanted, "safe") or (given == np.float64 and wanted == np.float32)
+    return False
+
+
+def _from_list(value: Any, wanted: np.dtype[Any]) -> Array:
+    array = np.asarray(value)
+    same_kind = array.dtype.kind == wanted.kind or (array.dtype.kind in "iu" and wanted.kind in "iuf")
+    return array.astype(wanted) if same_kind else array
+
+
+def _check_shape(array: Array, info: TensorInfo, sizes: dict[str, tuple[int, str]], where: str) -> None:
+    if info.shape is None:
+        return
+    wanted = "[" + ", ".join("?" if size is None else str(size) for size in info.shape) + "]"
+    what = f"{where}: '{info.name}' has the wrong shape"
+    fix = f"give '{info.name}' the shape {wanted}"
+    if array.ndim != len(info.shape):
+        fix += "; array[None] adds a batch dimension" if array.ndim == len(info.shape) - 1 else ""
+        raise OptimError("feeds-shape", what, f"it is {list(array.shape)}; the model takes {wanted}", fix)
+    for axis, (size, declared) in enumerate(zip(array.shape, info.shape, strict=True)):
+        if isinstance(declared, int) and declared >= 0 and size != declared:
+            cause = f"it is {list(array.shape)}; the model takes {wanted} (dimension {axis})"
+            raise OptimError("feeds-shape", what, cause, fix)
+        if isinstance(declared, str):
+            first, of = sizes.setdefault(declared, (size, info.name))
+            if first != size:
+                raise OptimError(
+                    "feeds-inconsistent",
+                    f"{where}: dimension '{declared}' has two sizes in one sample",
+                    f"{first} in '{of}', {size} in '{info.name}' (dimension {axis})",
+                    f"make dimension '{declared}' the same in all inputs of a sample",
+                )
+
+
+def _check_values(array: Array, info: TensorInfo, rows: int | None, where: str) -> None:
+    floating = array.dtype.kind in "fc" or array.dtype.isbuiltin == 2
+    if floating and not np.isfinite(array.astype(np.float64) if array.dtype.isbuiltin == 2 else array).all():
+        bad = int(array.size - np.isfinite(array.astype(np.float64)).sum())
+        raise OptimError(
+            "feeds-not-finite",
+            f"{where}: '{info.name}' has {bad} NaN or infinite values",
+            "nothing can be compared on such a sample",
+            "leave the sample out, or repair it: numpy.nan_to_num(array)",
+        )
+    if rows is not None and array.size and array.dtype.kind in "iu":
+        lowest, highest = int(array.min()), int(array.max())
+        if lowest < -rows or highest >= rows:
+            raise OptimError(
+                "feeds-out-of-range",
+                f"{where}: '{info.name}' indexes past its table",
+                f"values {lowest} to {highest}; the table it indexes has {rows} rows",
+                "use the tokenizer that belongs to this model",
+            )
+
+
+def _listed(names: Any) -> str:
+    names = list(names)
+    shown = ", ".join(names[:8])
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown or "nothing"

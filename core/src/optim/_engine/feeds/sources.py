@@ -1,0 +1,183 @@
+"""Reads what the user names with ``--data``, without judging what is in it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optim.arrays import Array
+from optim.errors import OptimError
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_NUMBERED = re.compile(r"(\d+)/(.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class RawSample:
+    """One sample as it was found.
+
+    Attributes:
+        where: what to call it in a message, e.g. ``calib.npz sample 3``.
+        arrays: by name.
+    """
+
+    where: str
+    arrays: Mapping[str, Any]
+
+
+def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
+    """Samples of a ``.npz``, a folder of them, or ``package.module:function``.
+
+    Raises:
+        OptimError: feeds-missing, feeds-unreadable, feeds-pickled, feeds-function-failed.
+    """
+    path = Path(spec)
+    if path.is_dir():
+        files = sorted(path.glob("*.npz"), key=_natural)
+        if not files:
+            raise OptimError(
+                "feeds-empty",
+                f"there are no feeds in {path}",
+                "the folder holds no .npz file",
+                "write samples into it: numpy.savez('000.npz', **feeds)",
+            )
+        for file in files:
+            yield from _read_npz(file)
+    elif path.is_file():
+        yield from _read_npz(path)
+    elif _FUNCTION.fullmatch(spec) and not spec.endswith(".npz"):
+        yield from _call(spec, seed)
+    else:
+        here = sorted(file.name for file in path.parent.glob("*.npz")) if path.parent.is_dir() else []
+        raise OptimError(
+            "feeds-missing",
+            f"there is no file or folder {spec}",
+            f"{path.parent} holds {', '.join(here[:8])}" if here else f"there is no .npz file in {path.parent}",
+            "name an .npz file, a folder of them, or package.module:function",
+        )
+
+
+def _read_npz(path: Path) -> Iterator[RawSample]:
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise _unreadable(path, str(error.strerror)) from error
+    with stream:
+        try:
+            archive = np.load(stream, allow_pickle=False)
+        except (ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise _unreadable(path, "it is no whole .npz archive") from error
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise _unreadable(path, "it holds one array without a name (.npy)")
+        with archive:
+            yield from _split(archive, path)
+
+
+def _split(archive: Any, path: Path) -> Iterator[RawSample]:
+    """One sample, or those that the names number."""
+    numbered = [_NUMBERED.fullmatch(name) for name in archive.files]
+    if not numbered or not all(numbered):
+        yield RawSample(path.name, {name: _member(archive, name, path) for name in archive.files})
+        return
+    samples: dict[int, list[tuple[str, str]]] = {}
+    for match in numbered:
+        assert match is not None
+        samples.setdefault(int(match[1]), []).append((match[2], match[0]))
+    for index in sorted(samples):
+        arrays = {name: _member(archive, member, path) for name, member in samples[index]}
+        yield RawSample(f"{path.name} sample {index}", arrays)
+
+
+def _member(archive: Any, name: str, path: Path) -> Array:
+    try:
+        array: Array = archive[name]
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise OptimError(
+                "feeds-pickled",
+                f"array '{name}' of {path} is not read",
+                "it holds Python objects (pickle), which could run any code when loaded",
+                "save plain arrays: numpy.asarray(values, dtype='float32'); strings cannot be fed this way",
+            ) from error
+        raise _unreadable(path, f"array '{name}': {error}") from error
+    except (EOFError, KeyError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        raise _unreadable(path, f"array '{name}': {error}") from error
+    return array
+
+
+def _unreadable(path: Path, cause: str) -> OptimError:
+    return OptimError("feeds-unreadable", f"{path} cannot be read", cause, "write it again: numpy.savez(path, **feeds)")
+
+
+def _call(spec: str, seed: int) -> Iterator[RawSample]:
+    function = _find_function(spec)
+    parameters = inspect.signature(function).parameters
+    try:
+        made = function(seed=seed) if "seed" in parameters else function()
+        samples: Iterable[Any] = [made] if isinstance(made, Mapping) else made
+        for index, arrays in enumerate(samples):
+            where = f"{spec} sample {index}"
+            yield RawSample(where, _plain_arrays(where, arrays))
+    except OptimError:
+        raise
+    except Exception as error:
+        raise OptimError(
+            "feeds-function-failed",
+            f"{spec} failed",
+            f"{type(error).__name__}: {error}",
+            f"call {spec} by hand: without arguments, or with seed=..., it must return an iterable of mappings",
+        ) from error
+
+
+def _plain_arrays(where: str, given: Any) -> dict[str, Any]:
+    """A sample with torch tensors as arrays, everything else as it is."""
+    if not isinstance(given, Mapping):
+        raise OptimError(
+            "feeds-function-failed",
+            f"{where} is no mapping of input names to arrays",
+            f"it is a {type(given).__name__}",
+            "yield {'input_name': array, ...} for each sample",
+        )
+    return {
+        str(name): value.detach().cpu().numpy() if hasattr(value, "detach") else value for name, value in given.items()
+    }
+
+
+def _find_function(spec: str) -> Callable[..., Any]:
+    module_name, _, name = spec.partition(":")
+    here = str(Path.cwd())
+    added = here not in sys.path
+    if added:
+        sys.path.insert(0, here)
+    try:
+        function = getattr(importlib.import_module(module_name), name)
+    except Exception as error:
+        raise OptimError(
+            "feeds-missing",
+            f"there is no function {spec}",
+            f"{type(error).__name__}: {error}",
+            f"python -c 'from {module_name} import {name}' must work in {here}",
+        ) from error
+    finally:
+        if added:
+            sys.path.remove(here)
+    if not callable(function):
+        cause = f"it is a {type(function).__name__}"
+        raise OptimError("feeds-missing", f"{spec} is no function", cause, "name a function that returns samples")
+    found: Callable[..., Any] = function
+    return found
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Order by numbers inside names: 2.npz before 10.npz."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]

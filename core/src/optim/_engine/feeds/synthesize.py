@@ -1,0 +1,189 @@
+"""Feeds made up from the graph, where the user gives none.
+
+Each input gets values that are plausible for what it is for, consistent with the other inputs, and every assumption
+is recorded. A sample that the model refuses is left out; a model that refuses the usual sizes is tried with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from optim._engine.feeds.dimensions import Measure, PlannedInput, fit_setting, plan_inputs, symbol_sizes
+from optim._engine.feeds.feedset import Assumption, FeedSet, FeedWriter
+from optim._engine.feeds.roles import Role, role_of
+from optim._engine.feeds.settings import Setting, attempts
+from optim._engine.feeds.traces import trace_inputs
+from optim._engine.feeds.values import describe_values, make_sample
+from optim.arrays import Feeds
+from optim.errors import OptimError
+from optim.model import Model
+
+Check = Callable[[Feeds], object]
+"""Runs the model; raises where it refuses the feeds. What it returns (arrays, by name or not) is looked at for NaN."""
+
+_REFUSALS_SHOWN = 3
+
+
+def synthesize_feeds(model: Model, folder: Path, seed: int, *, samples: int = 8, check: Check | None = None) -> FeedSet:
+    """Make up the feeds of a run.
+
+    Args:
+        model: reads its graph, no weights.
+        folder: where to keep them.
+        seed: the same seed gives the same feeds.
+        samples: how many; the first has batch 1 and no padding, and is what latency is measured on.
+        check: runs the model, to leave out what it refuses. Without it the usual sizes are believed, and a decoder
+            gets no sample without a past.
+
+    Raises:
+        OptimError[feeds-not-found]: an input that nothing can be made up for, or every attempt was refused.
+    """
+    plans = plan_model(model)
+    found = _find_settings(plans, seed, check)
+    if found.error is not None:
+        raise _nothing_runs(model, found.error)
+    settings = found.accepted
+    with FeedWriter(folder) as writer:
+        for index in range(samples):
+            setting = settings[index % len(settings)]
+            feeds = make_sample(plans, setting, _generator(seed, index))
+            if check is not None and index >= len(settings) and _refusal(feeds, check) not in (None, _NAN):
+                feeds = make_sample(plans, settings[0], _generator(seed, 0))
+            writer.add(feeds)
+        used = [settings[index % len(settings)] for index in range(samples)]
+        return writer.finish("synthesized", _assumptions(plans, used, found.refused))
+
+
+def plan_model(model: Model) -> list[PlannedInput]:
+    """What each input of a model is for, and what its dimensions measure."""
+    traces = trace_inputs(model.path)
+    roles = {info.name: role_of(info, traces.rows) for info in model.inputs}
+    return plan_inputs(model.inputs, roles, traces.rows, traces.widths)
+
+
+_NAN = "the outputs hold NaN"
+
+
+@dataclass(frozen=True)
+class _Found:
+    accepted: list[Setting]
+    refused: list[tuple[Setting, str]]
+    error: str | None = None
+
+
+def _find_settings(plans: Sequence[PlannedInput], seed: int, check: Check | None) -> _Found:
+    """The settings of the first attempt whose leading sample the model accepts; else of the one that came furthest."""
+    first_error: str | None = None
+    best = _Found([], [])
+    for settings in _attempts(plans, prefill=check is not None):
+        if check is None:
+            return _Found(settings, [])
+        refused: list[tuple[Setting, str]] = []
+        accepted: list[Setting] = []
+        for index, setting in enumerate(settings):
+            refusal = _refusal(make_sample(plans, setting, _generator(seed, index)), check)
+            if refusal is None:
+                accepted.append(setting)
+            else:
+                refused.append((setting, refusal))
+                first_error = first_error or refusal
+        found = _Found(_leading(accepted), refused)
+        if settings[0] in accepted:
+            return found
+        nan_only = [setting for setting, refusal in refused if refusal == _NAN]
+        if not found.accepted and nan_only:
+            found = _Found(nan_only, refused)
+        if len(found.accepted) > len(best.accepted):
+            best = found
+    return best if best.accepted else _Found([], [], first_error or "it has no inputs that could be sized")
+
+
+def _attempts(plans: Sequence[PlannedInput], *, prefill: bool) -> Iterator[list[Setting]]:
+    roles = {plan.role for plan in plans}
+    tried: list[list[Setting]] = []
+    for settings in attempts(
+        past=Role.PAST in roles,
+        maskable=Role.MASK in roles,
+        prefill=prefill,
+        ids_unknown=any(plan.role is Role.TOKENS and plan.rows is None for plan in plans),
+    ):
+        fitted = [fit_setting(plans, setting) for setting in settings]
+        if fitted not in tried:
+            tried.append(fitted)
+            yield fitted
+
+
+def _leading(settings: list[Setting]) -> list[Setting]:
+    """A sample of batch 1 without padding comes first, if there is one."""
+    first = next((setting for setting in settings if not setting.padded and setting.batch == 1), None)
+    if first is None:
+        return settings
+    rest = list(settings)
+    rest.remove(first)
+    return [first, *rest]
+
+
+def _refusal(feeds: Feeds, check: Check) -> str | None:
+    """Why the model refuses a sample; None where it runs."""
+    try:
+        outputs = check(feeds)
+    except Exception as error:
+        return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    arrays = outputs.values() if isinstance(outputs, Mapping) else outputs if isinstance(outputs, list | tuple) else ()
+    for array in arrays:
+        if isinstance(array, np.ndarray) and array.dtype.kind in "fc" and np.isnan(array).any():
+            return _NAN
+    return None
+
+
+def _generator(seed: int, index: int) -> np.random.Generator:
+    return np.random.default_rng([seed, index])
+
+
+def _assumptions(
+    plans: Sequence[PlannedInput], used: Sequence[Setting], refused: Sequence[tuple[Setting, str]]
+) -> tuple[Assumption, ...]:
+    past = any(plan.role is Role.PAST for plan in plans)
+    found = [Assumption(plan.info.name, describe_values(plan, past=past)) for plan in plans]
+    found += _sizes_used(plans, used)
+    if any(setting.padded for setting in used):
+        padded = sum(setting.padded for setting in used)
+        found.append(Assumption("", f"{padded} of {len(used)} samples are padded, the first is not"))
+    for setting, why in refused[:_REFUSALS_SHOWN]:
+        found.append(Assumption("", f"left out, because the model refuses it: {_sizes_text(setting)} ({why[:200]})"))
+    return tuple(found)
+
+
+def _sizes_used(plans: Sequence[PlannedInput], used: Sequence[Setting]) -> Iterator[Assumption]:
+    """The sizes of dimensions that are not fixed; those that always agree are named together."""
+    sizes = [symbol_sizes(plans, setting) for setting in used]
+    measures = {symbol: measure for plan in plans for symbol, measure in zip(plan.symbols, plan.measures, strict=True)}
+    groups: dict[tuple[Measure, tuple[int, ...]], list[str]] = {}
+    for symbol in sizes[0]:
+        groups.setdefault((measures[symbol], tuple(size[symbol] for size in sizes)), []).append(symbol)
+    for (measure, values), symbols in groups.items():
+        names = symbols[0] + (f" (and {len(symbols) - 1} others)" if len(symbols) > 1 else "")
+        text = f"dimension {names} is {', '.join(map(str, dict.fromkeys(values)))}"
+        text += ": past and new tokens together" if measure is Measure.TOTAL else ""
+        yield Assumption("", text)
+
+
+def _sizes_text(setting: Setting) -> str:
+    parts = [f"batch {setting.batch}", f"length {setting.length}"]
+    parts += [f"past {setting.past}"] if setting.past else []
+    parts += ["padded"] if setting.padded else []
+    return ", ".join(parts)
+
+
+def _nothing_runs(model: Model, error: str) -> OptimError:
+    names = ", ".join(f"'{info.name}': ..." for info in model.inputs[:3])
+    return OptimError(
+        "feeds-not-found",
+        f"no feeds could be made up that {model.path.name} runs on",
+        f"the usual sizes gave: {error}",
+        f"give feeds of your own: --data feeds.npz, written by numpy.savez('feeds.npz', **{{{names}}})",
+    )

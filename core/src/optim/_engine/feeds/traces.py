@@ -1,0 +1,187 @@
+"""What a graph tells about its inputs: which table an input indexes, and how wide another must be.
+
+    input_ids -> (Cast, Reshape, Add 2, ...) -> Gather(table[30522, 384], ., axis=0)     values below 30520
+    x[batch, ?] -> (Cast) -> MatMul(., weight[768, 64])                                  size of axis 1 is 768
+
+Followed through subgraphs and functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+import onnx.inliner
+
+from optim.onnx.operators import subgraphs
+from optim.onnx.skeleton import read_skeleton
+
+_KEEP_VALUES = frozenset(
+    {
+        "Cast",
+        "Concat",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "Identity",
+        "Pad",
+        "Reshape",
+        "Slice",
+        "Split",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+        "Where",
+    }
+)
+"""Operators whose outputs hold values of their inputs, rearranged."""
+_NO_NUMBERS = (onnx.TensorProto.STRING, onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128)
+_KEEP_SHAPE = frozenset(["Cast", "Identity", "Neg", "Relu", "Sigmoid", "Tanh", "Dropout"])
+_KEEP_CONSTANT_SHAPE = frozenset(["Cast", "Identity", "DequantizeLinear", "QuantizeLinear"])
+_TABLE_LOOKUPS = frozenset({"Gather", "GatherBlockQuantized"})
+
+
+@dataclass
+class InputTraces:
+    """What was found, by input.
+
+    Attributes:
+        rows: values of the input must lie below this.
+        widths: sizes that dimensions must have, by input and axis.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict)
+    widths: dict[tuple[str, int], int] = field(default_factory=dict)
+
+
+def trace_inputs(path: Path) -> InputTraces:
+    """Follow every input of a graph to the constants that it meets; reads no large weights."""
+    model = read_skeleton(path)
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    names = {value.name for value in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
+    trace = _Trace(InputTraces(), values={name: {(name, 0)} for name in names}, same={name: name for name in names})
+    trace.graph(model.graph)
+    return trace.found
+
+
+@dataclass
+class _Trace:
+    """The state of one walk.
+
+    Attributes:
+        found: the result.
+        values: for each tensor, the inputs whose values it holds, and what was added to them.
+        same: for each tensor that has an input's own shape and layout, that input.
+        shapes: of constants.
+        scalars: values of constants with one element.
+    """
+
+    found: InputTraces
+    values: dict[str, set[tuple[str, int]]]
+    same: dict[str, str]
+    shapes: dict[str, list[int]] = field(default_factory=dict)
+    scalars: dict[str, float] = field(default_factory=dict)
+
+    def graph(self, graph: onnx.GraphProto) -> None:
+        for tensor in graph.initializer:
+            self.constant(tensor.name, tensor)
+        for node in graph.node:
+            self.node(node)
+            for attribute in node.attribute:
+                for inner in subgraphs(attribute):
+                    self.graph(inner)
+
+    def constant(self, name: str, tensor: onnx.TensorProto) -> None:
+        self.shapes[name] = list(tensor.dims)
+        external = tensor.data_location == onnx.TensorProto.EXTERNAL
+        if not external and tensor.data_type not in _NO_NUMBERS:
+            array = onnx.numpy_helper.to_array(tensor)
+            if array.size == 1:
+                self.scalars[name] = float(array.reshape(-1)[0])
+
+    def node(self, node: onnx.NodeProto) -> None:
+        attributes = {attribute.name: attribute for attribute in node.attribute}
+        if node.op_type == "Constant" and "value" in attributes:
+            self.constant(node.output[0], attributes["value"].t)
+        elif node.op_type == "Constant" and "value_int" in attributes:
+            self.scalars[node.output[0]] = float(attributes["value_int"].i)
+        self.lookups(node, attributes)
+        self.meetings(node, attributes)
+        self.carry(node, attributes)
+
+    def lookups(self, node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> None:
+        if node.op_type in _TABLE_LOOKUPS:
+            axis = attributes.get("axis") or attributes.get("gather_axis")
+            self.indexed(node.input[1], node.input[0], axis.i if axis else 0)
+        elif node.op_type == "EmbedLayerNormalization":
+            for ids, table in zip(node.input[:2], (node.input[2], node.input[4]), strict=True):
+                self.indexed(ids, table, 0)
+
+    def indexed(self, ids: str, table: str, axis: int) -> None:
+        shape = self.shapes.get(table)
+        if shape and axis == 0:
+            for name, added in self.values.get(ids, ()):
+                self.found.rows[name] = min(shape[0] - added, self.found.rows.get(name, shape[0] - added))
+
+    def meetings(self, node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> None:
+        """Where an input meets a weight whose shape tells its width."""
+        source = self.same.get(node.input[0]) if node.input else None
+        weight = self.shapes.get(node.input[1]) if len(node.input) > 1 else None
+        if source is None or not weight:
+            return
+        if node.op_type == "MatMul" and len(weight) >= 2:
+            self.found.widths[source, -1] = weight[-2]
+        elif node.op_type == "Gemm" and len(weight) == 2 and not _integer(attributes, "transA", 0):
+            self.found.widths[source, -1] = weight[1] if _integer(attributes, "transB", 0) else weight[0]
+        elif node.op_type == "Conv" and len(weight) >= 3:
+            self.found.widths[source, 1] = weight[1] * _integer(attributes, "group", 1)
+        elif node.op_type in ("LSTM", "GRU", "RNN") and len(weight) == 3:
+            self.found.widths[source, -1] = weight[2]
+        elif node.op_type in ("LayerNormalization", "Add", "Mul", "Sub", "Div") and weight[-1] > 1:
+            self.found.widths[source, -1] = weight[-1]
+
+    def carry(self, node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> None:
+        """What the outputs have of the inputs."""
+        held: set[tuple[str, int]] = set()
+        if node.op_type in _KEEP_VALUES:
+            held.update(*(self.values.get(name, ()) for name in _data_inputs(node)))
+        elif node.op_type in ("Add", "Sub") and len(node.input) == 2:
+            held = self.shifted(*node.input, sign=1 if node.op_type == "Add" else -1)
+        for output in node.output:
+            if held:
+                self.values[output] = held
+        if not node.input or not node.output:
+            return
+        first, output = node.input[0], node.output[0]
+        if node.op_type in _KEEP_SHAPE and first in self.same:
+            self.same[output] = self.same[first]
+        if first in self.shapes and node.op_type in _KEEP_CONSTANT_SHAPE:
+            self.shapes[output] = self.shapes[first]
+        elif first in self.shapes and node.op_type == "Transpose":
+            shape = self.shapes[first]
+            order = list(attributes["perm"].ints) if "perm" in attributes else list(range(len(shape)))[::-1]
+            self.shapes[output] = [shape[axis] for axis in order]
+        if first in self.scalars and node.op_type in ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"):
+            self.scalars[output] = self.scalars[first]
+
+    def shifted(self, left: str, right: str, *, sign: int) -> set[tuple[str, int]]:
+        if right in self.scalars:
+            return {(name, added + sign * int(self.scalars[right])) for name, added in self.values.get(left, ())}
+        if sign > 0 and left in self.scalars:
+            return {(name, added + int(self.scalars[left])) for name, added in self.values.get(right, ())}
+        return set()
+
+
+def _data_inputs(node: onnx.NodeProto) -> Sequence[str]:
+    """Inputs whose values end up in the output; the others say where."""
+    if node.op_type == "Concat":
+        return list(node.input)
+    return list(node.input[1:3]) if node.op_type == "Where" else list(node.input[:1])
+
+
+def _integer(attributes: Mapping[str, onnx.AttributeProto], name: str, default: int) -> int:
+    return int(attributes[name].i) if name in attributes else default

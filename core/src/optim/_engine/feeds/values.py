@@ -1,0 +1,180 @@
+"""Values for the inputs of one sample: plausible for what each is for, and consistent with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim._engine.feeds.dimensions import PlannedInput, first_position, shape_of, symbol_sizes
+from optim._engine.feeds.roles import Role
+from optim._engine.feeds.settings import Setting
+from optim.arrays import Array, Feeds, dtype_of
+
+_HIDDEN_SCORE = -1e4
+_SAMPLE_RATE_HZ = 16000
+_FIRST_COMMON_ID = 1000
+"""Tables of tokenizers begin with special and unused tokens."""
+
+
+def make_sample(plans: Sequence[PlannedInput], setting: Setting, rng: np.random.Generator) -> Feeds:
+    """Feeds of one sample with the sizes of ``setting``."""
+    sizes = symbol_sizes(plans, setting)
+    sample = _Sample(plans, setting, rng, first_position(plans, setting))
+    return {plan.info.name: sample.make(plan, shape_of(plan, sizes)) for plan in plans}
+
+
+def describe_values(plan: PlannedInput, *, past: bool) -> str:
+    """What :func:`make_sample` assumes about an input, in plain words; ``past`` says whether the model has a cache."""
+    if plan.role is Role.TOKENS:
+        if plan.rows is None:
+            return "random small token ids: no table tells how many there are"
+        ids = f"random token ids from {lowest_id(plan.rows)} to {plan.rows - 1}"
+        return f"{ids}: the table they index has {plan.rows} rows"
+    if plan.role is Role.INTEGER and plan.rows is not None:
+        return f"random numbers from 0 to {plan.rows - 1}: the table they index has {plan.rows} rows"
+    if plan.role is Role.MASK and len(plan.symbols) > 2:
+        return "it hides padding" + (" and what comes later" if past else "") + ": -10000 for a float mask, else zero"
+    return {
+        Role.HIDDEN: "normal noise, mean 0, sd 1",
+        Role.IMAGE: "normal noise, mean 0, sd 1, as of a normalized image; 0 to 255 for integers",
+        Role.FEATURES: "normal noise, mean 0, sd 1, as of normalized features",
+        Role.WAVEFORM: "normal noise, sd 0.1",
+        Role.PAST: "normal noise, mean 0, sd 0.5",
+        Role.STATE: "normal noise, sd 0.1",
+        Role.POSITIONS: "counted along the positions that the mask shows" + (", after the past" if past else ""),
+        Role.TYPES: "zeros; in every other sample ones in the second half, where the table has two rows or more",
+        Role.MASK: "ones; zeros where a sample is padded, at the " + ("beginning of the past" if past else "end"),
+        Role.HEAD_MASK: "ones: no head is masked",
+        Role.CACHE_BRANCH: "true where there is a past",
+        Role.FLAG: "random",
+        Role.LENGTH: "the length of the sequence",
+        Role.RATE: f"{_SAMPLE_RATE_HZ} Hz",
+        Role.TIMESTEP: "random from 1 to 999",
+        Role.INTEGER: "ones for a single number, else random zeros and ones",
+        Role.FLOAT: "one for a single number, else normal noise, mean 0, sd 1",
+    }[plan.role]
+
+
+def lowest_id(rows: int) -> int:
+    """Where random ids begin in a table of that many rows."""
+    return min(_FIRST_COMMON_ID, rows // 10)
+
+
+@dataclass
+class _Sample:
+    """The values that inputs of one sample share: which positions are padding."""
+
+    plans: Sequence[PlannedInput]
+    setting: Setting
+    rng: np.random.Generator
+    start: int
+    visible: dict[tuple[int, int, int], NDArray[np.bool_]] = field(default_factory=dict)
+
+    def make(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
+        makers: Mapping[Role, Callable[[PlannedInput, tuple[int, ...]], Array]] = {
+            Role.TOKENS: self.tokens,
+            Role.POSITIONS: self.positions,
+            Role.TYPES: self.types,
+            Role.MASK: self.mask,
+            Role.HEAD_MASK: lambda _, shape: np.ones(shape),
+            Role.CACHE_BRANCH: lambda _, shape: np.full(shape, self.setting.past > 0),
+            Role.FLAG: lambda _, shape: self.rng.integers(0, 2, shape),
+            Role.LENGTH: self.lengths,
+            Role.RATE: lambda _, shape: np.full(shape, _SAMPLE_RATE_HZ),
+            Role.TIMESTEP: lambda _, shape: self.rng.integers(1, 1000, shape),
+            Role.INTEGER: self.integers,
+        }
+        values = makers.get(plan.role, self.noise)(plan, shape)
+        return np.asarray(values, dtype=dtype_of(plan.info.dtype), order="C")
+
+    def shown(self, batch: int, length: int, past: int) -> NDArray[np.bool_]:
+        """Which positions are no padding, (batch, length); all inputs of one length agree."""
+        if (batch, length, past) in self.visible:
+            return self.visible[batch, length, past]
+        shown = np.ones((batch, length), dtype=bool)
+        room = (past if past else length) - 1
+        if self.setting.padded and room > 0:
+            count = int(self.rng.integers(max(1, room // 4), max(2, room // 2 + 1)))
+            if past and length > past:
+                shown[-1, :count] = False
+            elif not past:
+                shown[-1, length - count :] = False
+        if past and past + self.setting.length < length:
+            shown[:, past + self.setting.length :] = False
+        self.visible[batch, length, past] = shown
+        return shown
+
+    def tokens(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
+        high = plan.rows if plan.rows is not None else self.setting.known_ids
+        low = lowest_id(plan.rows) if plan.rows is not None else 0
+        ids: Array = self.rng.integers(low, max(high, low + 1), shape)
+        if len(shape) == 2 and not self.start and self.maskable:
+            ids = np.where(self.shown(*shape, past=0), ids, 0)
+        return ids
+
+    @property
+    def maskable(self) -> bool:
+        return any(plan.role is Role.MASK for plan in self.plans)
+
+    def positions(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
+        batch, length = (shape[-2] if len(shape) > 1 else 1), shape[-1]
+        total = self.start + length
+        counted = np.maximum(np.cumsum(self.shown(batch, total, self.start), axis=1) - 1, 0)[:, self.start :]
+        if len(shape) == 1:
+            counted = np.arange(self.start, total)
+        limit = plan.rows if plan.rows is not None else np.iinfo(np.int64).max
+        return np.broadcast_to(np.minimum(counted, limit - 1), shape)
+
+    def types(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
+        types = np.zeros(shape, dtype=np.int64)
+        if plan.rows is not None and plan.rows >= 2 and self.rng.integers(0, 2):
+            types[..., shape[-1] // 2 :] = 1
+        return types
+
+    def mask(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
+        if "pixel" in plan.info.name.lower() or len(shape) < 2:
+            return np.ones(shape)
+        if "global" in plan.info.name.lower():
+            return np.broadcast_to(np.arange(shape[-1]) == 0, shape)
+        shown = self.shown(shape[0], shape[-1], 0 if plan.source else self.start)
+        if len(shape) == 2:
+            return shown
+        total, new = shape[-1], shape[-2]
+        allowed = np.broadcast_to(shown[:, None, :], (shape[0], new, total))
+        if self.start or "causal" in plan.info.name.lower() or self.setting.past:
+            last_seen = np.arange(new)[:, None] + self.start
+            allowed = allowed & (np.arange(total)[None, :] <= last_seen)
+        allowed = np.broadcast_to(allowed.reshape(shape[0], *[1] * (len(shape) - 3), new, total), shape)
+        if dtype_of(plan.info.dtype).kind in "biu":
+            return allowed
+        return np.where(allowed, 0.0, _HIDDEN_SCORE)
+
+    def lengths(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
+        del plan
+        roles = {other.role for other in self.plans}
+        length = self.setting.length
+        if Role.FEATURES in roles:
+            length = self.setting.frames
+        elif Role.WAVEFORM in roles:
+            length = self.setting.samples
+        return np.full(shape, length)
+
+    def integers(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
+        if plan.rows is not None:
+            return self.rng.integers(0, plan.rows, shape)
+        return np.ones(shape) if np.prod(shape) == 1 else self.rng.integers(0, 2, shape)
+
+    def noise(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
+        dtype = dtype_of(plan.info.dtype)
+        if dtype.kind in "iu":
+            low, high = (0, 255) if plan.role is Role.IMAGE else (-50, 50)
+            if dtype.kind == "u" or dtype.itemsize == 1:
+                low, high = max(low, -128 if dtype.kind == "i" else 0), min(high, 127 if dtype.kind == "i" else 255)
+            return self.rng.integers(low, high + 1, shape)
+        if plan.role is Role.FLOAT and np.prod(shape) == 1:
+            return np.ones(shape)
+        spread = {Role.PAST: 0.5, Role.STATE: 0.1, Role.WAVEFORM: 0.1}.get(plan.role, 1.0)
+        return self.rng.standard_normal(shape, dtype=np.float32) * np.float32(spread)

@@ -1,0 +1,118 @@
+"""The budget: how much drift is accepted, and the words for a candidate that breaks it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
+from optim._engine.gate.task import TaskFigure, loss_objection
+
+if TYPE_CHECKING:
+    from optim._engine.metrics.spec import MaxLoss
+    from optim._engine.search.settings import RunSettings
+
+DEFAULT_MAX_DRIFT = 0.05
+
+_ROOM = 0.92
+"""What is foreseen of eight samples is 5 to 10 % more than the worst of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What the user accepts.
+
+    Attributes:
+        max_drift: of a chain with a lossy pass, relative L2; None with ``--lossless``, infinite where only the loss
+            counts.
+        tolerance: of a chain without one, measured on the original itself.
+        max_loss: how much worse a task metric may get with a lossy pass.
+        foresees: whether the drift is held on further samples like those measured too; on made-up ones, which are not
+            drawn from anything, only the worst counts.
+    """
+
+    max_drift: float | None
+    tolerance: float
+    max_loss: MaxLoss | None = None
+    foresees: bool = False
+
+    @classmethod
+    def of(cls, settings: RunSettings, tolerance: float, *, foresees: bool = False) -> Budget:
+        """What the user of a run accepts."""
+        return cls(None if settings.lossless else settings.drift_limit, tolerance, settings.max_loss, foresees)
+
+    @property
+    def text(self) -> str:
+        """What a lossy pass is held to, e.g. ``a drift of 0.05 and a loss of 1%``."""
+        if self.max_drift is None:
+            return f"a drift of {self.tolerance:.2g}, which rounding explains"
+        less = f" ({self.max_drift:g} is less than rounding explains)" if self.max_drift < self.tolerance else ""
+        parts = [] if math.isinf(self.max_drift) else [f"a drift of {self.limit(lossy=True):.3g}{less}"]
+        parts += [f"a loss of {self.max_loss.text}"] if self.max_loss else []
+        return " and ".join(parts)
+
+    def limit(self, lossy: bool) -> float:
+        """Largest relative L2 for a chain; a lossy chain is held to the user's budget, never to less than rounding."""
+        if lossy and self.max_drift is not None:
+            return max(self.max_drift, self.tolerance)
+        return self.tolerance
+
+    @property
+    def repair_limit(self) -> float:
+        """The worst drift on its samples that a repair aims at, so that further ones are likely to hold too."""
+        return self.limit(lossy=True) * (_ROOM if self.foresees else 1.0)
+
+    def held(self, drift: Drift) -> float:
+        """The relative L2 of a lossy chain that must be within the limit."""
+        return max(drift.relative_l2, drift.foreseen) if self.foresees else drift.relative_l2
+
+    def excess(self, drift: Drift, task: TaskFigure | None) -> float:
+        """How many times the budget a lossy chain takes; the worse of drift and loss."""
+        beyond = [self.held(drift) / self.limit(lossy=True)]
+        if task is not None and self.max_loss is not None:
+            beyond.append(task.loss / max(1e-12, self.max_loss.allowed(task.original)))
+        return max(beyond)
+
+    def objection(
+        self,
+        comparisons: Iterable[OutputComparison],
+        lossy: bool,
+        task: TaskFigure | None = None,
+        *,
+        provisional: bool = False,
+    ) -> str:
+        """Why the outputs are not right, in one sentence; empty where they are.
+
+        Args:
+            comparisons: of every output.
+            lossy: whether the chain has a lossy pass.
+            task: the task metric, where it was measured.
+            provisional: whether that was on some of the samples only.
+        """
+        comparisons = list(comparisons)
+        for comparison in comparisons:
+            if comparison.problem:
+                return f"output '{comparison.name}': {comparison.problem}"
+            own = max(comparison.limit or 0.0, self.tolerance)
+            if comparison.limit is not None and comparison.relative_l2 > own:
+                far = f"drift {comparison.relative_l2:.3g} at output '{comparison.name}'"
+                return f"{far} is beyond what its pass says of it ({own:.3g})"
+        limit = self.limit(lossy)
+        drift = worst_drift(comparisons)
+        bound = "the budget" if lossy and self.max_drift is not None else "what rounding explains"
+        free = [comparison for comparison in comparisons if comparison.limit is None]
+        if drift.relative_l2 > limit:
+            worst = max(free, key=lambda comparison: comparison.relative_l2)
+            return f"drift {drift.relative_l2:.3g} at output '{worst.name}' is beyond {bound} ({limit:.3g})"
+        if lossy and self.held(drift) > limit:
+            worst = max(free, key=lambda comparison: comparison.foreseen)
+            seen = f"{min(worst.by_sample):.3g} to {worst.relative_l2:.3g} on {len(worst.by_sample)} samples"
+            return (
+                f"drift of further samples at output '{worst.name}', up to {worst.foreseen:.3g} after {seen}, "
+                f"is beyond {bound} ({limit:.3g})"
+            )
+        if task is None or self.max_loss is None or not lossy:
+            return ""
+        return loss_objection(task, self.max_loss, provisional=provisional)

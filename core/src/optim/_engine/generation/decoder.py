@@ -1,0 +1,198 @@
+"""``Decoder``: one graph that takes a past, or an encoder and a decoder, driven token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optim._engine.generation.interface import DecoderInterface, interface_of, session_inputs
+from optim._engine.generation.sampling import Sampling, choose
+from optim._engine.generation.steps import Steps
+from optim.arrays import Array, Feeds
+from optim.errors import ExitStatus, OptimError
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+
+class Decoder:
+    """Generates text with exported graphs.
+
+    Attributes:
+        session: of the decoder, an ``onnxruntime.InferenceSession``.
+        encoder: of the encoder, where there is one.
+        facts: of ``export.json``: ids that end and pad a text, the token that a decoder starts with.
+    """
+
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        facts: Mapping[str, Any] | None = None,
+        encoder: onnxruntime.InferenceSession | None = None,
+    ) -> None:
+        self.session = session
+        self.encoder = encoder
+        self.facts = dict(facts or {})
+        self.interface = session_interface(session, self.facts.get("state"))
+        if not self.interface.is_decoder:
+            raise OptimError(
+                "not-a-decoder",
+                "the model is no decoder with a past",
+                f"it takes {', '.join(self.interface.inputs)} and returns {', '.join(self.interface.outputs)}",
+                "export it with --state, or run its session yourself",
+                status=ExitStatus.USAGE,
+            )
+
+    @classmethod
+    def of_sessions(cls, sessions: Mapping[str, onnxruntime.InferenceSession], facts: Mapping[str, Any]) -> Decoder:
+        """From the sessions of a source's components."""
+        return cls(sessions.get("decoder", next(iter(sessions.values()))), facts, sessions.get("encoder"))
+
+    def generate(
+        self,
+        prompt: Feeds | Array | list[list[int]],
+        *,
+        max_new_tokens: int = 64,
+        sample: bool = False,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> Array:
+        """Continue a prompt.
+
+        Args:
+            prompt: token ids, shape (batch, sequence), or lists of them, which are padded where their lengths differ;
+                or by name: ``input_ids`` with ``attention_mask`` where rows are padded, or inputs of the encoder.
+                ``decoder_input_ids`` start a decoder with an encoder.
+            max_new_tokens: at most so many.
+            sample: draw tokens; else the likeliest is taken.
+            temperature: see :class:`Sampling`, as ``top_k`` and ``top_p``.
+            top_k: 0: all tokens.
+            top_p: 1: all tokens.
+            seed: of the draw.
+
+        Returns:
+            New tokens, int64, shape (batch, tokens); after a row's end of text come padding ids.
+
+        Raises:
+            OptimError[bad-prompt]: the model cannot take it.
+        """
+        sampling = Sampling(not sample, temperature, top_k, top_p)
+        feeds = self._feeds(prompt)
+        chosen = list(self.stream(feeds, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed))
+        batch = next(iter(feeds.values())).shape[0]
+        return np.stack(chosen, 1) if chosen else np.zeros((batch, 0), np.int64)
+
+    def stream(
+        self, prompt: Feeds | Array | list[list[int]], *, max_new_tokens: int, sampling: Sampling, seed: int = 0
+    ) -> Iterator[Array]:
+        """Tokens one by one, each of shape (batch,), until every row has ended."""
+        feeds = self._feeds(prompt)
+        constants, ids, mask = self._begin(feeds)
+        steps = Steps(self.session, self.interface, ids.shape[0], constants)
+        random = np.random.default_rng(seed)
+        ends, padding = _listed(self.facts.get("eos")), self._padding
+        finished = np.zeros(ids.shape[0], bool)
+        for _ in range(max_new_tokens):
+            logits = steps.advance(ids, mask)
+            token = np.where(finished, padding, choose(logits[:, -1], sampling, random))
+            yield token
+            finished |= np.isin(token, ends)
+            if finished.all():
+                return
+            ids = token[:, None]
+            mask = np.concatenate([mask, np.ones_like(ids)], 1)
+
+    @property
+    def _padding(self) -> int:
+        ends = _listed(self.facts.get("eos"))
+        return int(self.facts.get("pad", ends[0] if ends else 0))
+
+    def _feeds(self, prompt: Feeds | Array | list[list[int]]) -> Feeds:
+        """A prompt by name, padded on the left for a decoder and on the right for an encoder."""
+        if isinstance(prompt, Mapping):
+            self._require(prompt)
+            return prompt
+        self._require({"input_ids": prompt})
+        rows = [np.asarray(row, np.int64) for row in prompt]
+        lengths = {row.shape for row in rows}
+        if not rows or any(len(shape) != 1 or not shape[0] for shape in lengths):
+            raise OptimError(
+                "bad-prompt",
+                "cannot generate from this prompt",
+                "it holds no tokens, or is no list of lists of them",
+                "decoder.generate([[5, 6, 7]])",
+            )
+        if len(lengths) == 1:
+            return {"input_ids": np.stack(rows)}
+        if "attention_mask" not in self._takes:
+            raise OptimError(
+                "bad-prompt",
+                "cannot generate from prompts of several lengths at once",
+                "the model takes no attention_mask, which would tell padding from text",
+                "generate from one prompt at a time",
+            )
+        longest = max(row.size for row in rows)
+        ids, mask = np.full((len(rows), longest), self._padding), np.zeros((len(rows), longest), np.int64)
+        for index, row in enumerate(rows):
+            place = slice(longest - row.size, None) if self.encoder is None else slice(row.size)
+            ids[index, place], mask[index, place] = row, 1
+        return {"input_ids": ids, "attention_mask": mask}
+
+    @property
+    def _takes(self) -> list[str]:
+        return [value.name for value in (self.encoder or self.session).get_inputs()]
+
+    def _require(self, given: Mapping[str, Any]) -> None:
+        """That what the first run needs is there."""
+        made = {*self.interface.state.values(), "attention_mask", "position_ids"}
+        missing = [name for name in self._takes if name not in given and name not in made]
+        if missing:
+            raise OptimError(
+                "bad-prompt",
+                "cannot generate from this prompt",
+                f"the model takes {', '.join(missing)} too",
+                "decoder.generate({'" + missing[0] + "': array, ...})",
+            )
+
+    def _begin(self, feeds: Feeds) -> tuple[dict[str, Array], Array, Array]:
+        """What stays the same in every step, the first ids and their mask."""
+        if self.encoder is None:
+            ids = np.asarray(feeds["input_ids"], np.int64)
+            mask = np.asarray(feeds.get("attention_mask", np.ones_like(ids)), np.int64)
+            known = {*self.interface.state.values(), "input_ids", "attention_mask", "position_ids"}
+            return {n: a for n, a in feeds.items() if n in self.interface.inputs and n not in known}, ids, mask
+        constants = self._encode(feeds)
+        batch = next(iter(feeds.values())).shape[0]
+        start = np.full((batch, 1), int(self.facts.get("decoder_start", 0)), np.int64)
+        ids = np.asarray(feeds.get("decoder_input_ids", start), np.int64)
+        return constants, ids, np.ones_like(ids)
+
+    def _encode(self, feeds: Feeds) -> dict[str, Array]:
+        """Keys and values of the encoder, under the names that the decoder takes them by."""
+        assert self.encoder is not None
+        takes = [value.name for value in self.encoder.get_inputs()]
+        given = dict(feeds)
+        if "attention_mask" in takes and "attention_mask" not in given:
+            given["attention_mask"] = np.ones_like(given["input_ids"])
+        names = [value.name for value in self.encoder.get_outputs()]
+        outputs = dict(zip(names, self.encoder.run(None, {name: given[name] for name in takes}), strict=True))
+        found = {name.replace("present.", "past_key_values.", 1): array for name, array in outputs.items()}
+        if "attention_mask" in given:
+            found["encoder_attention_mask"] = np.asarray(given["attention_mask"], np.int64)
+        return {name: array for name, array in found.items() if name in self.interface.inputs}
+
+
+def session_interface(
+    session: onnxruntime.InferenceSession, state: Mapping[str, str] | None = None
+) -> DecoderInterface:
+    """The interface of a session's graph."""
+    outputs = [value.name for value in session.get_outputs()]
+    return interface_of(session_inputs(session.get_inputs()), outputs, state)
+
+
+def _listed(value: Any) -> list[int]:
+    return [] if value is None else [int(one) for one in value] if isinstance(value, list | tuple) else [int(value)]

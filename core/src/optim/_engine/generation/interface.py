@@ -1,0 +1,92 @@
+"""What a decoder takes and returns, read from its graph: which outputs are fed to its next step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.arrays import Array, dtype_of
+from optim.model import Dimension, TensorInfo
+
+_PAST = re.compile(r"^past(?:_key_values)?\.(.+)$")
+_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderInterface:
+    """Inputs and outputs of a decoder.
+
+    Attributes:
+        inputs: by name.
+        outputs: names, in order.
+        state: by output, the input that takes it in the next step.
+    """
+
+    inputs: Mapping[str, TensorInfo]
+    outputs: tuple[str, ...]
+    state: Mapping[str, str]
+
+    @property
+    def is_decoder(self) -> bool:
+        """Whether it takes token ids and carries a state."""
+        return "input_ids" in self.inputs and bool(self.state)
+
+    @property
+    def logits(self) -> str:
+        """The output with the scores of the next token."""
+        return "logits" if "logits" in self.outputs else next(name for name in self.outputs if name not in self.state)
+
+    def empty_state(self, batch: int) -> dict[str, Array]:
+        """A state of no tokens: every dimension with a name but the batch is 0."""
+        return {
+            name: np.zeros(_sizes(self.inputs[name], batch), dtype_of(self.inputs[name].dtype))
+            for name in self.state.values()
+        }
+
+
+def interface_of(
+    inputs: Sequence[TensorInfo], outputs: Sequence[str], state: Mapping[str, str] | None = None
+) -> DecoderInterface:
+    """The interface of a graph.
+
+    Args:
+        inputs: of the graph.
+        outputs: names.
+        state: as ``export.json`` tells it; None: ``present.X`` is fed to ``past_key_values.X``.
+    """
+    found = dict(state or {})
+    if not found:
+        for info in inputs:
+            match = _PAST.match(info.name)
+            giver = f"present.{match[1]}" if match else ""
+            if giver in outputs:
+                found[giver] = info.name
+    return DecoderInterface({info.name: info for info in inputs}, tuple(outputs), found)
+
+
+def session_inputs(values: Sequence[object]) -> list[TensorInfo]:
+    """Inputs of an ``onnxruntime.InferenceSession`` as :class:`TensorInfo`."""
+    return [TensorInfo(_name(value), _dtype(value), _shape(value)) for value in values]
+
+
+def _sizes(info: TensorInfo, batch: int) -> tuple[int, ...]:
+    shape = info.shape or ()
+    first = next((axis for axis, size in enumerate(shape) if not isinstance(size, int)), 0)
+    named = next((axis for axis, size in enumerate(shape) if isinstance(size, str) and "batch" in size), first)
+    return tuple(size if isinstance(size, int) else batch if axis == named else 0 for axis, size in enumerate(shape))
+
+
+def _name(value: object) -> str:
+    return str(getattr(value, "name", ""))
+
+
+def _dtype(value: object) -> str:
+    text = str(getattr(value, "type", ""))
+    return _TYPES.get(text, text.removeprefix("tensor(").removesuffix(")"))
+
+
+def _shape(value: object) -> tuple[Dimension, ...]:
+    return tuple(getattr(value, "shape", ()) or ())

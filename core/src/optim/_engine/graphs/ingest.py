@@ -1,0 +1,124 @@
+"""The way a user's file comes into the store: checked, brought to external data, by streaming.
+
+Afterwards every tensor of at least 1 KiB is an initializer that lies in a data file of the store, wherever it was
+before: inside the model file, in a data file beside it (of any format: a ``.safetensors`` file too), or in a
+Constant node. Nothing is believed that the file says about places: data is read from its own folder only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx_ir.passes.common import LiftConstantsToInitializersPass
+
+from optim._engine.graphs.limits import check_operators
+from optim.errors import OptimError
+from optim.model import Model
+from optim.onnx.checker import check_graph, malformed_is_invalid
+from optim.onnx.context_files import check_context_files, store_contexts
+from optim.onnx.external_data import check_external_data
+from optim.onnx.files import EXTERNAL_FROM_BYTES, embedded, save_in_store
+from optim.onnx.operators import walk_graphs
+from optim.onnx.skeleton import read_skeleton
+
+
+def ingest(path: Path, store: Path) -> Model:
+    """Bring a model file into the store.
+
+    Args:
+        path: an ``.onnx`` file, its external data beside it or in folders below.
+        store: folder of the store; the file itself is left alone.
+
+    Returns:
+        The model in the store. Peak memory is a few times the graph without its weights, whatever their size.
+
+    Raises:
+        OptimError: model-missing, model-is-a-folder, model-unreadable, model-empty, model-truncated, not-onnx,
+            invalid-graph, unknown-operator, opset-too-new, ir-too-new, external-data-missing,
+            external-data-outside, external-data-too-short.
+    """
+    check_file(path)
+    skeleton = read_skeleton(path)
+    with malformed_is_invalid(path):
+        check_external_data(skeleton, path)
+        check_context_files(skeleton, path)
+        check_operators(skeleton, path)
+        check_graph(skeleton, path)
+        _fill_sparse(skeleton)
+        graph = ir.serde.deserialize_model(skeleton)
+        ir.external_data.set_base_dir(graph.graph, path.parent)
+    del skeleton
+    store_contexts(graph, path.parent, store)
+    return _store(graph, store)
+
+
+def store_graph(graph: ir.Model, store: Path) -> Model:
+    """Bring a graph that an exporter made into the store, its weights by streaming.
+
+    Raises:
+        OptimError: invalid-graph, unknown-operator, opset-too-new, ir-too-new.
+    """
+    model = _store(graph, store)
+    skeleton = read_skeleton(model.path)
+    check_operators(skeleton, model.path)
+    check_graph(skeleton, model.path)
+    return model
+
+
+def _store(graph: ir.Model, store: Path) -> Model:
+    LiftConstantsToInitializersPass(size_limit=EXTERNAL_FROM_BYTES // 8)(graph)
+    _embed_attributes(graph)
+    return save_in_store(graph, store)
+
+
+def check_file(path: Path) -> None:
+    """Refuse a path that is no readable, non-empty file, saying what there is instead."""
+    if path.is_dir():
+        inside = sorted(found.name for found in path.glob("*.onnx"))
+        other = "give an .onnx file, or a folder with config.json and weights"
+        fix = f"name the file: {path / inside[0]}" if inside else other
+        cause = f"it holds {', '.join(inside)}" if inside else "it holds no .onnx file"
+        raise OptimError("model-is-a-folder", f"{path} is a folder, not a model", cause, fix)
+    if not path.exists():
+        near = sorted(found.name for found in path.parent.glob("*.onnx")) if path.parent.is_dir() else []
+        cause = f"{path.parent} holds {', '.join(near[:8])}" if near else f"there is no .onnx file in {path.parent}"
+        folder = "" if path.suffix else "; a Hugging Face model is a folder on this machine, nothing is downloaded"
+        raise OptimError("model-missing", f"there is no file {path}", cause, f"check the path{folder}")
+    try:
+        with path.open("rb") as stream:
+            empty = not stream.read(1)
+    except OSError as error:
+        raise OptimError(
+            "model-unreadable", f"{path} cannot be read", str(error.strerror), f"chmod u+r {path}"
+        ) from error
+    if empty:
+        raise OptimError("model-empty", f"{path} is empty", "it has 0 bytes", "copy or download the file again")
+
+
+def _fill_sparse(skeleton: onnx.ModelProto) -> None:
+    """Sparse initializers become dense ones: onnx-ir drops them."""
+    for graph in walk_graphs(skeleton.graph):
+        for sparse in graph.sparse_initializer:
+            values = onnx.numpy_helper.to_array(sparse.values)
+            indices = onnx.numpy_helper.to_array(sparse.indices)
+            dense = np.zeros(tuple(sparse.dims), dtype=values.dtype)
+            if indices.ndim == 1:
+                dense.reshape(-1)[indices] = values
+            else:
+                dense[tuple(indices.T)] = values
+            graph.initializer.append(onnx.numpy_helper.from_array(dense, sparse.values.name))
+        del graph.sparse_initializer[:]
+
+
+def _embed_attributes(graph: ir.Model) -> None:
+    """Tensors in attributes that are no initializers must lie in the graph: runtimes look for them nowhere else."""
+    for node in graph.graph.all_nodes():
+        for name, attribute in list(node.attributes.items()):
+            if attribute.type == ir.AttributeType.TENSOR and isinstance(attribute.value, ir.ExternalTensor):
+                node.attributes[name] = ir.AttrTensor(name, embedded(attribute.value))
+            elif attribute.type == ir.AttributeType.TENSORS:
+                tensors = [embedded(t) if isinstance(t, ir.ExternalTensor) else t for t in attribute.value]
+                node.attributes[name] = ir.AttrTensors(name, tensors)

@@ -1,0 +1,124 @@
+"""What a graph may ask for: operators that exist, and formats that a backend accepts."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnx
+import onnx.defs
+
+from optim.backend import BackendLimits
+from optim.errors import OptimError
+from optim.model import Model
+from optim.onnx.libraries import install_hint
+from optim.onnx.operators import qualified_name, walk_nodes
+from optim.onnx.skeleton import read_skeleton
+
+_STANDARD = ("", "ai.onnx.ml")
+
+
+def check_limits(model: Model, limits: BackendLimits, backend_name: str) -> None:
+    """Refuse a model in a format newer than a backend accepts, or with operators of a domain that it lacks.
+
+    Args:
+        model: reads its graph, no weights.
+        limits: what the backend accepts.
+        backend_name: for the message.
+
+    Raises:
+        OptimError: opset-too-new, ir-too-new, unknown-domain.
+    """
+    what = f"{backend_name} cannot run {model.path.name}"
+    if model.ir_version > limits.ir_version:
+        raise OptimError(
+            "ir-too-new",
+            what,
+            f"it has IR version {model.ir_version}; {backend_name} accepts up to {limits.ir_version}",
+            "save it with an older one: python -c \"import onnx; m = onnx.load('model.onnx'); "
+            f"m.ir_version = {limits.ir_version}; onnx.save(m, 'model-ir{limits.ir_version}.onnx')\"",
+        )
+    for domain, version in sorted(model.opset.items()):
+        newest = limits.opset.get(domain)
+        if newest is not None and version > newest:
+            raise OptimError(
+                "opset-too-new",
+                what,
+                f"it has opset {version} of domain {domain or 'ai.onnx'}; {backend_name} accepts up to {newest}",
+                f'export the model with opset_version={newest}, or convert it: python -c "import onnx; onnx.save('
+                f"onnx.version_converter.convert_version(onnx.load('model.onnx'), {newest}), 'model-{newest}.onnx')\"",
+            )
+    _check_domains(read_skeleton(model.path), limits, backend_name, what)
+
+
+def check_operators(model: onnx.ModelProto, path: Path) -> None:
+    """Refuse operators that the standard domains do not have at the model's opset, naming the near ones.
+
+    Raises:
+        OptimError[unknown-operator]: at the first such node.
+    """
+    versions = {_domain(entry.domain): entry.version for entry in model.opset_import}
+    own = _own_functions(model)
+    for node in walk_nodes(model):
+        domain = _domain(node.domain)
+        if domain not in _STANDARD or domain not in versions or (domain, node.op_type) in own:
+            continue
+        if not _exists(node.op_type, domain, versions[domain]):
+            cause, fix = _why_unknown(node.op_type, domain, versions[domain])
+            named = f"at node '{node.name}'" if node.name else f"at the node that makes '{node.output[0]}'"
+            raise OptimError(
+                "unknown-operator",
+                f"{path} uses operator {qualified_name(domain, node.op_type)}, which opset "
+                f"{versions[domain]} does not have",
+                f"{named}: {cause}",
+                fix,
+            )
+
+
+def _check_domains(graph: onnx.ModelProto, limits: BackendLimits, backend_name: str, what: str) -> None:
+    own = _own_functions(graph)
+    for node in walk_nodes(graph):
+        domain = _domain(node.domain)
+        if domain not in limits.opset and (domain, node.op_type) not in own:
+            known = ", ".join(sorted(name or "ai.onnx" for name in limits.opset))
+            raise OptimError(
+                "unknown-domain",
+                what,
+                f"node '{node.name}' is {domain}:{node.op_type}; {backend_name} has operators of {known}",
+                install_hint(domain)
+                or "replace the operator by standard ones before export, or choose a target whose "
+                "backend has it: optim targets",
+            )
+
+
+def _exists(op_type: str, domain: str, version: int) -> bool:
+    try:
+        return not onnx.defs.get_schema(op_type, version, domain).deprecated
+    except onnx.defs.SchemaError:
+        return False
+
+
+def _why_unknown(op_type: str, domain: str, version: int) -> tuple[str, str]:
+    schemas = [schema for schema in onnx.defs.get_all_schemas_with_history() if schema.domain == domain]
+    since = [schema.since_version for schema in schemas if schema.name == op_type]
+    if since and min(since) > version:
+        return f"{op_type} came with opset {min(since)}", f"export the model with opset_version={min(since)} or later"
+    if since:
+        cause = f"{op_type} was removed by opset {version}"
+        return cause, f"export the model again with opset_version={version}: its exporter mixes versions"
+    near = _near(op_type, {schema.name for schema in schemas})
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"there is no operator of that name{hint}", "export the model again, or give the node its own domain"
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    return difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
+
+
+def _own_functions(model: onnx.ModelProto) -> set[tuple[str, str]]:
+    return {(_domain(function.domain), function.name) for function in model.functions}
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name

@@ -1,0 +1,1 @@
+"""What the jobs are, and the one runner behind them all."""

@@ -1,0 +1,131 @@
+"""Job: apply one pass to a model, and judge the result as far as that goes without a clock.
+
+What a plugin hands back is not trusted: the input must be as it was, the graph must pass the checker, the backend
+must open it on the target, and every output is compared.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from optim._engine.compare.distrust import Untouched, checked_model, require_fit, unchanged
+from optim._engine.compare.place import Place, Reference
+from optim._engine.compare.recast import compare_chain, measure_chain_task
+from optim._engine.compare.score import score_file
+from optim._engine.gate.drift import OutputComparison
+from optim._engine.gate.task import TaskFigure
+from optim._engine.graphs.limits import check_limits
+from optim._engine.jobs.offer import context_for
+from optim._engine.plugins.registry import load_registry
+from optim.backend import Backend, Session
+from optim.jobs.channel import Channel
+from optim.model import Model
+from optim.onnx.files import size_bytes
+from optim.options import PassOptions, parse_options
+from optim.passes import Applicable, Interface, Pass, PassResult
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One pass with its options on one model.
+
+    Attributes:
+        model: the parent, in the store.
+        name: of the pass.
+        plugin: that has it.
+        options: JSON values.
+        place: where the result must run.
+        reference: what it is compared with.
+        samples: to compare on.
+        interfaces: of the steps before.
+        lossy: whether this pass or a step before is.
+        store: folder of the store.
+        seed: of the run.
+        measure_task: whether the task metric is measured too.
+        given: the model that a recasting pass before was given; None where there was none.
+    """
+
+    model: Model
+    name: str
+    plugin: str
+    options: dict[str, Any]
+    place: Place
+    reference: Reference
+    samples: tuple[int, ...]
+    interfaces: tuple[Interface, ...]
+    store: Path
+    seed: int
+    lossy: bool = True
+    measure_task: bool = False
+    given: Model | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the pass did, and how far the result is from the original; no comparisons where nothing changed."""
+
+    result: PassResult
+    size_bytes: int
+    comparisons: tuple[OutputComparison, ...]
+    executed_on: dict[str, float]
+    task: TaskFigure | None = None
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Apply, check, open, compare."""
+    pass_class = load_registry(only=[request.plugin]).find_pass(request.name, request.place.target).over_models
+    options = parse_options(pass_class, request.options)
+    before = Untouched.now(request.model)
+    try:
+        result = _apply(pass_class(), options, request)
+    finally:  # a pass that damaged its input may well fail over it: that is the better diagnosis
+        before.require(request.name)
+    result = require_fit(result, PassResult, request.name)
+    channel.event("applied")
+    model = checked_model(result, request.model, request.store, request.name) if result.changed else request.model
+    if model.digest == request.model.digest:
+        return Answer(unchanged(result, request.model), 0, (), {})
+    result = replace(result, model=model)
+    interfaces = (*request.interfaces, result.interface) if result.interface else request.interfaces
+    backend = request.place.backend()
+    check_limits(model, backend.limits(), backend.name)
+    with _session(backend, model, request) as session:
+        channel.event("opened")
+
+        def open_given(inner: Model) -> AbstractContextManager[Session]:
+            return backend.open_reference(inner, request.place.target)
+
+        given = request.given or request.model
+        comparisons = compare_chain(session, open_given, given, request.reference, request.samples, interfaces)
+        comparable = request.measure_task and not any(comparison.problem for comparison in comparisons)
+        task = (
+            measure_chain_task(session, open_given, given, request.reference, interfaces, everything=False)
+            if comparable
+            else None
+        )
+        return Answer(result, size_bytes(model), tuple(comparisons), dict(session.executed_on), task)
+
+
+def _session(backend: Backend, model: Model, request: Request) -> Session:
+    """Where the result is compared.
+
+    What must be the same up to rounding cannot be judged on a target that rounds more than that. It is opened there
+    with the first lossy step, or at the end.
+    """
+    target = request.place.target
+    return backend.open(model, target) if target.exact or request.lossy else backend.open_reference(model, target)
+
+
+def _apply(transformation: Pass, options: PassOptions, request: Request) -> PassResult:
+    """What the pass makes of the model; nothing where it says that it cannot do anything for it."""
+    applicable = require_fit(transformation.applicable(request.model, request.place.target), Applicable, request.name)
+    if not applicable.yes:
+        return PassResult(request.model, False, (applicable.reason or "its plugin gave no reason",))
+    feeds, interfaces = request.reference.feeds, request.interfaces
+    score = partial(score_file, request.place, request.reference, request.samples, interfaces, request.model.session)
+    with context_for(request.place.target, request.store, feeds, request.seed, interfaces, score) as context:
+        return transformation.apply(request.model, options, context)

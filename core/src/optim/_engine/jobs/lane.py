@@ -1,0 +1,145 @@
+"""Job: one model in one fresh process, opened, compared, warmed up, and then timed on command.
+
+The parent drives several lanes in lock-step, so that all of them see the same machine.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from optim._engine.compare.place import Place, Reference, mapped_feeds
+from optim._engine.compare.recast import compare_chain, measure_chain_task, raw_samples, recast_place
+from optim._engine.gate.drift import OutputComparison
+from optim._engine.gate.task import TaskFigure
+from optim.arrays import Feeds
+from optim.backend import Backend, Session
+from optim.jobs.channel import Channel
+from optim.jobs.doing import doing
+from optim.jobs.memory import peak_memory_bytes
+from optim.jobs.wire import to_wire
+from optim.model import Model
+from optim.passes import Interface
+
+_WARM_UP_RUNS = 2
+_BURST_S = 0.02
+_MOST_RUNS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A model to time.
+
+    Attributes:
+        model: with its session settings.
+        place: where it runs.
+        reference: feeds, and the outputs to compare with.
+        compared: samples to compare on; empty for the original itself.
+        timed: samples to time; none where the target cannot be timed.
+        interfaces: of the steps that made it.
+        measure_task: whether the task metric is measured, on all its samples.
+        given: the model that the recasting pass among them was given; None where there is none.
+    """
+
+    model: Model
+    place: Place
+    reference: Reference
+    compared: tuple[int, ...]
+    timed: tuple[int, ...]
+    interfaces: tuple[Interface, ...]
+    measure_task: bool = False
+    given: Model | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A lane ends when it is told to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a lane says before the race.
+
+    Attributes:
+        comparisons: with the original, empty where none was asked for.
+        peak_memory_bytes: of opening and running the model, above what the process had after its imports.
+        executed_on: share of nodes by provider.
+        run_s: duration of one run of each timed sample, in seconds.
+        task: the task metric, where it was asked for.
+    """
+
+    comparisons: tuple[OutputComparison, ...]
+    peak_memory_bytes: int
+    executed_on: dict[str, float]
+    run_s: tuple[float, ...]
+    task: TaskFigure | None = None
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Open, warm up, say ``ready``; then answer each ``{"go": true}`` with one round of times."""
+    backend = request.place.backend()
+    backend.versions()  # imports the runtime
+    feeds = _timed_feeds(request)
+    before = peak_memory_bytes()
+    with backend.open(request.model, request.place.target) as session:
+        duration = []
+        for place, sample in enumerate(feeds):
+            with doing(_name(request, place)):
+                for _ in range(_WARM_UP_RUNS):
+                    started = time.perf_counter()
+                    session.run(sample)
+            duration.append(time.perf_counter() - started)
+        own = session.peak_memory_bytes()
+        peak = max(0, peak_memory_bytes() - before) if own is None else own
+        comparisons = _compare(session, backend, request) if request.compared else []
+        comparable = request.measure_task and not any(comparison.problem for comparison in comparisons)
+        task = _measure_task(session, backend, request) if comparable else None
+        ready = Ready(tuple(comparisons), peak, dict(session.executed_on), tuple(duration), task)
+        channel.event("ready", ready=to_wire(ready))
+        runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
+        while channel.receive().get("go"):
+            cpu = session.processor_s()
+            seconds = [_burst(session, sample, count) for sample, count in zip(feeds, runs, strict=True)]
+            channel.event("times", seconds=seconds, cpu_s=session.processor_s() - cpu)
+    return Answer()
+
+
+def _timed_feeds(request: Request) -> list[Feeds]:
+    """What the model is timed on; raw samples where its feeds are of another kind, as many."""
+    if recast_place(request.interfaces) is None:
+        return [mapped_feeds(request.reference.feed_set().sample(i), request.interfaces) for i in request.timed]
+    raw = raw_samples(request.interfaces)
+    return [raw[place % len(raw)] for place in range(len(request.timed))]
+
+
+def _name(request: Request, place: int) -> str:
+    """What a timed sample is called, where it is not a raw one."""
+    known = recast_place(request.interfaces) is None
+    return request.reference.feed_set().name_of(request.timed[place]) if known else f"raw sample {place}"
+
+
+def _compare(session: Session, backend: Backend, request: Request) -> list[OutputComparison]:
+    return compare_chain(
+        session,
+        lambda model: backend.open_reference(model, request.place.target),
+        request.given,
+        request.reference,
+        request.compared,
+        request.interfaces,
+    )
+
+
+def _burst(session: Session, feeds: Feeds, count: int) -> list[float]:
+    session.run(feeds)
+    return session.time_runs(feeds, count)
+
+
+def _measure_task(session: Session, backend: Backend, request: Request) -> TaskFigure | None:
+    return measure_chain_task(
+        session,
+        lambda model: backend.open_reference(model, request.place.target),
+        request.given,
+        request.reference,
+        request.interfaces,
+        everything=True,
+    )

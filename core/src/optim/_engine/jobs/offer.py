@@ -1,0 +1,166 @@
+"""Job: ask passes what they can do for a model. Passes that change session settings only are applied at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from optim._engine.compare.distrust import Untouched, require_fit, unchanged
+from optim._engine.compare.place import mapped_feeds
+from optim._engine.feeds.feedset import SYNTHESIZED, FeedSet
+from optim._engine.graphs.node_names import unknown_nodes
+from optim._engine.plugins.registry import load_registry
+from optim.arrays import Feeds
+from optim.context import Context
+from optim.errors import OptimError
+from optim.jobs.channel import Channel
+from optim.jobs.wire import to_wire
+from optim.model import Model
+from optim.onnx.digests import model_digest
+from optim.options import options_class, parse_options
+from optim.passes import Applicable, Interface, Pass, PassResult
+from optim.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One pass: its name, its plugin, the options the user gave (None: the pass proposes), and whether it must hold."""
+
+    name: str
+    plugin: str
+    options: dict[str, Any] | None = None
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A model and the passes to ask, in order; ``goal`` is what better means."""
+
+    model: Model
+    target: Target
+    passes: tuple[Asked, ...]
+    store: Path
+    feeds: Path
+    seed: int
+    goal: str = "latency"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One set of options; for a session-only pass also what it made of the model."""
+
+    options: dict[str, Any]
+    result: PassResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one pass says of the model; ``unknown`` are names in the user's ``keep`` that no node of it has."""
+
+    name: str
+    applicable: bool
+    reason: str
+    proposals: tuple[Proposal, ...] = ()
+    unknown: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Every offer has been sent as an event by now."""
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Send ``asking`` before and ``offer`` after each pass, so that a crash belongs to one of them."""
+    registry = load_registry(only=sorted({asked.plugin for asked in request.passes}))
+    for asked in request.passes:
+        channel.event("asking", name=asked.name)
+        pass_class = registry.find_pass(asked.name, request.target).over_models
+        channel.event("offer", offer=to_wire(_ask(pass_class(), asked, request)))
+    return Answer()
+
+
+def _ask(transformation: Pass, asked: Asked, request: Request) -> Offer:
+    before = Untouched.now(request.model)
+    try:
+        offer = _offer(transformation, asked, request)
+    finally:
+        before.require(asked.name)
+    return require_fit(offer, Offer, asked.name)
+
+
+def _offer(transformation: Pass, asked: Asked, request: Request) -> Offer:
+    applicable = require_fit(transformation.applicable(request.model, request.target), Applicable, asked.name)
+    if not applicable.yes:
+        return Offer(asked.name, False, applicable.reason or "its plugin gave no reason")
+    if not asked.forced:
+        promise = transformation.worth_trying(request.model, request.target, request.goal)
+        if not require_fit(promise, Applicable, asked.name).yes:
+            return Offer(asked.name, False, promise.reason or "its plugin gave no reason")
+    with context_for(request.target, request.store, request.feeds, request.seed) as context:
+        if asked.options is None:
+            proposed = list(transformation.candidates(request.model, request.target, context))
+            if asked.forced and not proposed:  # what was named is tried, whatever the pass thinks of it
+                proposed = [options_class(type(transformation))()]
+        else:
+            proposed = [parse_options(type(transformation), asked.options)]
+        session_only = transformation.session_only
+        proposals = tuple(
+            Proposal(to_wire(options), _tuned(transformation, options, request, context) if session_only else None)
+            for options in proposed
+        )
+    kept = (asked.options or {}).get("keep") if transformation.lossy else None
+    unknown = unknown_nodes(request.model, kept) if kept else {}
+    return Offer(asked.name, bool(proposals), "" if proposals else transformation.why_none, proposals, unknown)
+
+
+def _tuned(transformation: Pass, options: object, request: Request, context: Context) -> PassResult:
+    """What a session-only pass made of the model: its settings are taken, and nothing else."""
+    name, model = transformation.name, request.model
+    result = require_fit(transformation.apply(model, options, context), PassResult, name)
+    if not result.changed:
+        return unchanged(result, model)
+    if result.model.path != model.path:
+        raise OptimError("graph-changed", f"{name} changed the graph", "it says of itself that it is session_only")
+    session = result.model.session
+    tuned = replace(
+        model, session=session, digest=model_digest(model.path, session), provenance=(*model.provenance, name)
+    )
+    return unchanged(result, model) if tuned.digest == model.digest else replace(result, model=tuned)
+
+
+@contextmanager
+def context_for(
+    target: Target,
+    store: Path,
+    feeds: Path,
+    seed: int,
+    interfaces: Sequence[Interface] = (),
+    score: Callable[[Path], float] | None = None,
+) -> Iterator[Context]:
+    """A context whose scratch folder lies beside the store (same disk) and goes away with it.
+
+    Its samples are as the model takes them, through the interfaces of the steps before; ``score`` is the context's.
+    """
+    feed_set = FeedSet.open(feeds)
+
+    def samples() -> Iterator[Feeds]:
+        return (mapped_feeds(feeds, interfaces) for feeds in feed_set.iterate())
+
+    store.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=store.parent, prefix="scratch-") as scratch:
+        yield Context(
+            target=target,
+            scratch=Path(scratch),
+            store=store,
+            seed=seed,
+            samples=samples,
+            log=logging.getLogger("optim.pass"),
+            report_progress=lambda share, text: None,
+            feeds_given=feed_set.origin != SYNTHESIZED,
+            score=score,
+        )

@@ -1,0 +1,285 @@
+"""Job: the feeds of a run, the original's outputs on them, and how far rounding alone moves those outputs.
+
+``lossless`` means a drift of at most max(1e-4, 10 times the drift between the original's own equivalent settings):
+reductions are not reproducible between optimization levels and thread counts, and the tolerance is measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from optim._engine.compare.place import Place, Reference, TaskUse, chosen, compare_session
+from optim._engine.feeds.feedset import FeedSet, FeedWriter
+from optim._engine.feeds.load import load_feeds
+from optim._engine.feeds.synthesize import synthesize_feeds
+from optim._engine.gate.drift import faint_outputs, worst_drift
+from optim._engine.graphs.limits import check_limits
+from optim._engine.metrics.spec import MaxLoss, MetricSpec
+from optim.arrays import Feeds
+from optim.backend import Backend, Session
+from optim.errors import OptimError
+from optim.jobs.channel import Channel
+from optim.jobs.doing import doing
+from optim.model import Model, SessionConfig, TensorInfo
+from optim.target import Target
+
+_FLOOR = 1e-4
+_FACTOR = 10.0
+_CAP = 1e-2
+_TIMED_SHAPES = 3
+_EXPLORED = 2
+_SAY_EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The original, where it runs, and what the user said of feeds.
+
+    Attributes:
+        model: the original, in the store.
+        inputs: its inputs, in the sizes that feeds are to have.
+        place: where it runs.
+        data: what the user gave after ``--data``, or None to synthesize.
+        feeds: folder to make the feeds in.
+        outputs: folder to keep the original's outputs in.
+        seed: of the run.
+        most_samples: the gate compares at most so many, spread evenly over the feeds.
+        metric: the task metric, where the user named one.
+        max_loss: how much worse it may get.
+    """
+
+    model: Model
+    inputs: tuple[TensorInfo, ...]
+    place: Place
+    data: str | None
+    feeds: Path
+    outputs: Path
+    seed: int
+    most_samples: int
+    metric: MetricSpec | None = None
+    max_loss: MaxLoss | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the run compares and times on.
+
+    Attributes:
+        digest: of the feeds.
+        origin: where they came from.
+        available: samples there are.
+        compared: samples the gate compares on at the end.
+        explored: the few that candidates are compared on first.
+        timed: one for each of the first distinct shapes.
+        shapes: what the timed ones look like, e.g. ``input_ids 1x128``.
+        assumptions: per input, what was assumed.
+        tolerance: largest drift that counts as lossless.
+        notes: for the report.
+        executed_on: share of the original's nodes by provider.
+        versions: of the backend's libraries.
+        open_s: how long the original took to open, in seconds.
+        run_s: how long one run of it took on average, in seconds.
+        task: the task metric and its value on the original, where the user named one.
+    """
+
+    digest: str
+    origin: str
+    available: int
+    compared: tuple[int, ...]
+    explored: tuple[int, ...]
+    timed: tuple[int, ...]
+    shapes: tuple[str, ...]
+    assumptions: tuple[tuple[str, str], ...]
+    tolerance: float
+    notes: tuple[str, ...]
+    executed_on: dict[str, float]
+    versions: dict[str, str]
+    open_s: float
+    run_s: float
+    task: TaskUse | None = None
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Make feeds, run the original on them, measure its own spread."""
+    backend = request.place.backend()
+    check_limits(request.model, backend.limits(), backend.name)
+    channel.event("progress", text="opening the original")
+    started = time.perf_counter()
+    with _open_original(backend, request) as session:
+        open_s = time.perf_counter() - started
+        feeds = _make_feeds(request, session)
+        compared = _spread(len(feeds), request.most_samples)
+        run_s = _write_reference(backend, session, request, feeds, compared, channel)
+        reference = Reference(request.feeds, request.outputs, request.model, compared)
+        executed_on = dict(session.executed_on)
+        task, task_notes = _measure_task(request, session, reference, run_s)
+    timed, shapes = _timed_samples(compared, feeds)
+    explored = tuple(dict.fromkeys([*timed, *compared]))[:_EXPLORED]
+    tolerance, notes = _measure_tolerance(backend, request, reference, explored)
+    if len(compared) < len(feeds):
+        notes.append(f"drift is measured on {len(compared)} of {len(feeds)} samples, spread evenly")
+    faint = faint_outputs(reference.expected(sample) for sample in compared)
+    notes += [
+        f"output '{name}' is next to zero on every sample ({value:.2g} at most), so its drift says little"
+        for name, value in faint.items()
+    ]
+    notes += task_notes
+    assumptions = tuple((assumption.input, assumption.text) for assumption in feeds.assumptions)
+    return Answer(
+        feeds.digest,
+        feeds.origin,
+        len(feeds),
+        compared,
+        explored,
+        timed,
+        shapes,
+        assumptions,
+        tolerance,
+        tuple(notes),
+        executed_on,
+        dict(backend.versions()),
+        open_s,
+        run_s,
+        task,
+    )
+
+
+def _measure_task(
+    request: Request, session: Session, reference: Reference, run_s: float
+) -> tuple[TaskUse | None, list[str]]:
+    """The original's own value of the task metric; nothing where the user named none."""
+    if request.metric is None:
+        return None, []
+    from optim._engine.compare.task import measure_original
+
+    rows = request.outputs.with_name("task.npy")
+    return measure_original(request.metric, request.max_loss, session, reference, run_s, rows)
+
+
+def _open_original(backend: Backend, request: Request) -> Session:
+    try:
+        return _open_exact(backend, request.model, request.place.target)
+    except OptimError as error:
+        raise replace_what(error, "the original model does not run on " + request.place.target.name) from error
+
+
+def _open_exact(backend: Backend, model: Model, target: Target) -> Session:
+    """On the target, unless that rounds more than the model says."""
+    return backend.open(model, target) if target.exact else backend.open_reference(model, target)
+
+
+def replace_what(error: OptimError, what: str) -> OptimError:
+    """The same diagnosis under another first line."""
+    return OptimError(
+        error.reference,
+        what,
+        f"{error.what}: {error.cause}" if error.cause else error.what,
+        error.fix,
+        error.package,
+        error.status,
+    )
+
+
+def _make_feeds(request: Request, session: Session) -> FeedSet:
+    model = replace(request.model, inputs=request.inputs)
+    if request.data is None:
+        return synthesize_feeds(model, request.feeds, request.seed, check=session.run)
+    return load_feeds(request.data, model, request.feeds, request.seed)
+
+
+def _write_reference(
+    backend: Backend, session: Session, request: Request, feeds: FeedSet, compared: Sequence[int], channel: Channel
+) -> float:
+    """Keep the outputs that count as right; the duration of a run on the target, in seconds."""
+    if type(backend).open_reference is Backend.open_reference:
+        return _write_outputs(session, feeds, compared, request.outputs, channel)
+    with backend.open_reference(request.model, request.place.target) as trusted:
+        _write_outputs(trusted, feeds, compared, request.outputs, channel)
+    arrays = feeds.sample(compared[0])
+    with doing(feeds.name_of(compared[0])):
+        started = time.perf_counter()
+        session.run(arrays)
+        return time.perf_counter() - started
+
+
+def _write_outputs(session: Session, feeds: FeedSet, compared: Sequence[int], folder: Path, channel: Channel) -> float:
+    """Keep the original's outputs; the mean duration of a run, in seconds."""
+    total, said = 0.0, time.perf_counter()
+    with FeedWriter(folder) as writer:
+        for done, (_, arrays) in enumerate(chosen(feeds, compared)):
+            started = time.perf_counter()
+            outputs = session.run(arrays)
+            total += time.perf_counter() - started
+            writer.add(outputs)
+            if time.perf_counter() - said > _SAY_EVERY_S:
+                said = time.perf_counter()
+                channel.event("progress", text=f"running the original on sample {done + 1} of {len(compared)}")
+        writer.finish("the original's outputs", ())
+    return total / max(1, len(compared))
+
+
+def _spread(available: int, most: int) -> tuple[int, ...]:
+    count = min(available, most)
+    return tuple(sorted({round(i * (available - 1) / max(1, count - 1)) for i in range(count)}))
+
+
+def _timed_samples(compared: Sequence[int], feeds: FeedSet) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    found: dict[str, int] = {}
+    for sample, shape in _shapes(compared, feeds):
+        if shape not in found:
+            found[shape] = sample
+        if len(found) == _TIMED_SHAPES:
+            break
+    return tuple(found.values()), tuple(found)
+
+
+def _shapes(compared: Sequence[int], feeds: FeedSet) -> Iterator[tuple[int, str]]:
+    for sample in compared:
+        yield sample, shape_text(feeds.sample(sample))
+
+
+def shape_text(feeds: Feeds) -> str:
+    """The shapes of one sample in a few words; many alike (past key/values) are named once."""
+    words = [f"{name} {'x'.join(map(str, array.shape)) or 'scalar'}" for name, array in feeds.items()]
+    return ", ".join(words[:4]) + (f", and {len(words) - 4} more" if len(words) > 4 else "")
+
+
+def _measure_tolerance(
+    backend: Backend, request: Request, reference: Reference, samples: Sequence[int]
+) -> tuple[float, list[str]]:
+    spread = 0.0
+    for settings in (SessionConfig(), *backend.equivalent_settings(request.place.target)):
+        variant = replace(request.model, session=settings)
+        try:
+            with _open_exact(backend, variant, request.place.target) as session:
+                comparisons = compare_session(session, reference, samples, ())
+        except OptimError as error:
+            if error.reference == "nothing-compared":
+                raise
+            continue
+        drift = worst_drift(comparisons).relative_l2
+        if settings == SessionConfig() and drift > _CAP and type(backend).open_reference is not Backend.open_reference:
+            raise OptimError(
+                "target-differs",
+                f"the original model is not right on {request.place.target.name}",
+                f"its outputs differ by {drift:.2g} from those that {backend.name} is held against",
+                "this is an issue of the runtime, not of the model: choose another target, or another version of it",
+            )
+        if settings == SessionConfig() and drift > _CAP:
+            raise OptimError(
+                "not-reproducible",
+                "the model does not repeat its own outputs",
+                f"run twice on the same feeds it differs by {drift:.2g}",
+                "fix the seed of random operators in the model, or give --data that avoids them",
+            )
+        spread = max(spread, drift)
+    tolerance = max(_FLOOR, _FACTOR * spread)
+    if tolerance > _CAP:
+        return _CAP, [
+            f"the original's own outputs differ by {spread:.2g} between settings that should not matter; "
+            f"lossless is capped at a drift of {_CAP:g}"
+        ]
+    return tolerance, []

@@ -1,0 +1,75 @@
+"""Job: hold what the user said of passes against the model, before it is opened or run; which inputs that leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from optim._engine.compare.distrust import Untouched
+from optim._engine.plugins.registry import load_registry
+from optim.errors import OptimError
+from optim.jobs.channel import Channel
+from optim.model import Model, TensorInfo
+from optim.options import parse_options
+from optim.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A pass that the user named with options."""
+
+    name: str
+    plugin: str
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The user's model, in the store, and the passes to ask."""
+
+    model: Model
+    target: Target
+    passes: tuple[Asked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Nothing was refused.
+
+    Attributes:
+        inputs: of the model, in the sizes that what was asked for leaves.
+    """
+
+    inputs: tuple[TensorInfo, ...]
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Ask each pass.
+
+    Raises:
+        OptimError: what the first of them refused.
+    """
+    del channel
+    model = request.model
+    registry = load_registry(only=sorted({asked.plugin for asked in request.passes}))
+    for asked in request.passes:
+        pass_class = registry.find_pass(asked.name, request.target).over_models
+        before = Untouched.now(request.model)
+        options = parse_options(pass_class, asked.options)
+        pass_class().refuse_for(options, model, request.target)
+        model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
+        before.require(asked.name)
+    return Answer(model.inputs)
+
+
+def _fitting(inputs: tuple[TensorInfo, ...], model: Model, name: str) -> tuple[TensorInfo, ...]:
+    """What a pass says of inputs, where it is about those of the model."""
+    own = [(info.name, info.dtype) for info in model.inputs]
+    if [(info.name, info.dtype) for info in inputs] != own:
+        raise OptimError(
+            "bad-result",
+            f"inputs_for of {name} gives other inputs than the model's",
+            f"the model's are {', '.join(info.name for info in model.inputs)}",
+            "this is an issue of the plugin: only sizes may differ",
+        )
+    return inputs

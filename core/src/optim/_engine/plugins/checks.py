@@ -1,0 +1,131 @@
+"""Whether what a hook returned is what its contract says; each check answers with the defect, or nothing."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+from optim._engine.plugins.plugin import PluginInfo
+from optim.backend import Backend
+from optim.hooks import OWN_VERBS
+from optim.metric import Metric
+from optim.passes import Pass, Role, Stage
+from optim.source_passes import AnyPass, Exporter, SourcePass
+from optim.target import Target
+
+_KEBAB = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
+_PASS_NAME = re.compile(rf"{_KEBAB}\.[a-z0-9]+(?:-[a-z0-9]+)*")
+_NAME = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
+_IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+_BASES: dict[Stage, type] = {Stage.PRE_EXPORT: SourcePass, Stage.EXPORT: Exporter}
+
+
+def pass_base(stage: Stage) -> type:
+    """What passes of a stage derive from."""
+    return _BASES.get(stage, Pass)
+
+
+def pass_defect(item: Any, stage: Stage, plugin: PluginInfo) -> str:
+    """Why ``item`` is no pass that ``plugin`` may contribute to ``stage``."""
+    defect = _class_defect(item, pass_base(stage))
+    if defect:
+        return defect
+    name, where = getattr(item, "name", None), f"class {item.__qualname__}"
+    if not isinstance(name, str) or not _PASS_NAME.fullmatch(name):
+        return f"{where} has the name {name!r}; it must be plugin dot kebab-case, e.g. '{plugin.name}.fold-constants'"
+    if name.partition(".")[0] != plugin.name:
+        return f"pass {name} must be called {plugin.name}.{name.partition('.')[2]}: it belongs to plugin {plugin.name}"
+    return _attribute_defect(item)
+
+
+def target_defect(item: Any, plugin: PluginInfo) -> str:
+    """Why ``item`` is no target."""
+    del plugin
+    if not isinstance(item, Target):
+        return f"returned {_described(item)}, not a Target"
+    if not isinstance(item.name, str) or not _NAME.fullmatch(item.name):
+        return f"target {item.name!r} must be called in lower case, e.g. 'cuda' or 'qnn-htp'"
+    return "" if item.backend else f"target {item.name} names no backend"
+
+
+def backend_defect(item: Any, plugin: PluginInfo) -> str:
+    """Why ``item`` is no backend class."""
+    del plugin
+    return _class_defect(item, Backend) or _name_defect(item, f"class {item.__qualname__}")
+
+
+def metric_defect(item: Any, plugin: PluginInfo) -> str:
+    """Why ``item`` is no metric."""
+    del plugin
+    if not isinstance(item, Metric):
+        return f"returned {_described(item)}, not a Metric"
+    return _name_defect(item, "a metric")
+
+
+def command_defect(item: Any, plugin: PluginInfo) -> str:
+    """Why ``item`` names no command that a plugin may add."""
+    del plugin
+    if not isinstance(item, str) or not _IMPORT_PATH.fullmatch(item):
+        return f"returned {item!r}, not 'package.module:command'"
+    verb = command_verb(item)
+    return f"{item}: 'optim {verb}' is a command of optim itself" if verb in OWN_VERBS else ""
+
+
+def command_verb(import_path: str) -> str:
+    """What users call the command ``package.module:name``: its name there, with dashes."""
+    return import_path.rpartition(":")[2].replace("_", "-")
+
+
+def _class_defect(item: Any, base: type) -> str:
+    if not inspect.isclass(item) or not issubclass(item, base):
+        return f"returned {_described(item)}, not a subclass of {base.__name__}"
+    missing = sorted(getattr(item, "__abstractmethods__", ()))
+    return f"class {item.__qualname__} does not implement {', '.join(missing)}" if missing else ""
+
+
+def _name_defect(item: Any, where: str) -> str:
+    name = getattr(item, "name", None)
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return ""
+    return f"{where} has the name {name!r}; names are in lower case, e.g. 'onnxruntime'"
+
+
+def _attribute_defect(item: AnyPass) -> str:
+    summary = getattr(item, "summary", None)
+    if not isinstance(summary, str) or not summary.strip() or "\n" in summary:
+        return f"pass {item.name} needs a summary of one line"
+    for attribute in ("before", "after"):
+        names = getattr(item, attribute)
+        if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+            return f"pass {item.name}: '{attribute}' must be a tuple of pass names, not {names!r}"
+    return _options_defect(item) or (_pass_defect(item) if issubclass(item, Pass) else "")
+
+
+def _options_defect(item: AnyPass) -> str:
+    if isinstance(item.options, str) and not _IMPORT_PATH.fullmatch(item.options):
+        return f"pass {item.name}: 'options' must be a class or 'package.module:Class', not {item.options!r}"
+    if not isinstance(item.options, str | type):
+        return f"pass {item.name}: 'options' must be a class or 'package.module:Class', not {_described(item.options)}"
+    return ""
+
+
+def _pass_defect(item: type[Pass]) -> str:
+    if not isinstance(item.role, Role):
+        return f"pass {item.name}: 'role' must be one of {', '.join(f'Role.{role.name}' for role in Role)}"
+    for attribute in ("lossy", "session_only"):
+        if not isinstance(getattr(item, attribute), bool):
+            return f"pass {item.name}: '{attribute}' must be True or False"
+    for attribute in ("makes", "hardware"):
+        if not isinstance(getattr(item, attribute), str):
+            return f"pass {item.name}: '{attribute}' must be a text"
+    if not isinstance(item.alternatives, str | None):
+        return f"pass {item.name}: 'alternatives' must be the name of a group, or None"
+    return ""
+
+
+def _described(item: Any) -> str:
+    if item is None:
+        return "None"
+    return f"class {item.__qualname__}" if inspect.isclass(item) else f"something of type {type(item).__name__}"

@@ -1,0 +1,167 @@
+"""Finds the installed plugins and loads them; one that breaks is listed with its reason and stops nothing.
+
+A plugin is an entry point of group ``optim.plugins``. stevedore loads them, but is fed from ``importlib.metadata``: its
+own listing has no distribution, drops duplicates, and comes from a cache that can miss a plugin just added.
+What may not be loaded (see ``permission.py``) is not imported.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import sys
+import traceback
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import replace
+
+import pluggy
+from stevedore.extension import Extension, ExtensionManager
+
+from optim._engine.plugins.contract import new_manager, register
+from optim._engine.plugins.permission import current_permission
+from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
+from optim._engine.plugins.stdout import stdout_on_stderr
+from optim._engine.plugins.weight import heavy_modules
+from optim.errors import ExitStatus, OptimError, describe_exception, unknown_name
+from optim.hooks import ENTRY_POINT_GROUP
+
+_PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+def discover(manager: pluggy.PluginManager | None = None, *, only: Collection[str] | None = None) -> list[LoadedPlugin]:
+    """Load the installed plugins and register the sound ones.
+
+    Args:
+        manager: where to register them; by default one of its own.
+        only: names of the plugins to look at; the others are neither loaded nor listed.
+
+    Returns:
+        Every plugin found, also those that failed, by name and then by package.
+    """
+    return _Plugins(manager or new_manager(), only).plugins
+
+
+def load_plugin(name: str) -> LoadedPlugin:
+    """Load one plugin, and no other: what a worker process does.
+
+    Raises:
+        OptimError[unknown-plugin]: none of that name is installed.
+        OptimError[plugin-failed]: it cannot be used; the cause says why.
+    """
+    found = discover(only={name})
+    if not found:
+        raise unknown_name("plugin", name, installed_names(), fix="optim plugins list")
+    if found[0].state is not State.OK:
+        raise plugin_failed(found[0])
+    return found[0]
+
+
+def installed_names() -> list[str]:
+    """Names of the installed plugins, none of them loaded."""
+    return sorted({entry.name for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)})
+
+
+def plugin_failed(plugin: LoadedPlugin, what: str = "") -> OptimError:
+    """The error for needing a plugin that cannot be used; ``what`` says what could not be done."""
+    return OptimError(
+        "plugin-failed",
+        what or f"plugin {plugin.name} cannot be used",
+        f"plugin {plugin.name} is {plugin.state}: {plugin.reason}",
+        f"optim plugins show {plugin.name}",
+        plugin.info.release,
+        ExitStatus.USAGE,
+    )
+
+
+class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have no types
+    """stevedore's loading, with the distribution known and every failure kept."""
+
+    def __init__(self, manager: pluggy.PluginManager, only: Collection[str] | None) -> None:
+        self._manager = manager
+        self._only = only
+        self._permission = current_permission()
+        self._rivals: dict[str, list[PluginInfo]] = defaultdict(list)
+        self.plugins: list[LoadedPlugin] = []
+        with stdout_on_stderr():
+            super().__init__(ENTRY_POINT_GROUP)
+
+    def list_entry_points(self) -> list[importlib.metadata.EntryPoint]:
+        """All entry points, duplicates too, in the same order on every machine."""
+        entries = [
+            entry
+            for entry in importlib.metadata.entry_points(group=self.namespace)
+            if self._only is None or entry.name in self._only
+        ]
+        entries.sort(key=lambda entry: (entry.name, entry.dist.name if entry.dist else "", entry.value))
+        for entry in entries:
+            self._rivals[entry.name].append(_info(entry))
+        return entries
+
+    def _load_one_plugin(self, ep: importlib.metadata.EntryPoint, *_: object) -> Extension | None:
+        info = _info(ep)
+        self.plugins.append(self._unwanted(info) or self._load(ep, info))
+        return None
+
+    def _unwanted(self, info: PluginInfo) -> LoadedPlugin | None:
+        """The plugin with its reason, where it must not be loaded at all."""
+        if refusal := self._permission.refusal(info):
+            return LoadedPlugin(info, State.DISABLED, refusal)
+        if len(self._rivals[info.name]) > 1:
+            others = [rival.release for rival in self._rivals[info.name] if rival != info] or [info.release]
+            reason = f"{' and '.join(others)} has a plugin '{info.name}' too; neither is used, uninstall one"
+            return LoadedPlugin(info, State.FAILED, reason)
+        if not _PLUGIN_NAME.fullmatch(info.name):
+            return LoadedPlugin(info, State.FAILED, f"'{info.name}' is no name for a plugin: it must be kebab-case")
+        return None
+
+    def _load(self, entry: importlib.metadata.EntryPoint, info: PluginInfo) -> LoadedPlugin:
+        before = heavy_modules()
+        try:
+            implementation = entry.load()
+            info = replace(info, location=_source_of(entry) or info.location)
+            verdict = register(self._manager, info.name, implementation)
+        except KeyboardInterrupt:
+            raise
+        except SystemExit as error:
+            reason = f"SystemExit: it ended the program while loading (status {error.code})"
+            return LoadedPlugin(info, State.FAILED, reason, traceback.format_exc())
+        except BaseException as error:  # a plugin may raise anything, and must cost only itself
+            return LoadedPlugin(info, State.FAILED, describe_exception(error), traceback.format_exc())
+        if verdict.state is not State.OK:
+            return LoadedPlugin(info, verdict.state, verdict.reason)
+        warnings = (*verdict.warnings, *_slow_start(heavy_modules() - before))
+        return LoadedPlugin(info, hooks=verdict.hooks, implementation=implementation, warnings=warnings)
+
+
+def _slow_start(imported: Collection[str]) -> tuple[str, ...]:
+    """A word about what loading the plugin brought in; one that another plugin brought before is that one's."""
+    if not imported:
+        return ()
+    return (f"imports {', '.join(sorted(imported))} while it loads, for which every command waits",)
+
+
+def _info(entry: importlib.metadata.EntryPoint) -> PluginInfo:
+    if entry.dist is None:
+        return PluginInfo(entry.name, "unknown", "", entry.value)
+    return PluginInfo(
+        entry.name,
+        entry.dist.name or "unknown",
+        entry.dist.version or "",
+        entry.value,
+        str(entry.dist.locate_file("")),
+        _is_editable(entry.dist),
+    )
+
+
+def _is_editable(dist: importlib.metadata.Distribution) -> bool:
+    """Whether pip says so (PEP 610)."""
+    try:
+        return bool(json.loads(dist.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable", False))
+    except (ValueError, AttributeError):
+        return False
+
+
+def _source_of(entry: importlib.metadata.EntryPoint) -> str | None:
+    return getattr(sys.modules.get(entry.module), "__file__", None)

@@ -1,0 +1,247 @@
+"""What is wrong with the plugins of this installation, and how to mend each thing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from optim._engine.plugins.permission import DISABLE_VARIABLE
+from optim._engine.plugins.plugin import LoadedPlugin, State
+from optim._engine.plugins.registry import Registry
+from optim._engine.plugins.survey import SurveyedPass, survey_passes
+from optim.errors import OptimError
+from optim.passes import Stage
+
+_RUNTIMES = (
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "onnxruntime-directml",
+    "onnxruntime-openvino",
+    "onnxruntime-training",
+    "onnxruntime-silicon",
+    "ort-nightly",
+    "ort-nightly-gpu",
+)
+"""Distributions that all install the same package ``onnxruntime``: of two, the last one written wins."""
+
+
+class Severity(StrEnum):
+    """PROBLEM: something does not work, or not as it says. NOTE: it may be meant so."""
+
+    PROBLEM = "problem"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing.
+
+    Attributes:
+        severity: whether it must be mended.
+        subject: what it is about, e.g. a package or a pass.
+        what: one line.
+        fix: how to mend it, a command where there is one.
+    """
+
+    severity: Severity
+    subject: str
+    what: str
+    fix: str
+
+
+def examine(registry: Registry) -> list[Finding]:
+    """Everything that is wrong, problems first."""
+    passes = survey_passes(registry)
+    for ask in (registry.backends, registry.metrics, registry.commands):
+        ask()  # of every hook, so that the registry knows its problems
+    found = [
+        *_runtime(),
+        *_requirements(registry.plugins),
+        *_plugins(registry.plugins),
+        *_environments(registry.plugins),
+        *_offers(registry),
+        *_targets(registry),
+        *_order(registry),
+        *_unresolved(passes, registry),
+        *_unknown_disabled(registry),
+    ]
+    return sorted(found, key=lambda finding: finding.severity is not Severity.PROBLEM)
+
+
+def _runtime() -> Iterator[Finding]:
+    installed = [name for name in _RUNTIMES if _version(name)]
+    if len(installed) > 1:
+        keep = "onnxruntime-gpu" if "onnxruntime-gpu" in installed else installed[0]
+        yield Finding(
+            Severity.PROBLEM,
+            " and ".join(installed),
+            "install the same files: which one runs is chance, and removing one breaks the other",
+            f"pip uninstall -y {' '.join(installed)} && pip install {keep}   # or {_others(installed, keep)}",
+        )
+    elif not installed:
+        yield Finding(
+            Severity.NOTE,
+            "onnxruntime",
+            "is not installed: targets that need it cannot be used",
+            "pip install 'optim-core[cpu]'",
+        )
+    elif not _files_are_there(installed[0]):
+        yield Finding(
+            Severity.PROBLEM,
+            installed[0],
+            "is installed, but its files are not there",
+            f"pip install --force-reinstall --no-deps {installed[0]}",
+        )
+
+
+def _files_are_there(package: str) -> bool:
+    """Whether the libraries that pip recorded for a package exist: removing one build takes the other's along.
+
+    Nothing is imported to find out: that may be what is broken. A package without a record is taken to be whole.
+    """
+    recorded = importlib.metadata.files(package)
+    if recorded is None:
+        return True
+    libraries = [path for path in recorded if path.suffix in {".so", ".pyd"}]
+    return bool(libraries) and all(Path(str(path.locate())).exists() for path in libraries)
+
+
+def _others(installed: list[str], keep: str) -> str:
+    return " or ".join(name for name in installed if name != keep)
+
+
+def _requirements(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
+    """What the packages say that they need, and is not there, or in another version."""
+    for package in dict.fromkeys(["optim-core", *(plugin.info.package for plugin in plugins)]):
+        for requirement in _needs(package):
+            version = _version(requirement.name)
+            if version and requirement.specifier.contains(version, prereleases=True):
+                continue
+            what = f"needs {requirement}, " + (f"and {version} is installed" if version else "which is not installed")
+            yield Finding(Severity.PROBLEM, package, what, f"pip install '{requirement}'")
+
+
+def _needs(package: str) -> Iterator[Requirement]:
+    try:
+        lines = importlib.metadata.requires(package) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for line in lines:
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            yield requirement
+
+
+def _plugins(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
+    for plugin in plugins:
+        subject = f"plugin {plugin.info}"
+        if plugin.state is State.INCOMPATIBLE:
+            fix = f"pip install --upgrade {plugin.info.package} optim-core"
+            yield Finding(Severity.PROBLEM, subject, plugin.reason, fix)
+        elif plugin.state is State.FAILED:
+            yield Finding(Severity.PROBLEM, subject, plugin.reason, _repair(plugin))
+        for warning in plugin.warnings:
+            yield Finding(Severity.NOTE, subject, warning, f"pip install --upgrade {plugin.info.package}")
+
+
+def _environments(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
+    """Of isolated plugins: one that was never made may be meant so, one that is broken is not."""
+    from optim.isolation.diagnosis import diagnose
+
+    for plugin in plugins:
+        isolation = getattr(plugin.implementation, "OPTIM_ISOLATED", None)
+        if plugin.state is State.OK and isolation is not None and (found := diagnose(isolation)):
+            severity = Severity.PROBLEM if found.broken else Severity.NOTE
+            yield Finding(severity, f"plugin {plugin.info}", found.what, found.fix)
+
+
+def _repair(plugin: LoadedPlugin) -> str:
+    missing = re.match(r"ModuleNotFoundError: No module named '([\w-]+)", plugin.reason)
+    if missing:
+        return f"install what brings the module '{missing[1]}', or: pip uninstall {plugin.info.package}"
+    if "neither is used" in plugin.reason:
+        return f"pip uninstall {plugin.info.package}   # or the other one"
+    return f"optim --debug plugins show {plugin.name}   # then tell the makers of {plugin.info.package}"
+
+
+def _offers(registry: Registry) -> Iterator[Finding]:
+    for problem in registry.problems:
+        yield Finding(
+            Severity.PROBLEM,
+            f"plugin {problem.plugin}",
+            f"{problem.hook}: {problem.reason}",
+            f"optim --disable-plugin {problem.plugin.name} ...   # until {problem.plugin.package} is mended",
+        )
+
+
+def _targets(registry: Registry) -> Iterator[Finding]:
+    for name, offer in registry.offered("target").items():
+        target = offer.value
+        if target.backend not in registry.backends():
+            yield Finding(
+                Severity.PROBLEM,
+                f"target {name}",
+                f"runs on backend {target.backend}, which no plugin brings",
+                f"install the plugin that does; {offer.plugin.package} should say which",
+            )
+        elif reason := registry.unavailable(target):
+            fix = f"install what it lacks, or run elsewhere: optim targets   # {offer.plugin.package} knows more"
+            yield Finding(Severity.NOTE, f"target {name}", reason, fix)
+
+
+def _order(registry: Registry) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for target in registry.targets().values():
+        for stage in Stage:
+            try:
+                registry.ordered(stage, target)
+            except OptimError as error:
+                if error.cause not in seen:
+                    seen.add(error.cause)
+                    yield Finding(Severity.PROBLEM, error.what, error.cause, error.fix)
+
+
+def _unresolved(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[Finding]:
+    """Names in before and after: of a plugin that is here and has no such pass, they are misspelt."""
+    there = {plugin.name for plugin in registry.plugins if plugin.state is State.OK}
+    absent: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for item in passes:
+        for name in item.unresolved:
+            plugin = re.split(r"[.:]", name)[0]
+            if plugin in there:
+                what = f"wants to be placed by {name}; plugin {plugin} has no such pass in stage {item.offered.stage}"
+                fix = f"tell the makers of {item.offered.plugin.package}"
+                yield Finding(Severity.PROBLEM, f"pass {item.offered.name}", what, fix)
+            else:
+                absent[item.offered.name, plugin].append(name)
+    for (subject, plugin), names in absent.items():
+        what = f"wants to be placed by {', '.join(names)}, and plugin {plugin} is not there"
+        yield Finding(Severity.NOTE, f"pass {subject}", what, f"nothing, unless you want plugin {plugin}: install it")
+
+
+def _unknown_disabled(registry: Registry) -> Iterator[Finding]:
+    known = {plugin.name for plugin in registry.plugins}
+    names = [name for part in os.environ.get(DISABLE_VARIABLE, "").split(",") if (name := part.strip())]
+    for name in names:
+        if name not in known:
+            left = ",".join(sorted(known & set(names)))
+            fix = f"export {DISABLE_VARIABLE}={left}" if left else f"unset {DISABLE_VARIABLE}"
+            yield Finding(Severity.PROBLEM, DISABLE_VARIABLE, f"names plugin {name}, which is not installed", fix)
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name) or ""
+    except importlib.metadata.PackageNotFoundError:
+        return ""

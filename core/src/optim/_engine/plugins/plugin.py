@@ -1,0 +1,99 @@
+"""What is known about one plugin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class State(StrEnum):
+    """How a plugin fared.
+
+    OK: it can be used. FAILED: it did not load, or breaks the contract. INCOMPATIBLE: written for another hook API.
+    UNAVAILABLE: it loaded, but none of the targets it adds can be used here. DISABLED: the user switched it off.
+    """
+
+    OK = "ok"
+    FAILED = "failed"
+    INCOMPATIBLE = "incompatible"
+    UNAVAILABLE = "unavailable"
+    DISABLED = "disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginInfo:
+    """Where a plugin comes from.
+
+    Attributes:
+        name: of its entry point, e.g. ``ort``; prefix of its passes.
+        package: the distribution that brings it, e.g. ``optim-plugins``.
+        version: of that distribution.
+        entry_point: ``package.module`` or ``package.module:object``.
+        location: the file that was loaded, or the folder it was expected in.
+        editable: installed from a source folder, so that the version says little about the code.
+    """
+
+    name: str
+    package: str
+    version: str
+    entry_point: str
+    location: str = ""
+    editable: bool = False
+
+    def __str__(self) -> str:
+        """As errors name it, e.g. ``ort (optim-plugins 0.1.0)``."""
+        return f"{self.name} ({self.release})"
+
+    @property
+    def release(self) -> str:
+        """The distribution with its version, e.g. ``optim-plugins 0.1.0``."""
+        return f"{self.package} {self.version}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPlugin:
+    """A plugin after loading was tried.
+
+    Attributes:
+        info: where it comes from.
+        state: how it fared.
+        reason: one line, why it is not ``ok``.
+        traceback: of the exception that loading ended with, for ``--debug``.
+        hooks: names of the hooks that it implements.
+        implementation: the module or object with the hook implementations; None where it did not load.
+        warnings: what it uses that a later optim will not have.
+    """
+
+    info: PluginInfo
+    state: State = State.OK
+    reason: str = ""
+    traceback: str = ""
+    hooks: tuple[str, ...] = ()
+    implementation: Any = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of its entry point."""
+        return self.info.name
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something a plugin offered that cannot be used; the rest of what it offers can.
+
+    Attributes:
+        plugin: whose offer it is.
+        hook: the hook that returned or raised it.
+        reason: one line.
+        subject: name of what was lost, e.g. of a pass; empty where the hook gave nothing at all.
+    """
+
+    plugin: PluginInfo
+    hook: str
+    reason: str
+    subject: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.plugin}: {self.hook}: {self.reason}"

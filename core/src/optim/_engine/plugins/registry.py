@@ -1,0 +1,234 @@
+"""Everything the installed plugins offer: passes in their order, targets, backends, metrics, commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import pluggy
+
+from optim._engine.plugins import checks
+from optim._engine.plugins.contract import new_manager
+from optim._engine.plugins.discovery import discover, plugin_failed
+from optim._engine.plugins.offers import Asker, Check, Offer, OfferedPass
+from optim._engine.plugins.ordering import OrderedPass, order
+from optim._engine.plugins.plugin import LoadedPlugin, Problem, State
+from optim._engine.plugins.stdout import stdout_on_stderr
+from optim._engine.plugins.target_settings import configured
+from optim.backend import Backend
+from optim.errors import ExitStatus, OptimError, describe_exception, unknown_name
+from optim.metric import Metric
+from optim.passes import Stage
+from optim.target import Target
+
+
+def load_registry(only: Collection[str] | None = None) -> Registry:
+    """Load the installed plugins, or ``only`` those of these names."""
+    manager = new_manager()
+    return Registry(manager, discover(manager, only=only))
+
+
+class Registry:
+    """What the plugins offer; a hook is asked when its answer is first needed, and once.
+
+    Attributes:
+        plugins: every plugin found, also those that cannot be used.
+    """
+
+    def __init__(self, manager: pluggy.PluginManager, plugins: Iterable[LoadedPlugin]) -> None:
+        self.plugins = tuple(plugins)
+        self._asker = Asker(manager, self.plugins)
+        self._passes: list[tuple[Target, list[OfferedPass]]] = []
+        self._named: dict[str, dict[str, Offer]] = {}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What was wrong with the offers asked for so far."""
+        return tuple(self._asker.problems)
+
+    def offers(self, target: Target) -> list[OfferedPass]:
+        """The passes of all stages for a target, by stage and then by name: not in the order they run."""
+        for known, passes in self._passes:
+            if known == target:
+                return passes
+        found = [
+            Offer(f"{stage}/{offer.name}", OfferedPass(offer.value, stage, offer.plugin), offer.hook, offer.plugin)
+            for stage in Stage
+            for offer in self._asker.ask(stage.hook, partial(_pass_check, stage), _name, target=target)
+        ]
+        passes = [offer.value for offer in self._without_rivals(found, "pass", key=lambda offer: offer.value.name)]
+        passes.sort(key=lambda offered: (tuple(Stage).index(offered.stage), offered.name))
+        self._passes.append((target, passes))
+        return passes
+
+    def ordered(self, stage: Stage, target: Target) -> list[OrderedPass]:
+        """The passes of a stage in the order they run, each with the reason for its place.
+
+        Raises:
+            OptimError[order-cycle]: what they ask for contradicts itself.
+        """
+        return order(offered for offered in self.offers(target) if offered.stage is stage)
+
+    def passes(self, stage: Stage, target: Target) -> list[OfferedPass]:
+        """The passes of a stage in the order they run."""
+        return [place.offered for place in self.ordered(stage, target)]
+
+    def all_passes(self, target: Target) -> list[OfferedPass]:
+        """The passes of all stages in the order they run."""
+        return [offered for stage in Stage for offered in self.passes(stage, target)]
+
+    def find_pass(self, name: str, target: Target) -> OfferedPass:
+        """The pass of that name.
+
+        Raises:
+            OptimError[unknown-pass]: nobody offers it; lists the near ones.
+            OptimError[pass-not-for-target]: it is offered for other targets only.
+            OptimError[plugin-failed]: its plugin cannot be used, or what the plugin offers under that name cannot.
+        """
+        offers = self.offers(target)
+        for offered in offers:
+            if offered.name == name:
+                return offered
+        self.raise_if_lost("pass", name)
+        elsewhere = [other.name for other in self.targets().values() if name in map(_name, self.offers(other))]
+        if elsewhere:
+            raise OptimError(
+                "pass-not-for-target",
+                f"pass {name} is not offered for target {target.name}",
+                f"its plugin offers it for {', '.join(elsewhere)}",
+                f"optim passes list --target {target.name}",
+                status=ExitStatus.USAGE,
+            )
+        raise unknown_name("pass", name, map(_name, offers), fix=f"optim passes list --target {target.name}")
+
+    def targets(self) -> dict[str, Target]:
+        """All targets by name, available or not."""
+        return {name: offer.value for name, offer in self.offered("target").items()}
+
+    def target(self, name: str) -> Target:
+        """The target of that name, which may go on with settings of it: ``qnn:soc=sm8650``.
+
+        Raises:
+            OptimError[unknown-target]: no usable plugin adds it; lists the near ones.
+            OptimError[bad-target-setting]: what stands behind the colon cannot be read.
+        """
+        known, colon, settings = name.partition(":")
+        found: Target = self._one("target", known, "optim targets")
+        return configured(found, name, settings) if colon else found
+
+    def unavailable(self, target: Target) -> str | None:
+        """The reason why a target cannot be used here, or None; a probe that raises is a reason."""
+        try:
+            with stdout_on_stderr():
+                return target.unavailable()
+        except Exception as error:
+            return f"its probe raised {describe_exception(error)}"
+
+    def backend(self, name: str) -> type[Backend]:
+        """The backend of that name.
+
+        Raises:
+            OptimError[unknown-backend]: no usable plugin adds it; lists the near ones.
+        """
+        found: type[Backend] = self._one("backend", name, "optim plugins list")
+        return found
+
+    def backends(self) -> dict[str, type[Backend]]:
+        """All backends by name."""
+        return {name: offer.value for name, offer in self.offered("backend").items()}
+
+    def metrics(self) -> dict[str, Metric]:
+        """All task metrics by name."""
+        return {name: offer.value for name, offer in self.offered("metric").items()}
+
+    def commands(self) -> Mapping[str, Offer]:
+        """The verbs that plugins add, by verb: the command's name in its module, with dashes."""
+        return self.offered("command")
+
+    def offered(self, kind: str) -> Mapping[str, Offer]:
+        """What plugins offer of a kind (``target``, ``backend``, ``metric``, ``command``), by name."""
+        if kind not in self._named:
+            check, name_of = _KINDS[kind]
+            found = self._asker.ask(f"optim_{kind}s", check, name_of)
+            kept = self._without_rivals(found, kind, key=lambda offer: offer.name)
+            self._named[kind] = {offer.name: offer for offer in sorted(kept, key=lambda offer: offer.name)}
+        return self._named[kind]
+
+    def plugin(self, name: str) -> LoadedPlugin:
+        """The plugin of that name, also if it cannot be used.
+
+        Raises:
+            OptimError[unknown-plugin]: none is installed; lists the near ones.
+        """
+        for plugin in self.plugins:
+            if plugin.name == name:
+                return plugin
+        raise unknown_name("plugin", name, (plugin.name for plugin in self.plugins), fix="optim plugins list")
+
+    def raise_if_lost(self, kind: str, name: str) -> None:
+        """Say why something is not there, where that is known, better than that its name is unknown.
+
+        Args:
+            kind: ``pass``, ``target``, ``backend``, ``metric`` or ``command``.
+            name: what was looked for.
+
+        Raises:
+            OptimError[plugin-failed]: the plugin of that pass cannot be used, or what it offers under that name cannot.
+        """
+        what = f"{kind} {name} cannot be used"
+        for plugin in self.plugins:
+            if kind == "pass" and plugin.name == name.partition(".")[0] and plugin.implementation is None:
+                raise plugin_failed(plugin, what)
+        hooks = {stage.hook for stage in Stage} if kind == "pass" else {f"optim_{kind}s"}
+        for problem in self.problems:
+            if problem.subject == name and problem.hook in hooks:
+                raise OptimError(
+                    "plugin-failed",
+                    what,
+                    problem.reason,
+                    f"optim plugins show {problem.plugin.name}",
+                    problem.plugin.release,
+                    ExitStatus.USAGE,
+                )
+
+    def _one(self, kind: str, name: str, fix: str) -> Any:
+        offers = self.offered(kind)
+        if name in offers:
+            return offers[name].value
+        self.raise_if_lost(kind, name)
+        error = unknown_name(kind, name, offers, fix=fix)
+        failed = [plugin.name for plugin in self.plugins if plugin.state in {State.FAILED, State.INCOMPATIBLE}]
+        if failed:
+            error.cause += f"\nplugins that could not be used: {', '.join(failed)}"
+            error.fix = "optim plugins list"
+        raise error
+
+    def _without_rivals(self, offers: list[Offer], kind: str, key: Callable[[Offer], str]) -> list[Offer]:
+        """The offers whose name nobody else uses; of the others none is taken, and every side is told."""
+        kept = []
+        for offer in offers:
+            rivals = [other for other in offers if key(other) == key(offer) and other is not offer]
+            if not rivals:
+                kept.append(offer)
+                continue
+            others = " and ".join(f"{rival.plugin} in {rival.hook}" for rival in rivals)
+            reason = f"{kind} {key(offer)} is also offered by {others}; neither is used"
+            self._asker.report(Problem(offer.plugin, offer.hook, reason, key(offer)))
+        return kept
+
+
+def _pass_check(stage: Stage, item: Any, plugin: Any) -> str:
+    return checks.pass_defect(item, stage, plugin)
+
+
+def _name(item: Any) -> str:
+    return str(item.name)
+
+
+_KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
+    "target": (checks.target_defect, _name),
+    "backend": (checks.backend_defect, _name),
+    "metric": (checks.metric_defect, _name),
+    "command": (checks.command_defect, checks.command_verb),
+}

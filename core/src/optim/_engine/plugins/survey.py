@@ -1,0 +1,135 @@
+"""All that can be said about each plugin, for ``optim plugins list`` and ``show``: asked for every target."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from optim._engine.plugins.offers import Offer, OfferedPass
+from optim._engine.plugins.ordering import order, unresolved_names
+from optim._engine.plugins.plugin import LoadedPlugin, Problem, State
+from optim._engine.plugins.registry import Registry
+from optim.errors import OptimError
+from optim.passes import Stage
+
+if TYPE_CHECKING:
+    from optim.isolation.environments import Environment
+    from optim.isolation.isolation import Isolation
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedPass:
+    """A pass as the listings show it.
+
+    Attributes:
+        targets: that it is offered for.
+        place: its place in its stage, from 1, if every pass that is installed took part; 0 where a cycle leaves none.
+        unresolved: names in its ``before`` and ``after`` that no pass of its stage answers to.
+    """
+
+    offered: OfferedPass
+    targets: tuple[str, ...]
+    place: int
+    unresolved: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedPlugin:
+    """A plugin with what it offers, names sorted.
+
+    Attributes:
+        state: as loaded; ``unavailable`` where it adds targets and none of them can be used here.
+        reason: one line, why it is not ``ok``.
+    """
+
+    plugin: LoadedPlugin
+    state: State
+    reason: str
+    passes: tuple[SurveyedPass, ...]
+    targets: tuple[str, ...]
+    backends: tuple[str, ...]
+    metrics: tuple[str, ...]
+    commands: tuple[str, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def runs(self) -> str:
+        """Where its passes run: ``here``, in optim's own environment, or ``isolated``, in one of their own."""
+        if self.plugin.implementation is None:
+            return ""
+        return "isolated" if self._isolation else "here"
+
+    @property
+    def environment(self) -> Environment | None:
+        """Of an isolated plugin, where it is there and fits the plugin's version."""
+        from optim.isolation.environments import find_environment
+
+        return find_environment(self._isolation) if self._isolation else None
+
+    @property
+    def _isolation(self) -> Isolation | None:
+        isolation: Isolation | None = getattr(self.plugin.implementation, "OPTIM_ISOLATED", None)
+        return isolation
+
+
+def survey_passes(registry: Registry) -> list[SurveyedPass]:
+    """The passes for any target, by stage and then by name."""
+    targets_of: dict[str, list[str]] = {}
+    found: dict[str, OfferedPass] = {}
+    for target in registry.targets().values():
+        for offered in registry.offers(target):
+            found.setdefault(offered.name, offered)
+            targets_of.setdefault(offered.name, []).append(target.name)
+    stages = tuple(Stage)
+    unresolved: dict[str, tuple[str, ...]] = {}
+    places: dict[str, int] = {}
+    for stage in stages:
+        passes = [offered for offered in found.values() if offered.stage is stage]
+        unresolved |= unresolved_names(passes)
+        with contextlib.suppress(OptimError):  # a cycle: told by who orders them to run them
+            places |= {ordered.name: place for place, ordered in enumerate(order(passes), start=1)}
+    return [
+        SurveyedPass(
+            offered, tuple(targets_of[offered.name]), places.get(offered.name, 0), unresolved.get(offered.name, ())
+        )
+        for offered in sorted(found.values(), key=lambda offered: (stages.index(offered.stage), offered.name))
+    ]
+
+
+def survey_plugins(registry: Registry) -> list[SurveyedPlugin]:
+    """Every plugin with everything it offers, by name and then by package."""
+    passes = survey_passes(registry)
+    kinds = {kind: registry.offered(kind) for kind in ("target", "backend", "metric", "command")}
+    return [_surveyed(plugin, registry, passes, kinds) for plugin in registry.plugins]
+
+
+def _surveyed(
+    plugin: LoadedPlugin, registry: Registry, passes: list[SurveyedPass], kinds: Mapping[str, Mapping[str, Offer]]
+) -> SurveyedPlugin:
+    names = {
+        kind: tuple(name for name, offer in offers.items() if offer.plugin == plugin.info)
+        for kind, offers in kinds.items()
+    }
+    state, reason = _availability(plugin, registry, names["target"])
+    return SurveyedPlugin(
+        plugin,
+        state,
+        reason,
+        tuple(one for one in passes if one.offered.plugin == plugin.info),
+        names["target"],
+        names["backend"],
+        names["metric"],
+        names["command"],
+        tuple(problem for problem in registry.problems if problem.plugin == plugin.info),
+    )
+
+
+def _availability(plugin: LoadedPlugin, registry: Registry, targets: tuple[str, ...]) -> tuple[State, str]:
+    if plugin.state is not State.OK or not targets:
+        return plugin.state, plugin.reason
+    reasons = [registry.unavailable(registry.target(name)) for name in targets]
+    if None in reasons:
+        return State.OK, ""
+    return State.UNAVAILABLE, "; ".join(f"{name}: {why}" for name, why in zip(targets, reasons, strict=True))

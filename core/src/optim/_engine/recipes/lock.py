@@ -1,0 +1,159 @@
+"""A lock: what a run writes so that it can be repeated exactly, verified, without searching again."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from optim._engine.recipes.recipe import Budget, Recipe, recipe_from
+from optim._engine.recipes.toml import read_toml, validate
+from optim.errors import ExitStatus, OptimError
+from optim.model import SessionConfig, SessionValue
+
+if TYPE_CHECKING:
+    from optim._engine.search.settings import Named
+
+LOCK_VERSION = 1
+"""Raised when an older optim would repeat something else; keys that only inform are added without."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Header(_Table):
+    """Marks the file as a lock."""
+
+    version: int = LOCK_VERSION
+    made_by: str = Field(description="distribution and version, e.g. optim-core 0.1.0")
+
+
+class LockedSource(_Table):
+    """The model that was optimized."""
+
+    file_name: str
+    digest: str = Field(description="of the model in the store, sha256 over graph and weights")
+
+
+class LockedTarget(_Table):
+    """Where it was optimized for."""
+
+    name: str
+    backend: str
+    versions: Mapping[str, str] = Field(default={}, description="libraries by distribution")
+
+
+class LockedFeeds(_Table):
+    """What it was judged on."""
+
+    digest: str
+    origin: str = Field(description="where they came from, in words")
+    seed: int
+    data: str | None = Field(default=None, description="what the user gave; absent where feeds were synthesized")
+
+
+class LockedPass(_Table):
+    """One step of the chain, with every option's value."""
+
+    name: str
+    stage: str
+    options: Mapping[str, Any] = {}
+    none: tuple[str, ...] = Field(default=(), description="options whose value is None, which TOML cannot write")
+    package: str
+    package_version: str
+
+    @classmethod
+    def of(cls, name: str, stage: str, options: Mapping[str, Any], package: str, package_version: str) -> LockedPass:
+        """A step, its options sorted into values and Nones."""
+        return cls(
+            name=name,
+            stage=stage,
+            package=package,
+            package_version=package_version,
+            options={key: value for key, value in options.items() if value is not None},
+            none=tuple(key for key, value in options.items() if value is None),
+        )
+
+    @property
+    def all_options(self) -> dict[str, Any]:
+        """Every option with its value, None among them."""
+        return {**self.options, **dict.fromkeys(self.none)}
+
+
+class LockedSession(_Table):
+    """The session settings that came of the chain."""
+
+    session_options: Mapping[str, SessionValue] = {}
+    session_config: Mapping[str, str] = {}
+    disabled_optimizers: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, session: SessionConfig) -> LockedSession:
+        """The settings of a model."""
+        return cls(
+            session_options=session.session_options,
+            session_config=session.session_config,
+            disabled_optimizers=session.disabled_optimizers,
+        )
+
+
+class LockedResult(_Table):
+    """What came of it: the digest is what a repetition must reach, the figures inform."""
+
+    model_digest: str = Field(description="sha256 over graph, weights and session settings")
+    drift: float | None = None
+    task_value: float | None = None
+    latency_ratio: float | None = None
+
+
+class Lock(_Table):
+    """Everything needed to make and verify the same model again."""
+
+    lock: Header
+    source: LockedSource
+    target: LockedTarget
+    goal: Literal["latency", "size", "memory"]
+    metric: str | None = None
+    budget: Budget
+    feeds: LockedFeeds
+    passes: tuple[LockedPass, ...] = ()
+    session: LockedSession = LockedSession()
+    result: LockedResult
+
+    def chain(self) -> tuple[Named, ...]:
+        """The steps to repeat, as a run takes them."""
+        from optim._engine.search.settings import Named
+
+        return tuple(Named(locked.name, locked.all_options) for locked in self.passes)
+
+
+def header() -> Header:
+    """The header of a lock that this optim writes."""
+    return Header(made_by=f"optim-core {importlib.metadata.version('optim-core')}")
+
+
+def load_recipe_or_lock(path: Path) -> Recipe | Lock:
+    """What a TOML file holds: a lock where it has a table ``[lock]``, else a recipe.
+
+    Raises:
+        OptimError[lock-too-new]: a later optim wrote it, and this one would repeat something else.
+        OptimError: as :func:`optim._engine.recipes.recipe.load_recipe`.
+    """
+    data = read_toml(path)
+    if "lock" not in data:
+        return recipe_from(data, path)
+    table = data["lock"]
+    version = table.get("version") if isinstance(table, dict) else None
+    if isinstance(version, int) and version > LOCK_VERSION:
+        raise OptimError(
+            "lock-too-new",
+            f"{path} was written by a later optim ({table.get('made_by', 'unknown')})",
+            f"its version is {version}; this optim reads up to {LOCK_VERSION}",
+            "pip install --upgrade optim-core",
+            status=ExitStatus.USAGE,
+        )
+    return validate(Lock, data, path)

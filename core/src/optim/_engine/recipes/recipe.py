@@ -1,0 +1,94 @@
+"""A recipe: what the user wants of a run, as a TOML file. Whatever it leaves out is decided by the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from optim._engine.recipes.toml import read_toml, validate
+from optim.passes import Stage
+
+if TYPE_CHECKING:
+    from optim._engine.search.settings import Named
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Budget(_Table):
+    """How much drift is accepted, or how much loss of the task metric; or neither beyond rounding."""
+
+    max_drift: float | None = Field(default=None, gt=0, description="largest relative L2 of any output")
+    max_loss: str | float | None = Field(
+        default=None, description="how much worse the metric may get: '1%' of the original's, or an amount"
+    )
+    lossless: bool = Field(default=False, description="admit only passes held to rounding error")
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if self.lossless and self.max_drift is not None:
+            raise ValueError("max_drift and lossless exclude each other")
+        if self.lossless and self.max_loss is not None:
+            raise ValueError("max_loss and lossless exclude each other")
+        return self
+
+
+class NamedPass(_Table):
+    """A pass asked for by name: the run fails unless it holds."""
+
+    name: str = Field(description="as in `optim passes list`")
+    options: Mapping[str, Any] | None = Field(default=None, description="left out: what the pass itself proposes")
+
+
+class Recipe(_Table):
+    """Everything a recipe can say; a key that is left out is None or empty, and the command line goes before it."""
+
+    target: str | None = Field(default=None, description="as in `optim targets`")
+    goal: Literal["latency", "size", "memory"] | None = Field(default=None, description="what better means")
+    data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")
+    metric: str | None = Field(default=None, description="task metric, as after --metric")
+    seed: int | None = Field(default=None, ge=0, description="of everything random")
+    search_seconds: float | None = Field(default=None, gt=0, description="bound of the search, in seconds")
+    stages: tuple[Stage, ...] = Field(default=(), description="only these stages")
+    without: tuple[str, ...] = Field(default=(), description="passes left out")
+    budget: Budget = Field(default=Budget(), description="how much drift is accepted")
+    passes: tuple[NamedPass, ...] = Field(default=(), description="passes that must hold, with their options")
+
+    @model_validator(mode="after")
+    def _no_contradiction(self) -> Self:
+        names = [named.name for named in self.passes]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"passes names {repeated[0]} twice")
+        if both := sorted(set(names) & set(self.without)):
+            raise ValueError(f"{both[0]} is both in passes and in without")
+        return self
+
+    def named(self) -> tuple[Named, ...]:
+        """The passes that must hold, as a run takes them."""
+        from optim._engine.search.settings import Named
+
+        return tuple(Named(asked.name, asked.options, carried=True) for asked in self.passes)
+
+
+def load_recipe(path: Path) -> Recipe:
+    """The recipe in a file.
+
+    Raises:
+        OptimError[recipe-not-readable]: the file is missing or not text.
+        OptimError[bad-toml]: it is no TOML, with the line.
+        OptimError[unknown-recipe-key]: a key that recipes do not have, with the near ones.
+        OptimError[bad-recipe]: a value that does not fit.
+    """
+    return recipe_from(read_toml(path), path)
+
+
+def recipe_from(data: Mapping[str, Any], path: Path) -> Recipe:
+    """The recipe in tables that were read from ``path``; a path of feeds is made relative to it."""
+    recipe = validate(Recipe, data, path)
+    if recipe.data is not None and (beside := path.absolute().parent / recipe.data).exists():
+        return recipe.model_copy(update={"data": str(beside)})
+    return recipe

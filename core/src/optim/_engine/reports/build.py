@@ -1,0 +1,252 @@
+"""From what a run found out to its report."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from optim._engine.gate.drift import Drift
+from optim._engine.gate.task import TaskFigure
+from optim._engine.reports.machine import this_machine
+from optim._engine.reports.schema import (
+    Assumption,
+    BudgetReport,
+    CheckReport,
+    DriftReport,
+    ExportReport,
+    ExportStepReport,
+    FeedsReport,
+    OriginalReport,
+    OutputReport,
+    PointReport,
+    Report,
+    ResultReport,
+    SearchReport,
+    ShapeReport,
+    SourceDriftReport,
+    StepReport,
+    TaskReport,
+)
+from optim._engine.reports.verdict import verdict
+from optim._engine.reports.words import options_text
+from optim._engine.runs.outcome import Outcome
+from optim._engine.search.nodes import Attempt
+from optim._engine.search.points import Point
+
+_BUSY = 0.5
+"""Share of disturbed rounds from which the report speaks of it."""
+
+
+def build_report(outcome: Outcome) -> Report:
+    """The report of a run."""
+    settings = outcome.settings
+    return Report(
+        status=outcome.status.value,
+        reason=verdict(outcome),
+        target=outcome.target.name,
+        goal=settings.goal,
+        budget=BudgetReport(
+            max_drift=None if settings.lossless else settings.drift_limit,
+            lossless=settings.lossless,
+            metric=settings.metric.text if settings.metric else None,
+            max_loss=settings.max_loss.text if settings.max_loss else None,
+        ),
+        original=_original(outcome),
+        export=_export(outcome),
+        result=_result(outcome),
+        nearest=_point(outcome.nearest, outcome) if outcome.nearest else None,
+        points=tuple(_point(point, outcome) for point in outcome.points),
+        key=outcome.key,
+        steps=tuple(map(_step, outcome.attempts)),
+        feeds=_feeds(outcome),
+        tolerance=outcome.prepared.tolerance,
+        notes=(*filter(None, [outcome.target.remark]), *outcome.prepared.notes, *_noise(outcome)),
+        checks=tuple(CheckReport(name=c.name, status=c.status, text=c.text) for c in outcome.checks),
+        machine=this_machine(),
+        versions=dict(sorted(outcome.versions.items())),
+        seed=settings.seed,
+        seconds=outcome.seconds,
+        search=SearchReport(
+            computed=outcome.computed,
+            from_cache=outcome.from_cache,
+            seconds=outcome.search_s,
+            budget_seconds=settings.search_seconds,
+        ),
+        cached=outcome.cached,
+    )
+
+
+def _noise(outcome: Outcome) -> tuple[str, ...]:
+    """That other programs were in the way, where they were most of the time."""
+    timed = outcome.timing or outcome.original
+    if timed is None or timed.disturbed <= _BUSY:
+        return ()
+    return (
+        f"other programs used the machine during {timed.disturbed:.0%} of the timing: the figures are less certain, "
+        "and another result may be faster on a quiet machine",
+    )
+
+
+def _original(outcome: Outcome) -> OriginalReport:
+    timed = outcome.original
+    return OriginalReport(
+        path=str(outcome.settings.source),
+        digest=outcome.source.model.digest,
+        latency_ms=timed.latency_ms if timed and timed.ratio else None,
+        size_bytes=outcome.source.size_bytes,
+        peak_memory_bytes=timed.ready.peak_memory_bytes if timed and timed.ready else None,
+        operators=outcome.source.operators,
+    )
+
+
+def _export(outcome: Outcome) -> ExportReport | None:
+    made = outcome.exported
+    if made is None:
+        return None
+    component = outcome.settings.component or made.graphs[0].component
+    found = next(verified for verified in made.verified if verified.component == component)
+    return ExportReport(
+        source=made.request.spec,
+        component=component,
+        drift=_drift(found.drift),
+        trials=found.trials,
+        skipped=found.skipped,
+        tokens=found.tokens,
+        result_drift=_source_drift(outcome),
+        steps=tuple(
+            ExportStepReport(**{**asdict(step), "stage": step.stage.value})
+            for step in made.steps
+            if step.component in ("", component)
+        ),
+        notes=(*made.notes, *found.notes),
+    )
+
+
+def _source_drift(outcome: Outcome) -> SourceDriftReport | None:
+    found = outcome.result.source if outcome.result else None
+    if found is None:
+        return None
+    return SourceDriftReport(
+        drift=_drift(found.drift),
+        samples=found.samples,
+        trials=found.trials,
+        skipped=found.skipped,
+        worst=f"output '{found.output}' {found.place}" if found.output else "",
+        limit=found.limit,
+        note=found.note,
+    )
+
+
+def _result(outcome: Outcome) -> ResultReport | None:
+    found = outcome.result
+    if found is None:
+        return None
+    interval = (found.low, found.high) if found.low is not None and found.high is not None else None
+    return ResultReport(
+        digest=found.node.model.digest,
+        latency_ms=found.latency_ms,
+        latency_ratio=found.ratio,
+        latency_ratio_ci=interval,
+        size_bytes=found.node.size_bytes,
+        peak_memory_bytes=found.peak_memory_bytes or None,
+        executed_on=dict(outcome.timing.ready.executed_on) if outcome.timing and outcome.timing.ready else {},
+        drift=_drift(found.node.drift),
+        task=_task(outcome, found.node.task),
+        operators=outcome.operators,
+        outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
+        shapes=_shapes(outcome),
+        loader=outcome.loader,
+    )
+
+
+def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
+    if outcome.timing is None or outcome.original is None:
+        return ()
+    names = outcome.prepared.shapes
+    if outcome.result is not None and outcome.result.node.recast is not None:
+        names = tuple(f"raw sample {place + 1}" for place in range(len(names)))
+    rows = zip(names, outcome.original.sample_ms, outcome.timing.sample_ms, outcome.timing.sample_ratio, strict=True)
+    return tuple(
+        ShapeReport(shape=shape, original_ms=before, result_ms=after, ratio=ratio.value, ci=(ratio.low, ratio.high))
+        for shape, before, after, ratio in rows
+    )
+
+
+def _step(attempt: Attempt) -> StepReport:
+    step = attempt.step
+    against = attempt.ratio / attempt.parent_ratio if attempt.ratio is not None and attempt.parent_ratio else None
+    return StepReport(
+        stage=step.stage.value,
+        pass_name=step.pass_name,
+        plugin=step.plugin,
+        options=step.options,
+        on=attempt.on,
+        status=attempt.status.value,
+        reason=attempt.reason,
+        ratio_to_original=attempt.ratio,
+        ratio_ci=(attempt.low, attempt.high) if attempt.low is not None and attempt.high is not None else None,
+        size_bytes=attempt.size_bytes,
+        ratio_to_best=against,
+        drift=_drift(attempt.drift) if attempt.drift else None,
+        task_value=attempt.task.value if attempt.task else None,
+        task_loss=attempt.task.loss if attempt.task else None,
+        seconds=attempt.seconds,
+        counts=attempt.counts,
+        notes=attempt.notes,
+    )
+
+
+def _point(point: Point, outcome: Outcome) -> PointReport:
+    found, node = point.measured, point.node
+    delivered = outcome.result is not None and outcome.result.node.model.digest == node.model.digest
+    words = ((step.pass_name, options_text(step.options)) for step in node.steps)
+    return PointReport(
+        number=point.number or None,
+        chain=tuple(f"{name} ({options})" if options else name for name, options in words),
+        latency_ms=found.latency_ms,
+        latency_ratio=found.ratio,
+        latency_ratio_ci=(found.low, found.high) if found.low is not None and found.high is not None else None,
+        size_bytes=node.size_bytes,
+        peak_memory_bytes=found.peak_memory_bytes or None,
+        drift=_drift(node.drift),
+        task_value=node.task.value if node.task else None,
+        lossy=node.is_lossy,
+        proven=point.proven,
+        within=point.within,
+        delivered=delivered,
+    )
+
+
+def _task(outcome: Outcome, figure: TaskFigure | None) -> TaskReport | None:
+    """The metric of the result; that of the original where the original is the result."""
+    use = outcome.prepared.task
+    if use is None:
+        return None
+    found = figure or TaskFigure(use.original, use.original, 0.0, 0.0, len(use.samples))
+    return TaskReport(
+        metric=use.metric.text,
+        higher_is_better=use.higher_is_better,
+        original=found.original,
+        value=found.value,
+        loss=found.loss,
+        standard_error=found.error,
+        samples=found.samples,
+    )
+
+
+def _drift(drift: Drift) -> DriftReport:
+    return DriftReport(
+        relative_l2=drift.relative_l2,
+        max_abs=drift.max_abs,
+        cosine=drift.cosine,
+        foreseen=max(drift.relative_l2, drift.foreseen),
+    )
+
+
+def _feeds(outcome: Outcome) -> FeedsReport:
+    prepared = outcome.prepared
+    return FeedsReport(
+        origin=prepared.origin,
+        samples=prepared.available,
+        compared=len(prepared.compared),
+        assumptions=tuple(Assumption(input=name, text=text) for name, text in prepared.assumptions),
+    )

@@ -1,0 +1,181 @@
+"""``report.html``: the whole report as one file that needs no network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from optim._engine.reports import plots, svg, words
+from optim._engine.reports.schema import Report, StepReport
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from markupsafe import Markup
+
+_GROUPS = (
+    ("kept", "Kept", "The passes that made the result, in order."),
+    ("failed", "Failed", "The pass broke down, or what it made was not valid. Nothing of it is in the result."),
+    ("dropped", "Dropped", "Tried, and wrong, slower, or beaten by what was kept."),
+    ("not-applicable", "Not applicable", "The pass looked at the model and found nothing to do."),
+    ("skipped", "Skipped", "Not tried."),
+)
+_OPEN_UP_TO = 8
+"""Longer lists of what is not in the result are folded."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepGroup:
+    """Steps that fared alike."""
+
+    status: str
+    title: str
+    about: str
+    steps: Sequence[StepReport]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is shown without a click."""
+        return self.status in ("kept", "failed") or (self.status == "dropped" and len(self.steps) <= _OPEN_UP_TO)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRow:
+    """One operator, before and after."""
+
+    name: str
+    before: int
+    after: int
+
+    @property
+    def change(self) -> int:
+        """Nodes gained; negative: lost."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A drawing with its heading and what it shows."""
+
+    title: str
+    about: str
+    drawing: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure, before and after, and how the two relate; ``share`` is after / before."""
+
+    title: str
+    before: str
+    after: str
+    share: float
+    note: str = ""
+
+    @property
+    def widths(self) -> tuple[float, float]:
+        """Lengths of the two bars in per cent of the longer."""
+        longer = max(1.0, self.share)
+        return round(100 / longer, 1), round(100 * self.share / longer, 1)
+
+
+def render_html(report: Report) -> str:
+    """The text of ``report.html``."""
+    from optim._engine.runs.session_file import LOAD_TEXT
+
+    changed, same = _operators(report)
+    return _template().render(
+        report=report,
+        headline=_sentence(report.reason),
+        figures=_figures(report),
+        groups=_groups(report),
+        changed=changed,
+        same=same,
+        words=words,
+        load_text=LOAD_TEXT,
+        plots=_plots(report),
+        plot_style=svg.STYLE,
+        front=plots.front_of(report.points),
+    )
+
+
+def _plots(report: Report) -> list[Plot]:
+    """Those that there is something to show in; every text in them is escaped where it is drawn."""
+    from markupsafe import Markup
+
+    drawn = [
+        Plot(
+            "Everything that was measured",
+            "Each dot is a model: left is faster, low is more accurate. Large: timed on fresh rounds, compared on all "
+            "samples; small and grey: a quick look of the search. Green is delivered, numbers are what --pick takes.",
+            Markup(plots.points_plot(report)),
+        ),
+        Plot(
+            "Latency",
+            "Ratio to the original with its 95 % interval; what contended was timed in two processes of its own.",
+            Markup(plots.latency_plot(report)),
+        ),
+        Plot("Step by step", "After each step of the result, in order.", Markup(plots.steps_plot(report))),
+    ]
+    return [plot for plot in drawn if plot.drawing]
+
+
+@cache
+def _template() -> Template:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("optim._engine.reports", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["tojson_text"] = lambda value: json.dumps(value, ensure_ascii=False)
+    return environment.get_template("report.html.j2")
+
+
+def _sentence(text: str) -> str:
+    """With a capital, unless it begins with the name of a pass, and a full stop."""
+    first = text.partition(" ")[0]
+    return f"{text[:1].upper()}{text[1:]}." if first.isalpha() else f"{text}."
+
+
+def _groups(report: Report) -> list[StepGroup]:
+    found = []
+    for status, title, about in _GROUPS:
+        steps = [step for step in report.steps if step.status == status]
+        if steps:
+            found.append(StepGroup(status, title, about, steps))
+    return found
+
+
+def _figures(report: Report) -> list[Figure]:
+    before, after = report.original, report.result
+    if after is None:
+        return []
+    found = []
+    if before.latency_ms and after.latency_ms and after.latency_ratio is not None:
+        interval = after.latency_ratio_ci
+        note = f"ratio {after.latency_ratio:.2f}" + (f", {interval[0]:.2f} to {interval[1]:.2f}" if interval else "")
+        texts = words.latency_text(before.latency_ms), words.latency_text(after.latency_ms)
+        found.append(Figure("Latency", *texts, after.latency_ratio, note))
+    sizes = [
+        ("Size", before.size_bytes, after.size_bytes),
+        ("Peak memory", before.peak_memory_bytes, after.peak_memory_bytes),
+    ]
+    for title, old, new in sizes:
+        if old and new:
+            found.append(Figure(title, words.size_text(old), words.size_text(new), new / old, f"ratio {new / old:.2f}"))
+    return found
+
+
+def _operators(report: Report) -> tuple[list[OperatorRow], list[OperatorRow]]:
+    """Operators whose count changed, the largest change first, and the others."""
+    before = report.original.operators
+    after = report.result.operators if report.result else before
+    rows = [OperatorRow(name, before.get(name, 0), after.get(name, 0)) for name in {**before, **after}]
+    rows.sort(key=lambda row: (-abs(row.change), -row.before, row.name))
+    return [row for row in rows if row.change], [row for row in rows if not row.change]

@@ -1,0 +1,69 @@
+"""What a reader of a report must know of the machine; on any system, with the standard library alone."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+from optim._engine.reports.schema import MachineReport
+
+
+def this_machine() -> MachineReport:
+    """Processor, memory, system and Python of this process."""
+    return MachineReport(
+        cpu=_cpu(),
+        cores=usable_cores(),
+        memory_bytes=_memory_bytes(),
+        os=platform.platform(aliased=True, terse=False),
+        python=platform.python_version(),
+    )
+
+
+def usable_cores() -> int:
+    """Processors that this process may run on, which can be fewer than the machine has."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cpu() -> str:
+    found = platform.processor() or platform.machine()
+    if sys.platform == "linux":
+        return _from_cpuinfo(_text(Path("/proc/cpuinfo"))) or found
+    if sys.platform == "darwin":
+        asked = subprocess.run(
+            ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=False
+        )
+        return asked.stdout.strip() or found
+    return os.environ.get("PROCESSOR_IDENTIFIER", found)
+
+
+def _from_cpuinfo(text: str) -> str:
+    """Intel and AMD have a model name; boards with ARM processors name themselves under ``Model`` or ``Hardware``."""
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(name.strip().lower(), value.strip())
+    board = fields.get("model", "") if "cpu part" in fields else ""
+    return fields.get("model name") or fields.get("hardware") or board
+
+
+def _memory_bytes() -> int | None:
+    """Of the machine, or of the container where that may use less."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+    limit = _text(Path("/sys/fs/cgroup/memory.max")).strip()
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

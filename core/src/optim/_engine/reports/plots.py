@@ -1,0 +1,159 @@
+"""The plots of ``report.html``: latencies with their intervals, the result step by step, and every model measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from optim._engine.reports.schema import PointReport, Report, StepReport
+from optim._engine.reports.svg import Scale, bar, dot, interval, line, shortened, svg, text
+from optim._engine.reports.words import NOTHING, figure_text, latency_text, ratio_text, size_text
+
+_WIDTH, _ROW, _TOP = 1040, 26, 34
+_LABELS = 330
+_SLOWEST = 2.0
+"""Slower points are drawn at the edge."""
+
+
+def latency_plot(report: Report) -> str:
+    """Latency of the original and of every proven point, as a ratio with its 95 % interval; empty where nothing ran."""
+    rows = [point for point in report.points if point.proven and point.latency_ratio is not None]
+    if report.original.latency_ms is None or not rows:
+        return ""
+    ends = [point.latency_ratio_ci[1] if point.latency_ratio_ci else point.latency_ratio or 0.0 for point in rows]
+    scale = Scale(0.0, min(_SLOWEST, 1.05 * max([1.0, *ends])), _LABELS, _WIDTH - 110)
+    bottom = _TOP + (len(rows) + 1) * _ROW
+    parts = _grid(scale, _TOP - 8, bottom, "latency, ratio to the original")
+    parts += [
+        text(_LABELS - 12, _TOP + 13, "original", anchor="end"),
+        interval(scale, _TOP + 9, 1.0, None, "base", "the original"),
+        text(_WIDTH - 100, _TOP + 13, latency_text(report.original.latency_ms)),
+    ]
+    for place, point in enumerate(rows, 1):
+        y, ratio = _TOP + place * _ROW + 9, point.latency_ratio or 0.0
+        low_high = point.latency_ratio_ci
+        about = f"{ratio:.3f}" + (f", {low_high[0]:.3f} to {low_high[1]:.3f}" if low_high else "")
+        parts += [
+            text(_LABELS - 12, y + 4, shortened(_name(point), 46), anchor="end"),
+            interval(scale, y, ratio, low_high, _kind(point), about),
+            text(_WIDTH - 100, y + 4, latency_text(point.latency_ms), kind="dim"),
+        ]
+    return svg(_WIDTH, bottom + 34, "latency of each model with its interval", parts)
+
+
+def steps_plot(report: Report) -> str:
+    """Latency, size and drift after each step of the result; empty where nothing was kept."""
+    kept = [step for step in report.steps if step.status == "kept"]
+    if report.result is None or not kept:
+        return ""
+    column, gap = (_WIDTH - _LABELS) / 3, 74
+    last = report.result
+    ratios = [1.0, *(step.ratio_to_original for step in kept[:-1]), last.latency_ratio]
+    sizes = [report.original.size_bytes, *(step.size_bytes for step in kept[:-1]), last.size_bytes]
+    drifts = [0.0, *(_drift(step) for step in kept[:-1]), last.drift.relative_l2]
+    titles = ("latency, ratio", "size", "drift")
+    texts = (ratio_text, size_text, figure_text)
+    columns: tuple[Sequence[float | None], ...] = (ratios, sizes, drifts)
+    parts = [text(round(_LABELS + i * column, 1), 16, title, kind="dim") for i, title in enumerate(titles)]
+    names = ["original", *(step.pass_name for step in kept)]
+    for place, name in enumerate(names):
+        y = _TOP + place * _ROW
+        parts.append(text(_LABELS - 12, y + 13, shortened(("+ " if place else "") + name, 48), anchor="end"))
+        for number, values in enumerate(columns):
+            x, value = round(_LABELS + number * column, 1), values[place]
+            most = max([one for one in values if one] or [1.0])
+            if value is None:
+                parts.append(text(x, y + 13, NOTHING, kind="dim"))
+                continue
+            kind = "quick" if place == 0 else "won"
+            length = (column - gap) * value / most
+            parts += [bar(x, y + 3, length, 13, kind), text(round(x + length + 6, 1), y + 13, texts[number](value))]
+    return svg(_WIDTH, _TOP + len(names) * _ROW + 8, "latency, size and drift step by step", parts)
+
+
+def points_plot(report: Report) -> str:
+    """Speed against drift of every model that was measured, with the front and the budget; empty without any."""
+    points = [point for point in report.points if point.latency_ratio is not None and _amount(point) is not None]
+    if not points:
+        return ""
+    floor = min(report.tolerance, 1e-4) / 3
+    budget = report.tolerance if report.budget.lossless else report.budget.max_drift
+    highest = max([report.tolerance, budget or 0.0, *(_amount(point) or 0.0 for point in points)])
+    left, right, top, bottom = 70, _WIDTH - 30, 24, 360
+    slowest = max([1.0, *(point.latency_ratio or 0.0 for point in points)])
+    across = Scale(0.0, min(_SLOWEST, 1.05 * slowest), left, right)
+    up = Scale(floor, 2 * highest, bottom - 14, top, log=True)
+    parts = _grid(across, top, bottom, "latency, ratio to the original")
+    for tick in up.ticks():
+        parts += [
+            line(left, up.at(tick), right, up.at(tick), "grid"),
+            text(left - 8, up.at(tick) + 4, f"{tick:g}", anchor="end", kind="dim"),
+        ]
+    parts += [
+        text(14, top - 8, "drift", kind="dim"),
+        text(left - 8, bottom - 10, "lossless", anchor="end", kind="dim"),
+        dot(across.at(1.0), up.at(floor), 5, "base", "the original"),
+        text(across.at(1.0) + 9, up.at(floor) - 8, "original"),
+    ]
+    if budget is not None:
+        parts += [
+            line(left, up.at(budget), right, up.at(budget), "budget"),
+            text(right, up.at(budget) - 5, f"budget {figure_text(budget)}", anchor="end", kind="budget-text"),
+        ]
+    places = [(across.at(point.latency_ratio or 0.0), up.at(_amount(point) or 0.0), point) for point in points]
+    front = sorted((x, y) for x, y, point in places if point.number)
+    if len(front) > 1:
+        path = " ".join(f"{x},{y}" for x, y in front)
+        parts.append(f'<polyline points="{path}" class="front"/>')
+    for x, y, point in sorted(places, key=lambda item: item[2].proven):
+        parts.append(dot(x, y, 5 if point.proven else 3, _kind(point), _about(point)))
+        if point.number:
+            parts.append(text(x + 8, y - 6, str(point.number)))
+        elif not point.within:
+            parts.append(text(x + 8, y - 6, "nearest"))
+    return svg(_WIDTH, bottom + 36, "speed against drift of every model that was measured", parts)
+
+
+def _grid(scale: Scale, top: float, bottom: float, title: str) -> list[str]:
+    parts = [line(scale.start, bottom, scale.end, bottom, "axis")]
+    for tick in scale.ticks():
+        x = scale.at(tick)
+        parts += [line(x, top, x, bottom, "grid"), text(x, bottom + 15, f"{tick:g}", anchor="middle", kind="dim")]
+    parts.append(text((scale.start + scale.end) / 2, bottom + 31, title, anchor="middle", kind="dim"))
+    return parts
+
+
+def _kind(point: PointReport) -> str:
+    if not point.within:
+        return "missed"
+    return "won" if point.delivered else "mark" if point.proven else "quick"
+
+
+def _name(point: PointReport) -> str:
+    """Its number and the passes that set it apart, without their options."""
+    passes = " + ".join(step.partition(" (")[0].rpartition(".")[2] for step in point.chain)
+    word = f"{point.number}  " if point.number else "" if point.within else "nearest  "
+    return f"{word}{passes}"
+
+
+def _about(point: PointReport) -> str:
+    drift = "infinite" if point.drift.relative_l2 is None else figure_text(point.drift.relative_l2)
+    task = "" if point.task_value is None else f", metric {point.task_value:.4g}"
+    look = "" if point.proven else " (a quick look)"
+    figures = f"ratio {ratio_text(point.latency_ratio)}, drift {drift}{task}, {size_text(point.size_bytes)}{look}"
+    return f"{figures}\n" + "\n".join(point.chain)
+
+
+def _amount(point: PointReport) -> float | None:
+    """Its drift; what is not lossy is drawn at the bottom."""
+    drift = point.drift.relative_l2
+    return None if drift is None or not math.isfinite(drift) else drift if point.lossy else 0.0
+
+
+def _drift(step: StepReport) -> float | None:
+    return step.drift.relative_l2 if step.drift else None
+
+
+def front_of(points: Sequence[PointReport]) -> list[PointReport]:
+    """The points that ``--pick`` chooses from, the fastest first."""
+    return sorted((point for point in points if point.number), key=lambda point: point.number or 0)

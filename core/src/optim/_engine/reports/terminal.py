@@ -1,0 +1,144 @@
+"""The verdict and the steps in the terminal; everything else is in ``report.html``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from optim._engine.reports.plots import front_of
+from optim._engine.reports.schema import Report, StepReport
+from optim._engine.reports.words import (
+    NOTHING,
+    best_of,
+    drift_text,
+    export_text,
+    figure_text,
+    latency_text,
+    options_text,
+    ratio_text,
+    result_drift_text,
+    share_text,
+    size_text,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+STYLES = {"kept": "green", "dropped": "yellow", "failed": "red", "not-applicable": "dim", "skipped": "dim"}
+_VERDICTS = {"improved": "green", "unchanged": "cyan", "budget-missed": "red", "failed": "red"}
+
+
+def print_report(report: Report, console: Console) -> None:
+    """The verdict, the figures, and the steps: all that were kept, and the best of every pass that was not."""
+    from rich.padding import Padding
+
+    console.print(_verdict(report))
+    if report.export is not None:
+        console.print(f"  {export_text(report.export)}", markup=False, highlight=False)
+        if report.export.result_drift is not None:
+            console.print(f"  {result_drift_text(report.export.result_drift)}", markup=False, highlight=False)
+    for label, before, after in _figures(report):
+        console.print(f"  {label:<12}{before:>9}  ->  {after}", markup=False, highlight=False)
+    rows = list(_rows(report.steps))
+    if rows:
+        console.print()
+        console.print(Padding(_table(rows), (0, 0, 0, 2)))
+    for check in report.checks:
+        console.print(f"check: {check.name}: {check.status}: {check.text}", markup=False, highlight=False)
+    _print_points(report, console)
+    of_steps = (f"{step.pass_name}: {note}" for step in report.steps if step.status == "kept" for note in step.notes)
+    for note in (*of_steps, *report.notes):
+        console.print(f"note: {note}", markup=False, highlight=False)
+    if report.feeds.origin == "synthesized":
+        made_up = "inputs were made up from the graph, those that passes calibrate on too: give your own with --data"
+        console.print(f"note: {made_up}", markup=False, highlight=False)
+    if report.cached:
+        console.print("served from the cache: the same run was done before (--fresh does it again)", markup=False)
+
+
+def _print_points(report: Report, console: Console) -> None:
+    """Other compromises, where there are any."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    front = front_of(report.points)
+    if len(front) < 2:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("pick", "ratio", "size", "drift", "passes"):
+        table.add_column(column, justify="left" if column == "passes" else "right", overflow="fold")
+    for point in front:
+        passes = " + ".join(step.partition(" (")[0] for step in point.chain) + (" *" if point.delivered else "")
+        table.add_row(
+            str(point.number),
+            ratio_text(point.latency_ratio),
+            size_text(point.size_bytes),
+            figure_text(point.drift.relative_l2),
+            Text(passes),
+        )
+    about = "other compromises, each proven (* is delivered; optim run DIR --pick 2 takes another):"
+    console.print(f"\n{about}", markup=False)
+    console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def _verdict(report: Report) -> Text:
+    from rich.text import Text
+
+    return Text.assemble((report.status, f"bold {_VERDICTS[report.status]}"), ": ", report.reason)
+
+
+def _figures(report: Report) -> Iterator[tuple[str, str, str]]:
+    before, after = report.original, report.result
+    if after is None:
+        return
+    if after.latency_ms is not None:
+        yield "latency", latency_text(before.latency_ms), latency_text(after.latency_ms)
+    if after.task is not None:
+        yield after.task.metric.partition(":")[0], f"{after.task.original:.4g}", f"{after.task.value:.4g}"
+    yield "size", size_text(before.size_bytes), size_text(after.size_bytes)
+    if after.latency_ms is None and after.executed_on:
+        shares = [f"{share_text(share)} of its nodes on {name}" for name, share in after.executed_on.items()]
+        yield "ran", NOTHING, ", ".join(shares)
+    if before.peak_memory_bytes and after.peak_memory_bytes:
+        yield "peak memory", size_text(before.peak_memory_bytes), size_text(after.peak_memory_bytes)
+
+
+def _rows(steps: tuple[StepReport, ...]) -> Iterator[tuple[StepReport, int]]:
+    """Steps to show, each with how many attempts it stands for."""
+    yield from ((step, 1) for step in steps if step.status == "kept")
+    groups: dict[tuple[str, str], list[StepReport]] = {}
+    for step in steps:
+        if step.status != "kept":
+            groups.setdefault((step.status, step.pass_name), []).append(step)
+    order = list(STYLES)
+    for (_, _), group in sorted(groups.items(), key=lambda item: order.index(item[0][0])):
+        yield best_of(group), len(group)
+
+
+def _table(rows: list[tuple[StepReport, int]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("step", "pass", "ratio", "drift", "why"):
+        table.add_column(column, justify="right" if column in ("ratio", "drift") else "left", overflow="fold")
+    for step, count in rows:
+        table.add_row(
+            Text(step.status, STYLES[step.status]),
+            Text.assemble(step.pass_name, (_details(step, count), "dim")),
+            ratio_text(step.ratio_to_original),
+            drift_text(step),
+            Text(step.reason),
+        )
+    return table
+
+
+def _details(step: StepReport, count: int) -> str:
+    """The options of one attempt, or how many attempts a row stands for."""
+    if count > 1:
+        return f" (best of {count})" if step.status in ("dropped", "failed") else f" ({count} times)"
+    options = options_text(step.options)
+    return f" ({options})" if options else ""

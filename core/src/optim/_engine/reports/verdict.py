@@ -1,0 +1,134 @@
+"""The verdict of a run in one sentence that a person can act on."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from optim._engine.gate.budget import Budget
+from optim._engine.reports.words import share_text
+
+if TYPE_CHECKING:
+    from optim._engine.runs.outcome import Outcome
+    from optim._engine.search.nodes import Measured
+
+_SAME = 0.005
+"""Within half a per cent two figures are called the same."""
+
+
+def verdict(outcome: Outcome) -> str:
+    """One sentence: what was gained and at which price, or why nothing is delivered.
+
+    E.g. ``2.3 times faster (ratio 0.43, 95 % interval 0.42 to 0.44), 1.5 times smaller, drift 0.15 within the budget
+    of 0.17``.
+    """
+    result = outcome.result
+    if result is None:
+        return f"{outcome.reason}; nothing is delivered{_aside(outcome)}"
+    if not result.node.steps:
+        return f"{outcome.reason}; the original is delivered as it is" if outcome.reason else "the original, as it is"
+    if result.node.recast is not None and result.ratio is not None:
+        return f"{_with_recast(outcome, result)}, {_drift(outcome, result)}"
+    parts = [_latency(result), _ran_on(outcome), _size(outcome.source.size_bytes, result.node.size_bytes)]
+    if outcome.settings.goal == "size":
+        parts = parts[::-1]
+    if outcome.settings.goal == "memory":
+        parts.insert(0, _memory(outcome))
+    return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [outcome.reason])])
+
+
+def _aside(outcome: Outcome) -> str:
+    """What was nearest to the budget, where nothing kept within it."""
+    if outcome.nearest is None:
+        return ""
+    found = outcome.nearest.measured
+    speed = "" if found.ratio is None else f"ratio {found.ratio:.2f}, "
+    task = "" if found.node.task is None else f", metric {found.node.task.value:.4g}"
+    name = " + ".join(step.pass_name for step in found.node.steps)
+    drift = f"drift {found.node.drift.relative_l2:.3g}{_to_source(found)}"
+    return f"; the nearest is kept aside in nearest/: {name}, {speed}{drift}{task}"
+
+
+def _to_source(found: Measured) -> str:
+    """How far it is from the source, where that is more than from the exported graph."""
+    source = found.source
+    if source is None or not source.samples or source.drift.relative_l2 <= found.node.drift.relative_l2:
+        return ""
+    return f", {source.drift.relative_l2:.3g} from the source"
+
+
+def _with_recast(outcome: Outcome, result: Measured) -> str:
+    """Its figures are against the original with the same steps: the original alone takes and gives something else."""
+    size = _size(outcome.source.size_bytes, result.node.size_bytes)
+    assert result.node.recast is not None
+    return f"{_latency(result)}, against the original with {result.node.recast.pass_name}, {size}"
+
+
+def times(factor: float) -> str:
+    """A factor above 1 in as many digits as it deserves."""
+    return f"{factor:.3g}" if factor < 1.1 else f"{factor:.2g}" if factor < 100 else f"{factor:.0f}"
+
+
+def _latency(result: Measured) -> str:
+    if result.ratio is None:
+        return ""
+    interval = (
+        "" if result.low is None or result.high is None else (f", 95 % interval {result.low:.2f} to {result.high:.2f}")
+    )
+    figures = f"(ratio {result.ratio:.2f}{interval})"
+    inside_noise = result.low is not None and result.high is not None and result.low <= 1.0 <= result.high
+    if inside_noise or abs(result.ratio - 1) < _SAME:
+        return f"as fast as before {figures}"
+    if result.ratio < 1:
+        return f"{times(1 / result.ratio)} times faster {figures}"
+    return f"{times(result.ratio)} times slower {figures}"
+
+
+def _ran_on(outcome: Outcome) -> str:
+    """Where a target that cannot be timed ran the nodes of the result."""
+    ready = outcome.timing.ready if outcome.timing else None
+    if outcome.target.timed or ready is None or not ready.executed_on:
+        return ""
+    share = share_text(ready.executed_on.get(outcome.target.provider, 0.0))
+    return f"{share} of its nodes on {outcome.target.provider}"
+
+
+def _size(before: int, after: int) -> str:
+    if not before or not after or abs(after / before - 1) < _SAME:
+        return "the same size"
+    if after < before:
+        return f"{times(before / after)} times smaller"
+    return f"{times(after / before)} times larger"
+
+
+def _memory(outcome: Outcome) -> str:
+    before = outcome.original.ready.peak_memory_bytes if outcome.original and outcome.original.ready else 0
+    after = outcome.result.peak_memory_bytes if outcome.result else 0
+    if not before or not after or abs(after / before - 1) < _SAME:
+        return "as much memory as before"
+    word, factor = ("less", before / after) if after < before else ("more", after / before)
+    return f"{times(factor)} times {word} memory"
+
+
+def _task(outcome: Outcome, result: Measured) -> str:
+    use, figure = outcome.prepared.task, result.node.task
+    if use is None or figure is None:
+        return ""
+    limit = outcome.settings.max_loss
+    allowed = f" within the budget of {limit.text}" if limit else ""
+    share = f" ({figure.loss / abs(figure.original):.2%})" if limit and limit.relative and figure.original else ""
+    if figure.loss <= 0:
+        return f", {use.metric.name} {figure.value:.4g} after {figure.original:.4g}, no loss"
+    loss = f"a loss of {figure.loss:.2g}{share}{allowed}"
+    return f", {use.metric.name} {figure.value:.4g} after {figure.original:.4g}, {loss}"
+
+
+def _drift(outcome: Outcome, result: Measured) -> str:
+    lossless = outcome.settings.lossless
+    budget = Budget.of(outcome.settings, outcome.prepared.tolerance)
+    drift = f"drift {result.node.drift.relative_l2:.2g}"
+    task = _task(outcome, result)
+    if (result.node.is_lossy or not outcome.target.exact) and not lossless:
+        limit = budget.limit(lossy=True)
+        return (drift if math.isinf(limit) else f"{drift} within the budget of {limit:.2g}") + task
+    return f"lossless: {drift}, rounding explains up to {budget.limit(lossy=False):.2g}{task}"

@@ -1,0 +1,109 @@
+"""Figures as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from optim._engine.reports.schema import ExportReport, SourceDriftReport, StepReport
+
+NOTHING = "–"  # noqa: RUF001 - an en dash stands in an empty cell
+
+
+def size_text(size_bytes: float | None) -> str:
+    """E.g. ``90.4 MB``."""
+    if size_bytes is None:
+        return NOTHING
+    amount = float(size_bytes)
+    for unit in ("B", "kB", "MB"):
+        if abs(amount) < 1000:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.2f} GB"
+
+
+def latency_text(milliseconds: float | None) -> str:
+    """E.g. ``4.71 ms``."""
+    if milliseconds is None:
+        return NOTHING
+    return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.3g} s"
+
+
+def ratio_text(ratio: float | None) -> str:
+    """Two decimals: more is noise."""
+    return NOTHING if ratio is None else f"{ratio:.2f}"
+
+
+def figure_text(value: float | None) -> str:
+    """Three digits, e.g. ``3.1e-07``."""
+    return NOTHING if value is None else f"{value:.3g}"
+
+
+def count_text(count: float) -> str:
+    """Thousands apart."""
+    return f"{count:,.0f}".replace(",", "\u202f")
+
+
+def share_text(share: float | None) -> str:
+    """E.g. ``99.2 %``."""
+    return NOTHING if share is None else f"{100 * share:.1f} %"
+
+
+def options_text(options: dict[str, Any]) -> str:
+    """The options that say something, e.g. ``level=basic, per_channel``."""
+    said = {name: value for name, value in options.items() if value not in (None, False, "", [], {}, ())}
+    return ", ".join(_option(name, value) for name, value in said.items())
+
+
+def drift_text(step: StepReport) -> str:
+    """Relative L2 of a step; infinite where it was compared and has no finite figure."""
+    if step.drift is None:
+        return NOTHING
+    return "infinite" if step.drift.relative_l2 is None else figure_text(step.drift.relative_l2)
+
+
+def export_text(export: ExportReport) -> str:
+    """How the original was exported, and how far it is from its source."""
+    kept = [step.name for step in export.steps if step.status == "kept"]
+    tokens = f", {export.tokens} greedy tokens equal" if export.tokens else ""
+    drift = figure_text(export.drift.relative_l2)
+    return f"exported by {', '.join(kept)}: drift {drift} from its source on {len(export.trials)} trials{tokens}"
+
+
+def result_drift_text(found: SourceDriftReport) -> str:
+    """How far the result is from its source, or why nobody can tell."""
+    about = f" ({found.note})" if found.note else ""
+    if not found.samples:
+        why = found.skipped[0] if found.skipped else "it takes nothing that the source takes"
+        return f"result not held against its source: {found.note or why}"
+    limit = f", {figure_text(found.limit)} allowed" if found.limit is not None else ""
+    several = (
+        f"{found.samples} runs of {len(found.trials)} trials"
+        if found.samples > len(found.trials)
+        else (f"{found.samples} trials")
+    )
+    left = f"; {len(found.skipped)} trials it does not take" if found.skipped else ""
+    drift = figure_text(found.drift.relative_l2)
+    return f"result: drift {drift} from its source on {several}{limit}{left}{about}"
+
+
+def counts_text(counts: dict[str, int]) -> str:
+    """E.g. ``Attention 6, BiasGelu 6``."""
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def best_of(steps: Iterable[StepReport]) -> StepReport:
+    """The fastest; where none was timed, the one whose drift is smallest, else the first."""
+    return min(steps, key=lambda step: (step.ratio_to_original or float("inf"), _drift_or_inf(step)))
+
+
+def _drift_or_inf(step: StepReport) -> float:
+    return float("inf") if step.drift is None or step.drift.relative_l2 is None else step.drift.relative_l2
+
+
+def _option(name: str, value: Any) -> str:
+    if value is True:
+        return name
+    if isinstance(value, list):
+        return f"{name}={' + '.join(map(str, value))}" if len(value) < 4 else f"{name}: {len(value)}"
+    return f"{name}={value}"

@@ -1,0 +1,296 @@
+"""Verify one model against another, and time several against each other, without a search."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from optim._engine.compare.place import Place
+from optim._engine.gate.budget import Budget
+from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
+from optim._engine.gate.task import TaskFigure
+from optim._engine.jobs import prepare
+from optim._engine.metrics.spec import MaxLoss, MetricSpec
+from optim._engine.plugins.registry import Registry
+from optim._engine.runs.execute import require_target
+from optim._engine.runs.session_file import MODEL_FILE, read_session_file
+from optim._engine.search.nodes import Node
+from optim._engine.search.racing import check_chain, race_chains
+from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
+from optim._engine.search.workbench import Workbench, thread_executor
+from optim._engine.sources.make import ExportedSource, make_graphs
+from optim._engine.sources.naming import needs_export
+from optim._engine.sources.pipeline import Choice
+from optim._engine.store import Store
+from optim._engine.timing.race import Effort, LaneResult
+from optim.errors import ExitStatus, OptimError
+from optim.jobs.owner import ending_workers
+from optim.jobs.wire import to_wire
+from optim.model import SessionConfig
+from optim.source import SourceRequest
+from optim.target import Target
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """One model against a reference.
+
+    Attributes:
+        within: whether the drift is within the limit.
+        objection: why not, or empty.
+        limit: largest relative L2 that was accepted.
+        tolerance: what rounding alone explains.
+        drift: of the worst output.
+        comparisons: every output.
+        prepared: the feeds it was compared on.
+        task: the task metric, where one was asked for.
+    """
+
+    within: bool
+    objection: str
+    limit: float
+    tolerance: float
+    drift: Drift
+    comparisons: tuple[OutputComparison, ...]
+    prepared: prepare.Answer
+    task: TaskFigure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """Models timed in lock-step; the first is what the others are compared with.
+
+    Attributes:
+        names: as the user gave them.
+        sizes: in bytes, once delivered.
+        results: of each.
+        prepared: the feeds they were timed on.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    results: tuple[LaneResult, ...]
+    prepared: prepare.Answer
+
+
+def verify_models(
+    reference: Path,
+    other: Path,
+    *,
+    registry: Registry,
+    store: Store,
+    say: Say,
+    data: str | None = None,
+    target: str = "cpu",
+    max_drift: float | None = None,
+    seed: int = 0,
+    metric: MetricSpec | None = None,
+    max_loss: MaxLoss | None = None,
+) -> Verification:
+    """Compare every output of ``other`` with ``reference`` on the same feeds.
+
+    Args:
+        reference: an ``.onnx`` file or a run folder.
+        other: the same.
+        registry: of the plugins.
+        store: the cache.
+        say: told what is going on.
+        data: where feeds come from; None: synthesized from the reference.
+        target: where both run.
+        max_drift: largest relative L2 accepted; when None 0.05, or no bound where a loss is given.
+        seed: for synthesized feeds.
+        metric: task metric to measure beside drift.
+        max_loss: how much worse it may be.
+
+    Raises:
+        OptimError: a model or the feeds cannot be used.
+    """
+    asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss)
+    asked.require_sound()
+    with workbench_for(reference, registry, store, say, data, target, seed, asked=asked) as (bench, _):
+        candidate = _node(bench, other, "")
+        budget = Budget.of(asked, bench.prepared.tolerance)
+        result = _compared(bench, candidate)
+        if result.ready is None:
+            raise OptimError(
+                "other-failed",
+                f"{other} does not run on the same feeds",
+                result.failure,
+                "optim inspect shows its inputs",
+            )
+        comparisons = result.ready.comparisons
+        objection = budget.objection(comparisons, lossy=True, task=result.ready.task)
+        return Verification(
+            not objection,
+            objection,
+            budget.limit(lossy=True),
+            bench.prepared.tolerance,
+            worst_drift(comparisons),
+            comparisons,
+            bench.prepared,
+            result.ready.task,
+        )
+
+
+def _compared(bench: Workbench, candidate: Node) -> LaneResult:
+    """The candidate's outputs on the reference's feeds; the reference is opened again only where both are timed."""
+    if not bench.target.timed:
+        return check_chain(bench, candidate)
+    effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
+    samples = bench.prepared.compared
+    return race_chains(bench, [candidate], effort, purpose="verify", samples=samples, measure_task=True)[1][0]
+
+
+def bench_models(
+    models: Sequence[Path],
+    *,
+    registry: Registry,
+    store: Store,
+    say: Say,
+    data: str | None = None,
+    target: str = "cpu",
+    seconds: float = 20.0,
+    seed: int = 0,
+    beside: Sequence[str] = (),
+    component: str = "",
+) -> Benchmark:
+    """Time models in lock-step, each in a process of its own.
+
+    Args:
+        models: ``.onnx`` files, run folders, or sources, which are exported; ratios are to the first.
+        registry: of the plugins.
+        store: the cache.
+        say: told what is going on.
+        data: where feeds come from; None: synthesized from the first.
+        target: where all run.
+        seconds: of racing, at most.
+        seed: of the order.
+        beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
+        component: of a source with several.
+
+    Raises:
+        OptimError[not-timed]: time means nothing on the target.
+        OptimError[not-a-source]: ``beside`` is given, and the first model was not exported from anything.
+        OptimError: a model or the feeds cannot be used.
+    """
+    if not require_target(registry, target).timed:
+        raise OptimError(
+            "not-timed",
+            f"nothing can be timed on target {target}",
+            registry.target(target).remark,
+            "optim targets; on a device the same target is timed",
+            status=ExitStatus.USAGE,
+        )
+    with workbench_for(models[0], registry, store, say, data, target, seed, component) as (bench, first):
+        nodes = [_node(bench, path, component) for path in models[1:]]
+        bench.original = first
+        lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
+        say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
+        effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
+        base, results = race_chains(bench, nodes, effort, purpose="bench", samples=(), places=lanes)
+        if base.ready is None:
+            raise OptimError(
+                "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"
+            )
+        sizes = (first.size_bytes, *(node.size_bytes for node in nodes), *[0] * len(lanes))
+        return Benchmark((*map(str, models), *beside), sizes, (base, *results), bench.prepared)
+
+
+def _source_place(bench: Workbench, registry: Registry, name: str, model: Path, component: str) -> Place:
+    """Where the source of the first model itself is run: its backend is told which source that is."""
+    if bench.settings.export is None:
+        raise OptimError(
+            "not-a-source",
+            f"{name} cannot run {model}",
+            "it is an ONNX model, and no module of torch",
+            "name the Hugging Face folder or the factory first",
+            status=ExitStatus.USAGE,
+        )
+    target = require_target(registry, name)
+    told = {"source": json.dumps(to_wire(bench.settings.export)), "component": component}
+    plugin = registry.offered("backend")[target.backend].plugin.name
+    return Place(replace(target, probe=None, provider_options={**target.provider_options, **told}), plugin)
+
+
+@contextmanager
+def workbench_for(
+    model: Path,
+    registry: Registry,
+    store: Store,
+    say: Say,
+    data: str | None,
+    target: str,
+    seed: int,
+    component: str = "",
+    asked: RunSettings | None = None,
+) -> Iterator[tuple[Workbench, Node]]:
+    """A workbench prepared on the first model's feeds, and that model with its own settings.
+
+    The metric and its budget are those of ``asked``.
+    """
+    device = require_target(registry, target)
+    exported = _exported(model, device, registry, store, say)
+    path, session = (model, SessionConfig()) if exported else resolve(model)
+    request = exported.request if exported else None
+    settings = replace(
+        asked or RunSettings(path),
+        source=path,
+        target=target,
+        data=data,
+        seed=seed,
+        fresh=True,
+        export=request,
+        component=_component(exported, component) if exported else "",
+    )
+    with store.in_use(), ending_workers(), thread_executor() as executor:
+        bench = Workbench(settings, registry, store, executor, say, exported)
+        found = bench.ingest()
+        bench.prepare(found.model)
+        yield bench, replace(bench.original, model=found.model.with_session(session))
+
+
+def resolve(path: Path) -> tuple[Path, SessionConfig]:
+    """The graph and the settings of an ``.onnx`` file (the runtime's defaults) or of a run folder."""
+    if path.is_dir():
+        return path / MODEL_FILE, read_session_file(path).config
+    return path, SessionConfig()
+
+
+def _exported(model: Path, target: Target, registry: Registry, store: Store, say: Say) -> ExportedSource | None:
+    """The graphs of a source; None where the model is an ONNX model."""
+    if not needs_export(str(model)):
+        return None
+    return make_graphs(SourceRequest(str(model)), target, registry, store, Choice(), say, timeout_s=DEFAULT_TIMEOUT_S)
+
+
+def _component(exported: ExportedSource, name: str) -> str:
+    """A component of a source.
+
+    Raises:
+        OptimError[which-component]: it has several, and the user named none of them.
+    """
+    known = [graph.component for graph in exported.graphs]
+    if name in known or (not name and len(known) == 1):
+        return name or known[0]
+    raise OptimError(
+        "which-component",
+        f"{exported.request.spec} has several components",
+        f"they are {', '.join(known)}",
+        f"--component {known[-1]}",
+        status=ExitStatus.USAGE,
+    )
+
+
+def _node(bench: Workbench, path: Path, component: str) -> Node:
+    exported = _exported(path, bench.target, bench.registry, bench.store, bench.say)
+    if exported is not None:
+        graph_of = exported.graph(_component(exported, component))
+        return Node(graph_of.model, graph_of.size_bytes)
+    graph, session = resolve(path)
+    found = bench.ingest_file(graph)
+    return Node(found.model.with_session(session), found.size_bytes)

@@ -1,0 +1,164 @@
+"""A whole run: source to verdict. Writes nothing but the cache."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from optim._engine.feeds.feedset import SYNTHESIZED
+from optim._engine.gate.budget import Budget
+from optim._engine.jobs import ingest
+from optim._engine.plugins.registry import Registry
+from optim._engine.plugins.versions import plugin_version_key, source_digest
+from optim._engine.runs.judge import judge_chain, judge_search
+from optim._engine.runs.outcome import Outcome, RunStatus
+from optim._engine.search.machine import machine_key
+from optim._engine.search.plan import Plan, make_plan
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.workbench import Workbench, thread_executor
+from optim._engine.sources.make import ExportedSource
+from optim._engine.store import Store, cache_key
+from optim.errors import ExitStatus, OptimError
+from optim.jobs.owner import ending_workers
+from optim.jobs.wire import from_wire, to_wire
+from optim.onnx.files import is_whole
+from optim.onnx.operators import operator_counts
+from optim.target import Target
+
+_PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
+
+
+def execute(
+    settings: RunSettings,
+    registry: Registry,
+    store: Store,
+    say: Callable[[str], None],
+    exported: ExportedSource | None = None,
+) -> Outcome:
+    """Run the search, or repeat a chain, and judge. The same request again is served from the cache.
+
+    Args:
+        settings: what was asked.
+        registry: of the plugins.
+        store: the cache.
+        say: told what is going on.
+        exported: the source, where it has been exported already.
+
+    Raises:
+        OptimError: the source, the feeds, the target or the request is unusable; nothing has been written.
+    """
+    started = time.monotonic()
+    target = require_target(registry, settings.target)
+    plan = make_plan(settings, registry, target)
+    with store.in_use(), ending_workers(), thread_executor() as executor:
+        there = set(store.models.iterdir())
+        bench = Workbench(settings, registry, store, executor, say, exported)
+        source = bench.ingest()
+        bench.prepare(source.model, bench.check_options(source.model))
+        key = _run_key(bench)
+        known = None if settings.fresh else finished_run(store, key)
+        if known is not None:
+            say("served from the cache: the same run has been made before (--fresh makes it anew)")
+            known.cached, known.seconds, known.settings = True, time.monotonic() - started, settings
+            known.computed, known.from_cache = 0, known.computed + known.from_cache
+            known.exported = bench.exported
+            return known
+        outcome = _judged(bench, source, plan)
+        outcome.key = key
+        proven = [point.node.model.path for point in outcome.points if point.proven]
+        kept = {bench.original.model.path, *proven} | ({outcome.result.node.model.path} if outcome.result else set())
+        store.keep_only(bench.made | set(store.models.iterdir()) - there, kept)
+        outcome.seconds = time.monotonic() - started
+        if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
+            store.write("runs", key, to_wire(outcome))
+    return outcome
+
+
+def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
+    own_data = bench.prepared.origin != SYNTHESIZED
+    budget = Budget.of(bench.settings, bench.prepared.tolerance, foresees=own_data)
+    started = time.monotonic()
+    verdict = judge_chain(bench, budget) if bench.settings.chain is not None else judge_search(bench, budget, plan)
+    result = verdict.result
+    return Outcome(
+        bench.settings,
+        bench.target,
+        verdict.status,
+        verdict.reason,
+        source,
+        bench.prepared,
+        verdict.original,
+        result,
+        timing=verdict.timing,
+        operators=operator_counts(result.node.model.path) if result else {},
+        attempts=verdict.attempts,
+        points=verdict.points,
+        versions=_versions(bench),
+        packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
+        search_s=time.monotonic() - started,
+        computed=bench.jobs.count,
+        from_cache=bench.from_cache,
+        exported=bench.exported,
+    )
+
+
+def _run_key(bench: Workbench) -> str:
+    """Everything a run depends on: what was asked, the model, the feeds, the code and the machine."""
+    settings = replace(bench.settings, source=Path(), data=None, fresh=False, export=None, component="")
+    plugins = {plugin.info.name: plugin_version_key(plugin.info) for plugin in bench.registry.plugins}
+    return cache_key(
+        "run",
+        to_wire(settings),
+        to_wire(bench.target),
+        bench.original.model.digest,
+        bench.prepared.digest,
+        bench.prepared.versions,
+        plugins,
+        source_digest("optim"),
+        machine_key(),
+        bench.prepared.task.digest if bench.prepared.task else "",
+        bench.exported.evidence.name if bench.exported else "",
+    )
+
+
+def finished_run(store: Store, key: str) -> Outcome | None:
+    """A finished run with everything it delivered, or None; points whose model is gone are left out."""
+    data = store.read("runs", key)
+    if data is None:
+        return None
+    try:
+        outcome = from_wire(Outcome, data)
+    except ValueError:
+        return None
+    if outcome.result is not None and not is_whole(outcome.result.node.model.path):
+        return None
+    outcome.points = [point for point in outcome.points if not point.proven or is_whole(point.node.model.path)]
+    return outcome
+
+
+def require_target(registry: Registry, name: str) -> Target:
+    """The target of that name, if it can be used here.
+
+    Raises:
+        OptimError[unknown-target]: nobody offers it.
+        OptimError[target-unavailable]: with the reason of its probe.
+    """
+    target = registry.target(name)
+    if reason := registry.unavailable(target):
+        raise OptimError(
+            "target-unavailable",
+            f"target {name} cannot be used on this machine",
+            reason,
+            "optim targets",
+            status=ExitStatus.TARGET_UNAVAILABLE,
+        )
+    return target
+
+
+def _versions(bench: Workbench) -> dict[str, str]:
+    plugins = {p.info.package: p.info.version for p in bench.registry.plugins if p.info.package}
+    own = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    return {**own, **plugins, **bench.prepared.versions}

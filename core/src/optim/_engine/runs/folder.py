@@ -1,0 +1,252 @@
+"""The run folder: claimed before a run, filled in one step at its end.
+
+A run that is killed, that finds the disk full, or that delivers no model, leaves an earlier finished result in the
+folder as it was.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from filelock import FileLock, Timeout
+
+from optim._engine.runs.mark import (
+    MARK_FILE,
+    TEMPORARY_PREFIX,
+    Finished,
+    RunMark,
+    new_mark,
+    read_mark,
+    utc_now,
+    write_mark,
+)
+from optim._engine.runs.session_file import MODEL_FILE
+from optim._engine.runs.swap import recover, stage_of, swap_in
+from optim.errors import ExitStatus, OptimError
+
+ASIDE_FOLDER = "not-delivered"
+"""Beside a model that an earlier run delivered: the report of a run that delivered none."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class RunFolder:
+    """A claimed run folder; as a context manager it gives an unpublished claim back.
+
+    Attributes:
+        path: of the folder, resolved.
+        earlier: the finished run whose files lie in it, if there is one.
+    """
+
+    def __init__(self, path: Path, mark: RunMark, lock: FileLock, *, created: bool, before: RunMark | None) -> None:
+        self.path = path
+        self.earlier = mark.holds
+        self._mark = mark
+        self._lock = lock
+        self._created = created
+        self._before = before
+        self._open = True
+
+    @classmethod
+    def claim(cls, path: Path, key: str = "") -> RunFolder:
+        """Mark a folder as that of a run under way, and touch nothing else in it.
+
+        Args:
+            path: absent, empty, or the folder of an earlier run.
+            key: of everything the user asked for, kept in ``run.json``.
+
+        Raises:
+            OptimError[not-our-folder]: it holds something, and not an earlier run.
+            OptimError[not-a-folder]: a file is in the way.
+            OptimError[not-writable]: it cannot be made or written.
+            OptimError[disk-full]: there is no room even for the mark.
+            OptimError[folder-in-use]: another run is filling it.
+        """
+        path = path.expanduser().absolute().resolve()
+        lock = _locked(path)
+        try:
+            with _disk_errors(path, claiming=True):
+                recover(path)
+                _require_ours(path)
+                created = not path.is_dir()
+                path.mkdir(parents=True, exist_ok=True)
+                before = read_mark(path)
+                mark = new_mark(key, before.holds if before else None)
+                try:
+                    write_mark(path, mark)
+                except OSError:
+                    if created:
+                        path.rmdir()
+                    raise
+        except BaseException:
+            lock.release()
+            raise
+        return cls(path, mark, lock, created=created, before=before)
+
+    def publish(self, write: Callable[[Path], None]) -> None:
+        """Fill the folder, in place of what an earlier run left there.
+
+        Args:
+            write: writes every file of the run into the folder it is given.
+
+        Raises:
+            OptimError[disk-full]: what was there before is still there.
+        """
+        with _disk_errors(self.path, claiming=False):
+            stage = stage_of(self.path)
+            shutil.rmtree(stage, ignore_errors=True)
+            try:
+                stage.mkdir()
+                write(stage)
+                files = tuple(sorted(entry.name for entry in stage.iterdir()))
+                mark = replace(self._mark, status="finished", holds=Finished(self._mark.key, utc_now(), files))
+                write_mark(stage, mark)
+                swap_in(stage, self.path)
+            finally:
+                shutil.rmtree(stage, ignore_errors=True)
+        self._close()
+
+    @property
+    def holds_a_model(self) -> bool:
+        """Whether an earlier run delivered one."""
+        return self.earlier is not None and MODEL_FILE in self.earlier.files
+
+    def publish_aside(self, write: Callable[[Path], None]) -> None:
+        """Fill :data:`ASIDE_FOLDER`, and leave what an earlier run delivered as it is.
+
+        Args:
+            write: writes every file of the run into the folder it is given.
+
+        Raises:
+            OptimError[not-our-folder]: the user has something of that name.
+            OptimError[disk-full]: what was there before is still there.
+        """
+        assert self.earlier is not None
+        aside, stage = self.path / ASIDE_FOLDER, self.path / f"{TEMPORARY_PREFIX}new"
+        if aside.exists() and ASIDE_FOLDER not in self.earlier.files:
+            raise OptimError(
+                "not-our-folder",
+                f"{aside} is not of an earlier run",
+                "the report of this run would take its place",
+                f"move {aside} away, or name another folder after -o",
+                status=ExitStatus.USAGE,
+            )
+        with _disk_errors(self.path, claiming=False):
+            try:
+                stage.mkdir()
+                write(stage)
+                files = tuple(sorted({*self.earlier.files, ASIDE_FOLDER}))
+                write_mark(self.path, replace(self._mark, status="finished", holds=replace(self.earlier, files=files)))
+                shutil.rmtree(aside, ignore_errors=True)
+                os.replace(stage, aside)
+            finally:
+                shutil.rmtree(stage, ignore_errors=True)
+        self._close()
+
+    def abandon(self) -> None:
+        """Give the claim back: an earlier result is marked as it was, an empty folder is removed."""
+        if not self._open:
+            return
+        if self._before is not None and self._before.holds is not None:
+            write_mark(self.path, self._before)
+        else:
+            (self.path / MARK_FILE).unlink(missing_ok=True)
+            if self._created and not any(self.path.iterdir()):
+                self.path.rmdir()
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abandon()
+
+    def _close(self) -> None:
+        self._open = False
+        self._lock.release()
+
+
+def report_folder(path: Path, *, delivered: bool) -> Path:
+    """Where the newest run wrote its report, in a run folder that it filled."""
+    mark = read_mark(path)
+    kept = not delivered and mark is not None and mark.holds is not None and MODEL_FILE in mark.holds.files
+    return path / ASIDE_FOLDER if kept else path
+
+
+def _require_ours(path: Path) -> None:
+    in_the_way = next((p for p in (path, *path.parents) if p.exists() and not p.is_dir()), None)
+    if in_the_way is not None:
+        raise OptimError(
+            "not-a-folder",
+            f"cannot write the result to {path}",
+            f"{in_the_way} is a file",
+            "name another folder after -o",
+            status=ExitStatus.USAGE,
+        )
+    if not path.is_dir() or read_mark(path) is not None:
+        return
+    found = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith(TEMPORARY_PREFIX))
+    if found:
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        raise OptimError(
+            "not-our-folder",
+            f"{path} is not the folder of an earlier run",
+            f"it holds {', '.join(found[:3])}{more}, and no run.json of optim",
+            "name an empty or a new folder after -o",
+            status=ExitStatus.USAGE,
+        )
+
+
+@contextmanager
+def _disk_errors(path: Path, *, claiming: bool) -> Iterator[None]:
+    """What the file system refuses, as a diagnosis; while publishing, only what is about the disk."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"{error.strerror or error}: {error.filename}" if error.filename else error.strerror or str(error)
+        if error.errno in _FULL:
+            raise OptimError(
+                "disk-full",
+                f"there is no room for the result in {path}",
+                reason,
+                "free some space, then the same command goes on; or name another folder after -o",
+                status=ExitStatus.USAGE,
+            ) from error
+        if not claiming:
+            raise
+        raise OptimError(
+            "not-writable",
+            f"cannot write the result to {path}",
+            reason,
+            "name another folder after -o",
+            status=ExitStatus.USAGE,
+        ) from error
+
+
+def _locked(path: Path) -> FileLock:
+    """A lock on the folder, outside of it; a process that dies lets go of it."""
+    name = hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    lock = FileLock(Path(tempfile.gettempdir()) / f"optim-run-{name}.lock", timeout=0, mode=0o666, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise OptimError(
+            "folder-in-use",
+            f"another run is filling {path}",
+            "its process is still there",
+            "wait for it, or name another folder after -o",
+            status=ExitStatus.USAGE,
+        ) from error
+    return lock

@@ -1,0 +1,87 @@
+"""``optim.load``: the model of a run folder, opened with its tuned settings."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim._engine.runs.mark import read_mark
+from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, read_session_file
+from optim.errors import ExitStatus, OptimError
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+    from optim._engine.generation.decoder import Decoder
+
+
+def load(folder: str | PathLike[str]) -> onnxruntime.InferenceSession | Decoder:
+    """Open what ``optim run`` or ``optim export`` left in ``folder``.
+
+    ``load.py`` there opens the model with onnxruntime alone.
+
+    Returns:
+        A session; of a decoder that was exported from a source a :class:`optim.Decoder`, which generates
+        text and has the session as ``session``.
+
+    Raises:
+        OptimError[bad-export-file]: somebody changed ``export.json``.
+        OptimError[not-a-run-folder]: nothing there is of a run.
+        OptimError[no-model]: the run delivered no model.
+        OptimError[bad-session-file]: somebody changed ``session.json``.
+        OptimError[provider-missing]: this onnxruntime does not have the provider.
+        OptimError[session-failed]: onnxruntime refuses the model.
+    """
+    from optim._engine.sources.export_file import read_export_file
+
+    path = Path(folder)
+    exported = read_export_file(path)
+    if exported is None or (len(exported.components) == 1 and not exported.generates):
+        return open_folder(path)
+    from optim._engine.generation.decoder import Decoder
+
+    if not exported.generates:
+        raise OptimError(
+            "several-models",
+            f"{folder} holds several models",
+            f"they are {', '.join(exported.components)}",
+            f"open one of them: optim.load('{folder}/{next(iter(exported.components))}')",
+            status=ExitStatus.USAGE,
+        )
+    sessions = {name: _open(path / component.file) for name, component in exported.components.items()}
+    decoder = exported.components.get("decoder", next(iter(exported.components.values())))
+    return Decoder.of_sessions(sessions, {**exported.facts, "state": dict(decoder.state)})
+
+
+def open_folder(path: Path) -> onnxruntime.InferenceSession:
+    """The session of a folder with one model, with its tuned settings; raises as :func:`load`."""
+    from optim.onnx.sessions import open_session
+
+    if not (path / MODEL_FILE).is_file() and (read_mark(path) is not None or (path / SESSION_FILE).is_file()):
+        raise OptimError(
+            "no-model",
+            f"the run in {path} delivered no model",
+            "report.json there says why, or the run has not finished",
+            status=ExitStatus.USAGE,
+        )
+    saved = read_session_file(path)
+    return open_session(
+        path / MODEL_FILE,
+        saved.config,
+        saved.provider,
+        saved.provider_options,
+        library=saved.library,
+        libraries=saved.operator_libraries,
+        fallback=saved.fallback,
+    )
+
+
+def _open(model: Path) -> onnxruntime.InferenceSession:
+    """A component: with the settings of the run folder that it lies in, else with the runtime's defaults."""
+    from optim.model import SessionConfig
+    from optim.onnx.sessions import open_session
+
+    if model.name == MODEL_FILE and (model.parent / SESSION_FILE).is_file():
+        return open_folder(model.parent)
+    return open_session(model, SessionConfig())

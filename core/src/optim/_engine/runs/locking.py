@@ -1,0 +1,136 @@
+"""Between runs and recipe files: what a run locks, and what a recipe or a lock asks for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from optim._engine.metrics.spec import parse_max_loss, parse_metric
+from optim._engine.recipes.lock import (
+    Lock,
+    LockedFeeds,
+    LockedPass,
+    LockedResult,
+    LockedSession,
+    LockedSource,
+    LockedTarget,
+    header,
+    load_recipe_or_lock,
+)
+from optim._engine.recipes.recipe import Budget, Recipe
+from optim._engine.runs.outcome import Outcome
+from optim._engine.search.settings import RunSettings
+from optim.errors import ExitStatus, OptimError
+
+
+def lock_of(outcome: Outcome) -> Lock:
+    """The lock of a run that delivered a model."""
+    node, settings = outcome.delivered, outcome.settings
+    assert node is not None and outcome.result is not None
+    budget = _budget_of(settings)
+    return Lock(
+        lock=header(),
+        source=LockedSource(file_name=settings.source.name, digest=outcome.source.model.digest),
+        target=LockedTarget(name=outcome.target.name, backend=outcome.target.backend, versions=outcome.versions),
+        goal=settings.goal,
+        metric=settings.metric.text if settings.metric else None,
+        budget=budget,
+        feeds=LockedFeeds(
+            digest=outcome.prepared.digest, origin=outcome.prepared.origin, seed=settings.seed, data=settings.data
+        ),
+        passes=tuple(
+            LockedPass.of(step.pass_name, step.stage, step.options, *outcome.packages.get(step.plugin, ("", "")))
+            for step in node.steps
+        ),
+        session=LockedSession.of(node.model.session),
+        result=LockedResult(
+            model_digest=node.model.digest,
+            drift=node.drift.relative_l2,
+            latency_ratio=outcome.result.ratio,
+            task_value=node.task.value if node.task else None,
+        ),
+    )
+
+
+def apply_recipe(settings: RunSettings, path: Path) -> tuple[RunSettings, Lock | None]:
+    """Settings with what a recipe or a lock says laid over them.
+
+    Returns:
+        The settings, and the lock where it was one: its source and its result must match.
+    """
+    found = load_recipe_or_lock(path)
+    if isinstance(found, Recipe):
+        return _with_recipe(settings, found), None
+    repeated = replace(
+        settings,
+        target=found.target.name,
+        goal=found.goal,
+        data=_data_beside(found, path),
+        seed=found.feeds.seed,
+        chain=found.chain(),
+        metric=parse_metric(found.metric) if found.metric else None,
+        **_said(found.budget),
+    )
+    return repeated, found
+
+
+def require_source(lock: Lock, outcome_digest: str) -> None:
+    """Refuse to repeat a lock on another model.
+
+    Raises:
+        OptimError[other-source]: the model is not the one that was locked.
+    """
+    if lock.source.digest != outcome_digest:
+        raise OptimError(
+            "other-source",
+            "the lock was made from another model",
+            f"it is of {lock.source.file_name} ({lock.source.digest[:12]}), this one is {outcome_digest[:12]}",
+            "give the model that the lock names, or search again without --recipe",
+            status=ExitStatus.NOT_HELD,
+        )
+
+
+def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
+    plain: dict[str, Any] = {
+        "target": recipe.target,
+        "goal": recipe.goal,
+        "data": recipe.data,
+        "seed": recipe.seed,
+        "search_seconds": recipe.search_seconds,
+        "metric": parse_metric(recipe.metric) if recipe.metric else None,
+    }
+    given = {key: value for key, value in plain.items() if value is not None}
+    return replace(
+        settings,
+        **given,
+        **_said(recipe.budget),
+        stages=recipe.stages,
+        without=tuple(sorted(set(recipe.without))),
+        named=recipe.named(),
+    )
+
+
+def _budget_of(settings: RunSettings) -> Budget:
+    if settings.lossless:
+        return Budget(lossless=True)
+    drift = settings.drift_limit
+    return Budget(
+        max_drift=drift if math.isfinite(drift) else None,
+        max_loss=settings.max_loss.text if settings.max_loss else None,
+    )
+
+
+def _said(budget: Budget) -> dict[str, Any]:
+    """A budget as settings of a run."""
+    loss = parse_max_loss(str(budget.max_loss)) if budget.max_loss is not None else None
+    return {"lossless": budget.lossless, "max_drift": budget.max_drift, "max_loss": loss}
+
+
+def _data_beside(lock: Lock, path: Path) -> str | None:
+    """The feeds of a lock: as written, or beside the lock."""
+    if lock.feeds.data is None or Path(lock.feeds.data).exists():
+        return lock.feeds.data
+    beside = path.absolute().parent / lock.feeds.data
+    return str(beside) if beside.exists() else lock.feeds.data

@@ -1,0 +1,91 @@
+"""What came of a run, as typed values; the report, the lock and the folder are written from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from optim._engine.jobs import ingest, prepare
+from optim._engine.search.nodes import Attempt, Measured, Node
+from optim._engine.search.points import Point
+from optim._engine.search.settings import RunSettings
+from optim._engine.sources.make import ExportedSource
+from optim._engine.timing.race import LaneResult
+from optim.backend import Check
+from optim.target import Target
+
+
+class RunStatus(StrEnum):
+    """The verdict in a word."""
+
+    IMPROVED = "improved"
+    UNCHANGED = "unchanged"
+    BUDGET_MISSED = "budget-missed"
+    FAILED = "failed"
+
+
+@dataclass
+class Outcome:
+    """Everything a run found out.
+
+    Attributes:
+        settings: what was asked.
+        target: where it ran.
+        status: the verdict.
+        reason: the verdict in one sentence.
+        source: the original in the store.
+        prepared: its feeds and tolerance.
+        original: the clock's figures of the original; None where nothing was timed.
+        result: what is delivered; None where the run missed or failed.
+        timing: the clock's figures of the result, shape by shape; None where it is the original.
+        operators: of the result.
+        attempts: rows of the report.
+        points: everything that was measured.
+        key: of the finished run in the cache.
+        versions: of the packages involved.
+        packages: distribution and version by plugin.
+        cached: whether the whole run was served from the cache.
+        seconds: of the whole run.
+        search_s: of the search.
+        computed: jobs run.
+        from_cache: answers taken from the cache.
+        exported: the source that the original was exported from; None where it came as an ONNX model.
+        checks: what was looked at after delivery.
+        loader: whether onnxruntime can open what is delivered.
+    """
+
+    settings: RunSettings
+    target: Target
+    status: RunStatus
+    reason: str
+    source: ingest.Answer
+    prepared: prepare.Answer
+    original: LaneResult | None
+    result: Measured | None
+    timing: LaneResult | None = None
+    operators: dict[str, int] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    key: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    packages: dict[str, tuple[str, str]] = field(default_factory=dict)
+    cached: bool = False
+    seconds: float = 0.0
+    search_s: float = 0.0
+    computed: int = 0
+    from_cache: int = 0
+    exported: ExportedSource | None = None
+    checks: tuple[Check, ...] = ()
+    loader: bool = True
+
+    @property
+    def delivered(self) -> Node | None:
+        """The chain that is delivered."""
+        return self.result.node if self.result else None
+
+    @property
+    def nearest(self) -> Point | None:
+        """The model beyond the budget that is kept aside, where nothing keeps within it."""
+        if self.status is not RunStatus.BUDGET_MISSED:
+            return None
+        return next((point for point in self.points if point.proven and not point.within), None)

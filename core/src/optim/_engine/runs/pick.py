@@ -1,0 +1,110 @@
+"""Another point of a finished run: nothing is searched, nothing is run, since the points were proven in that run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim._engine.plugins.registry import load_registry
+from optim._engine.runs.execute import finished_run
+from optim._engine.runs.folder import RunFolder
+from optim._engine.runs.mark import read_mark
+from optim._engine.runs.outcome import Outcome, RunStatus
+from optim._engine.runs.run import publish
+from optim._engine.search.journal import missing_rows
+from optim._engine.search.nodes import Attempt, StepStatus
+from optim._engine.search.points import Point, choose, nothing_to_pick
+from optim._engine.store import Store
+from optim.errors import ExitStatus, OptimError
+from optim.onnx.operators import operator_counts
+
+if TYPE_CHECKING:
+    from optim._engine.reports.schema import Report
+
+
+def pick_from(folder: Path, wanted: str, output: Path, say: Callable[[str], None]) -> Report:
+    """Deliver another point of the run that filled ``folder``.
+
+    Args:
+        folder: of a finished run.
+        wanted: ``fastest``, ``smallest``, ``most-accurate``, or a number of the front.
+        output: the run folder to fill; may be the same.
+        say: told what is going on.
+
+    Raises:
+        OptimError[not-a-run-folder]: it is none, or was not finished.
+        OptimError[no-points]: the run had none.
+        OptimError[points-gone]: the cache no longer has what the run measured.
+        OptimError[unknown-point]: there is no such point.
+    """
+    store, key = Store(), _key_of(folder, wanted)
+    with store.in_use(), RunFolder.claim(output) as claimed:
+        outcome = finished_run(store, key)
+        if outcome is None or not any(point.number for point in outcome.points):
+            raise OptimError(
+                "points-gone",
+                f"the points of {folder} are no longer in the cache",
+                "the cache was pruned, or another OPTIM_CACHE_DIR is set",
+                "run it again with --pick: the same command searches anew",
+                status=ExitStatus.USAGE,
+            )
+        outcome.cached = True
+        return publish(picked(outcome, wanted), load_registry(), claimed, say)
+
+
+def picked(outcome: Outcome, wanted: str) -> Outcome:
+    """The same run with another point as its result.
+
+    Raises:
+        OptimError[no-points]: the run found nothing that could be delivered.
+        OptimError[unknown-point]: there is no such point.
+    """
+    point = choose(outcome.points, wanted)
+    front = sum(1 for one in outcome.points if one.number)
+    attempts = [*outcome.attempts, *missing_rows(outcome.attempts, point.node)]
+    return replace(
+        outcome,
+        status=RunStatus.IMPROVED,
+        result=point.measured,
+        timing=point.timing,
+        reason=f"point {point.number} of {front}, picked as {wanted}",
+        operators=operator_counts(point.node.model.path),
+        attempts=[_settled(attempt, point) for attempt in attempts],
+    )
+
+
+def _settled(attempt: Attempt, point: Point) -> Attempt:
+    """A row of the report, as if this point had won."""
+    steps = point.node.steps
+    chains = {(step.key, tuple(before.pass_name for before in steps[:place])) for place, step in enumerate(steps)}
+    copied = replace(attempt)
+    if (attempt.step.key, attempt.on) in chains:
+        copied.settle(StepStatus.KEPT, "part of the point that was picked")
+    elif attempt.status is StepStatus.KEPT:
+        copied.settle(StepStatus.DROPPED, "part of what the goal would have delivered; another point was picked")
+    return copied
+
+
+def _key_of(folder: Path, wanted: str) -> str:
+    """The key of the run that filled a folder and has points to pick."""
+    from optim._engine.reports.schema import REPORT_FILE
+
+    try:
+        report = json.loads((folder / REPORT_FILE).read_text(encoding="utf-8"))
+        key, points = report.get("key"), report.get("points", [])
+    except (OSError, ValueError, AttributeError):
+        key = None
+    if read_mark(folder) is None or not isinstance(key, str) or not key:
+        raise OptimError(
+            "not-a-run-folder",
+            f"{folder} is not a folder that optim run wrote",
+            "it has no report.json of a finished run",
+            "optim run MODEL -o DIR",
+            status=ExitStatus.USAGE,
+        )
+    if not any(point.get("number") for point in points):
+        raise nothing_to_pick(wanted)
+    return key

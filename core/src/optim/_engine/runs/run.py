@@ -1,0 +1,261 @@
+"""``optim.run``: from a model file to a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optim._engine.metrics.spec import parse_max_loss, parse_metric
+from optim._engine.plugins.registry import Registry, load_registry
+from optim._engine.runs.execute import execute
+from optim._engine.runs.folder import RunFolder
+from optim._engine.runs.locking import lock_of, require_source
+from optim._engine.runs.outcome import Outcome, RunStatus
+from optim._engine.runs.session_file import NEAREST_FOLDER, write_session_files
+from optim._engine.runs.source_run import run_source, write_component_file
+from optim._engine.search.nodes import Node
+from optim._engine.search.points import require_pick
+from optim._engine.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
+from optim._engine.sources.naming import needs_export
+from optim._engine.store import Store, cache_key
+from optim.backend import Check, Delivery
+from optim.errors import ExitStatus, OptimError
+from optim.jobs.wire import to_wire
+from optim.onnx.libraries import libraries_of
+from optim.passes import Stage
+from optim.source import SourceRequest
+
+if TYPE_CHECKING:
+    from optim._engine.recipes.lock import Lock
+    from optim._engine.reports.schema import Report
+    from optim._engine.sources.make import ExportedSource
+
+EXIT_STATUS = {
+    RunStatus.IMPROVED: ExitStatus.DELIVERED,
+    RunStatus.UNCHANGED: ExitStatus.DELIVERED,
+    RunStatus.BUDGET_MISSED: ExitStatus.NOT_HELD,
+    RunStatus.FAILED: ExitStatus.NOT_HELD,
+}
+
+
+def run(
+    model: str | PathLike[str],
+    output: str | PathLike[str],
+    *,
+    target: str = "cpu",
+    data: str | None = None,
+    goal: Goal = "latency",
+    max_drift: float | None = None,
+    metric: str | None = None,
+    max_loss: str | float | None = None,
+    lossless: bool = False,
+    passes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] = (),
+    without: Sequence[str] = (),
+    stages: Sequence[str] = (),
+    search_seconds: float = DEFAULT_SEARCH_SECONDS,
+    seed: int = 0,
+    fresh: bool = False,
+    pick: str = "",
+    source: SourceRequest | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Report:
+    """Make a model fast for a target, verify it, and leave a folder to deploy.
+
+    Args:
+        model: an ``.onnx`` file, a Hugging Face folder, or ``package.module:factory``.
+        output: the run folder; absent, empty, or of an earlier run.
+        target: where it will run, see ``optim targets``.
+        data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; None: synthesized.
+        goal: ``latency``, ``size`` or ``memory``.
+        max_drift: largest relative L2 of any output that lossy passes may cause; by default 0.05, or no bound where
+            ``max_loss`` is given.
+        metric: task metric: a name of ``optim metrics`` with its options, or ``package.module:function``.
+        max_loss: how much worse the metric may get: ``"1%"`` of the original's value, or an amount.
+        lossless: admit only passes held to rounding error.
+        passes: passes that must hold, by name; a mapping gives their options (None: what the pass proposes).
+        without: passes to leave out.
+        stages: only these stages; empty: all.
+        search_seconds: bound of the search, in seconds.
+        seed: of everything random.
+        fresh: take nothing from the cache.
+        pick: deliver another point of the front: ``fastest``, ``smallest``, ``most-accurate``, or its number.
+        source: how the source is exported, where it is no ``.onnx`` file and the defaults do not do.
+        say: told what is going on, a line at a time.
+
+    Returns:
+        What ``report.json`` says; of a source with several components, of the one that fared worst.
+        ``report.status`` is ``budget-missed`` or ``failed`` where a pass that was named did not hold; the folder
+        then has a report and no model. A model that an earlier run delivered stays, with its own report: the new one
+        is then in ``not-delivered/``.
+
+    Raises:
+        OptimError: the model, the feeds, the target, the folder or the request cannot be used.
+    """
+    named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
+    settings = RunSettings(
+        source=Path(model),
+        target=target,
+        data=data,
+        goal=goal,
+        max_drift=max_drift,
+        lossless=lossless,
+        metric=parse_metric(metric) if metric else None,
+        max_loss=parse_max_loss(str(max_loss)) if max_loss is not None else None,
+        named=tuple(Named(name, options) for name, options in named),
+        without=tuple(sorted(set(without))),
+        stages=tuple(parse_stage(stage) for stage in stages),
+        search_seconds=search_seconds,
+        seed=seed,
+        fresh=fresh,
+        export=source or (SourceRequest(str(model), seed=seed) if needs_export(str(model)) else None),
+    )
+    say = say or (lambda text: None)
+    if settings.export is None:
+        return run_settings(settings, Path(output), say, pick=pick)
+    reports = run_source(settings, Path(output), say, pick=pick)
+    return max(reports.values(), key=lambda report: EXIT_STATUS[RunStatus(report.status)])
+
+
+def run_settings(
+    settings: RunSettings,
+    output: Path,
+    say: Callable[[str], None],
+    *,
+    lock: Lock | None = None,
+    exported: ExportedSource | None = None,
+    pick: str = "",
+) -> Report:
+    """Run what was asked for into a folder; with a lock the model must come out the same.
+
+    Args:
+        settings: what was asked for.
+        output: the run folder.
+        say: told what is going on.
+        lock: of an earlier run that is repeated.
+        exported: the source, where it has been exported already.
+        pick: the point of the front that is delivered; empty: the one that the goal says.
+
+    Raises:
+        OptimError[bad-budget]: a number that cannot be one.
+        OptimError[data-required]: a metric and nothing to measure it on.
+        OptimError[unknown-point]: no run has such a point, or this one has not.
+        OptimError[other-source]: the lock is of another model.
+        OptimError[lock-mismatch]: the chain of the lock gives another model here.
+    """
+    settings.require_sound()
+    _require_data_for_a_metric(settings)
+    if pick:
+        require_pick(pick)
+    registry, store = load_registry(), Store()
+    with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
+        outcome = execute(settings, registry, store, say, exported)
+        if lock is not None:
+            _require_same(outcome, lock)
+        if pick:
+            from optim._engine.runs.pick import picked
+
+            outcome = picked(outcome, pick)
+        report = publish(outcome, registry, folder, say)
+    store.trim()
+    return report
+
+
+def _require_data_for_a_metric(settings: RunSettings) -> None:
+    if settings.metric is not None and settings.data is None and settings.chain is None:
+        raise OptimError(
+            "data-required",
+            f"metric {settings.metric.text} needs data",
+            "on made-up inputs it would say nothing",
+            "--data feeds.npz, with the labels that it needs",
+            status=ExitStatus.USAGE,
+        )
+
+
+def publish(outcome: Outcome, registry: Registry, folder: RunFolder, say: Callable[[str], None]) -> Report:
+    """Fill a claimed folder with what came of a run; only a new model takes the place of an earlier one."""
+    say("writing the result")
+    reports: list[Report] = []
+    aside = outcome.delivered is None and folder.holds_a_model
+    fill = folder.publish_aside if aside else folder.publish
+    fill(lambda path: reports.append(write_run(outcome, registry, path)))
+    return reports[0]
+
+
+def _require_same(outcome: Outcome, lock: Lock) -> None:
+    require_source(lock, outcome.source.model.digest)
+    found = outcome.delivered.model.digest if outcome.delivered else "none"
+    if found != lock.result.model_digest:
+        changed = [
+            f"{name} {version} -> {outcome.versions.get(name, 'none')}"
+            for name, version in lock.target.versions.items()
+            if outcome.versions.get(name) != version
+        ]
+        why = ", ".join(changed) or "no version differs"
+        raise OptimError(
+            "lock-mismatch",
+            "the repeated model is not the one of the lock",
+            f"expected {lock.result.model_digest[:12]}, got {found[:12]}; {why}",
+            "install the versions that the lock names, or search again without --recipe",
+            status=ExitStatus.NOT_HELD,
+        )
+
+
+def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
+    """Every file of a run folder but its mark.
+
+    Raises:
+        OptimError: what the target's backend adds could not be made, or does not work.
+    """
+    from optim._engine.reports.build import build_report
+    from optim._engine.reports.html import render_html
+    from optim._engine.reports.schema import REPORT_FILE
+
+    if outcome.delivered is not None:
+        outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
+        write_component_file(outcome, folder)
+    if outcome.nearest is not None:
+        _set_aside(outcome, outcome.nearest.node, folder / NEAREST_FOLDER)
+    report = build_report(outcome)
+    (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
+    (folder / "report.html").write_text(render_html(report), encoding="utf-8")
+    return report
+
+
+def _deliver(outcome: Outcome, node: Node, registry: Registry, folder: Path) -> tuple[Check, ...]:
+    """The model with all that is needed to run it, and what the backend adds."""
+    from optim._engine.recipes.write import write_lock
+    from optim.onnx.files import deliver
+
+    backend, model = registry.backend(outcome.target.backend)(), node.model
+    outcome.loader = backend.opened_by_onnxruntime
+    deliver(model, folder)
+    libraries = libraries_of(model.opset)
+    write_session_files(folder, model.session, outcome.target, libraries, loader=outcome.loader)
+    write_lock(lock_of(outcome), folder / "recipe.lock.toml")
+    return tuple(backend.deliver(Delivery(folder, model, outcome.target, node.interfaces)))
+
+
+def _set_aside(outcome: Outcome, node: Node, folder: Path) -> None:
+    """A model that missed the budget, with its settings."""
+    from optim.onnx.files import deliver
+
+    deliver(node.model, folder)
+    libraries = libraries_of(node.model.opset)
+    write_session_files(folder, node.model.session, outcome.target, libraries, loader=outcome.loader)
+
+
+def parse_stage(name: str) -> Stage:
+    """A stage by its name.
+
+    Raises:
+        OptimError[unknown-stage]: lists those there are.
+    """
+    from optim.errors import unknown_name
+
+    try:
+        return Stage(name)
+    except ValueError:
+        known = [stage.value for stage in Stage]
+        raise unknown_name("stage", name, known, fix="optim passes list shows the stages") from None

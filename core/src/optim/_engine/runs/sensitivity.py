@@ -1,0 +1,90 @@
+"""Which nodes of a model a lossy pass harms how much, without a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from optim._engine.jobs import prepare, sensitivity
+from optim._engine.plugins.offers import OfferedPass
+from optim._engine.plugins.registry import Registry
+from optim._engine.runs.compare import workbench_for
+from optim._engine.search.settings import Named
+from optim._engine.store import Store
+from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.jobs.wire import to_wire
+from optim.options import parse_options
+from optim.passes import Pass
+from optim.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """What was found, of which pass with which options, on which feeds."""
+
+    pass_name: str
+    options: dict[str, object]
+    found: sensitivity.Answer
+    prepared: prepare.Answer
+
+
+def measure_sensitivity(
+    model: Path,
+    wanted: Named,
+    *,
+    registry: Registry,
+    store: Store,
+    say: Callable[[str], None],
+    data: str | None = None,
+    target: str = "cpu",
+    seconds: float = 30.0,
+    exact: bool = False,
+    seed: int = 0,
+) -> Sensitivity:
+    """Measure what a pass costs at every node that it can leave alone.
+
+    Args:
+        model: an ``.onnx`` file.
+        wanted: a pass by name, or by the type that it makes (``int8``), and options other than its defaults.
+        registry: of the plugins.
+        store: the cache.
+        say: told what is going on.
+        data: where feeds come from; None: synthesized.
+        target: where it runs.
+        seconds: about how long.
+        exact: measure by applying the pass, instead of estimating.
+        seed: for synthesized feeds.
+
+    Raises:
+        OptimError: unknown-type, unknown-option, not-lossy, not-applicable, nothing-to-measure; a model or the feeds
+            cannot be used.
+    """
+    offered = _find(wanted.name, registry, registry.target(target))
+    options = to_wire(parse_options(offered.over_models, wanted.options or {}))
+    with workbench_for(model, registry, store, say, data, target, seed) as (bench, node):
+        found = bench.sensitivity(node, offered, options, seconds=seconds, exact=exact)
+        return Sensitivity(offered.name, options, found, bench.prepared)
+
+
+def _find(wanted: str, registry: Registry, target: Target) -> OfferedPass:
+    """The pass of this name, or the first that makes this type: of the plugin that runs the target, if it has one."""
+    offers = [offered for offered in registry.offers(target) if issubclass(offered.pass_class, Pass)]
+    own = registry.offered("backend")[target.backend].plugin.name
+    by_type: dict[str, OfferedPass] = {}
+    for offered in sorted(offers, key=lambda offered: offered.plugin.name != own):
+        if offered.over_models.makes:
+            by_type.setdefault(offered.over_models.makes, offered)
+    found = by_type.get(wanted) or next((offered for offered in offers if offered.name == wanted), None)
+    if found is None:
+        lossy = [offered.name for offered in offers if offered.over_models.lossy]
+        raise unknown_name("type", wanted, [*by_type, *lossy], fix="optim passes list")
+    if not found.over_models.lossy:
+        raise OptimError(
+            "not-lossy",
+            f"{found.name} does not change what a model computes",
+            "there is no drift to measure",
+            f"name one of {', '.join(by_type) or 'the lossy passes'}",
+            status=ExitStatus.USAGE,
+        )
+    return found

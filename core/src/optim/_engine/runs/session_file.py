@@ -1,0 +1,156 @@
+"""``session.json``, how the model of a run folder is opened, and ``load.py``, which does so with onnxruntime alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from optim.errors import ExitStatus, OptimError
+from optim.model import SessionConfig
+from optim.target import Target
+
+SESSION_FILE = "session.json"
+LOAD_SCRIPT = "load.py"
+MODEL_FILE = "model.onnx"
+NEAREST_FOLDER = "nearest"
+"""Where a run whose budget nothing meets keeps the model that is nearest to it."""
+
+LOAD_TEXT = '''\
+"""Opens model.onnx with the settings of session.json. Needs onnxruntime, and the provider's package if it has one."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import onnxruntime as ort
+
+
+def load():
+    """An onnxruntime.InferenceSession."""
+    folder = Path(__file__).resolve().parent
+    saved = json.loads((folder / "session.json").read_text(encoding="utf-8"))
+    options = ort.SessionOptions()
+    for name, value in saved["session_options"].items():
+        members = getattr(type(getattr(options, name)), "__members__", None)  # an enum is saved by name
+        setattr(options, name, members[value] if members else value)
+    for key, value in saved["session_config"].items():
+        options.add_session_config_entry(key, value)
+    for package in saved["operator_libraries"]:  # operators that onnxruntime itself does not have
+        options.register_custom_ops_library(import_module(package).get_library_path())
+    if saved["provider"] != "CPUExecutionProvider" and not saved.get("fallback"):  # never on the CPU in silence
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    providers = [(saved["provider"], saved["provider_options"])]
+    if saved.get("library"):  # a provider that is installed apart from onnxruntime
+        if not any(device.ep_name == saved["provider"] for device in ort.get_ep_devices()):
+            library = import_module(saved["library"]).get_library_path()
+            ort.register_execution_provider_library(saved["provider"], library)
+        devices = [device for device in ort.get_ep_devices() if device.ep_name == saved["provider"]]
+        special = [device for device in devices if device.device.type != ort.OrtHardwareDeviceType.CPU]
+        options.add_provider_for_devices((special or devices)[:1], saved["provider_options"])
+        providers = None
+    return ort.InferenceSession(
+        str(folder / "model.onnx"),
+        options,
+        providers=providers,
+        disabled_optimizers=saved["disabled_optimizers"] or None,
+    )
+
+
+if __name__ == "__main__":
+    for value in load().get_inputs():
+        print(value.name, value.type, value.shape)
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFile:
+    """What ``session.json`` holds.
+
+    Attributes:
+        provider: execution provider.
+        provider_options: of the provider.
+        library: Python package of a provider that is installed apart from onnxruntime; empty for the others.
+        fallback: whether nodes that the provider does not take may run on the CPU.
+        session_options: attributes of ``onnxruntime.SessionOptions``, enums by name.
+        session_config: config entries as strings.
+        disabled_optimizers: graph optimizers of the runtime that are switched off.
+        operator_libraries: packages whose ``get_library_path()`` is registered before the model is opened.
+    """
+
+    provider: str
+    provider_options: Mapping[str, str] = field(default_factory=dict)
+    session_options: Mapping[str, bool | int | str] = field(default_factory=dict)
+    session_config: Mapping[str, str] = field(default_factory=dict)
+    disabled_optimizers: tuple[str, ...] = ()
+    operator_libraries: tuple[str, ...] = ()
+    library: str = ""
+    fallback: bool = False
+
+    @classmethod
+    def of(cls, session: SessionConfig, target: Target, libraries: tuple[str, ...] = ()) -> SessionFile:
+        """The settings of a model, and where it runs."""
+        return cls(
+            target.provider or "CPUExecutionProvider",
+            dict(target.provider_options),
+            dict(session.session_options),
+            dict(session.session_config),
+            session.disabled_optimizers,
+            libraries,
+            target.library,
+            target.fallback,
+        )
+
+    @property
+    def config(self) -> SessionConfig:
+        """The settings without the provider."""
+        return SessionConfig(self.session_options, self.session_config, self.disabled_optimizers)
+
+
+def write_session_files(
+    folder: Path, session: SessionConfig, target: Target, libraries: tuple[str, ...] = (), *, loader: bool = True
+) -> None:
+    """Write ``session.json`` beside ``model.onnx``, and ``load.py`` where onnxruntime can open it."""
+    from optim.jobs.wire import to_wire
+
+    written = to_wire(SessionFile.of(session, target, libraries))
+    written = {key: value for key, value in written.items() if value or key not in ("library", "fallback")}
+    text = json.dumps(written, indent=2)
+    (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
+    if loader:
+        (folder / LOAD_SCRIPT).write_text(LOAD_TEXT, encoding="utf-8")
+
+
+def read_session(folder: Path) -> SessionConfig:
+    """The settings of a run folder's model, without the provider; raises as :func:`read_session_file`."""
+    return read_session_file(folder).config
+
+
+def read_session_file(folder: Path) -> SessionFile:
+    """What ``session.json`` in ``folder`` says.
+
+    Raises:
+        OptimError[not-a-run-folder]: there is none.
+        OptimError[bad-session-file]: it is not what :func:`write_session_files` writes.
+    """
+    from pydantic import ValidationError
+
+    from optim.jobs.wire import from_wire
+
+    path = folder / SESSION_FILE
+    try:
+        return from_wire(SessionFile, json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise OptimError(
+            "not-a-run-folder",
+            f"{folder} is not a folder that optim run wrote",
+            f"there is no {path}",
+            "optim run MODEL -o DIR",
+            status=ExitStatus.USAGE,
+        ) from error
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise OptimError("bad-session-file", f"{path} cannot be used", problems, "run optim run again") from error
+    except ValueError as error:
+        raise OptimError("bad-session-file", f"{path} is not JSON", str(error), "run optim run again") from error

@@ -1,0 +1,120 @@
+"""Runs of a source that is exported first: one run folder, or one for each component."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim._engine.runs.session_file import MODEL_FILE
+from optim._engine.search.settings import RunSettings
+from optim._engine.sources.export_file import (
+    EXPORT_FILE,
+    ExportedComponent,
+    export_file,
+    read_export_file,
+    write_export_file,
+)
+from optim._engine.store import Store
+from optim.errors import ExitStatus, OptimError
+
+if TYPE_CHECKING:
+    from optim._engine.recipes.lock import Lock
+    from optim._engine.reports.schema import Report
+    from optim._engine.runs.outcome import Outcome
+    from optim._engine.sources.make import ExportedSource
+
+
+def run_source(
+    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None, pick: str = ""
+) -> dict[str, Report]:
+    """Export a source, and run what came of it.
+
+    A source with one component gives a run folder; one with several gives a run folder for each, by its name, and an
+    ``export.json`` beside them that says how they work together.
+
+    Returns:
+        Reports by component.
+
+    Raises:
+        OptimError: the source, the folder or the request cannot be used.
+    """
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.execute import require_target
+    from optim._engine.runs.run import run_settings
+    from optim._engine.search.plan import make_plan
+    from optim._engine.search.workbench import source_choice
+    from optim._engine.sources.make import make_graphs
+
+    registry, store = load_registry(), Store()
+    target = require_target(registry, settings.target)
+    make_plan(settings, registry, target)  # a request that makes no sense is refused before anything is exported
+    assert settings.export is not None
+    with store.in_use():
+        made = make_graphs(
+            settings.export,
+            target,
+            registry,
+            store,
+            source_choice(settings),
+            say,
+            timeout_s=settings.timeout_s,
+            fresh=settings.fresh,
+        )
+    names = [graph.component for graph in made.graphs]
+    if len(names) == 1:
+        return {names[0]: run_settings(settings, output, say, lock=lock, exported=made, pick=pick)}
+    if lock is not None:
+        raise OptimError(
+            "other-source",
+            "a lock repeats one model, and the source has several",
+            f"its components are {', '.join(names)}",
+            "run it without --recipe",
+            status=ExitStatus.USAGE,
+        )
+    _require_ours(output, names)
+    reports = {}
+    for name in names:
+        say(f"{name}, of {', '.join(names)}")
+        part = replace(settings, component=name)
+        reports[name] = run_settings(part, output / name, say, exported=made, pick=pick)
+    files = {name: f"{name}/{MODEL_FILE}" for name in names if reports[name].result is not None}
+    if len(files) == len(names):
+        _write(made, files, output, {name: far for name in names if (far := _drift(reports[name])) is not None})
+    return reports
+
+
+def _drift(report: Report) -> float | None:
+    found = report.export.result_drift if report.export else None
+    return found.drift.relative_l2 if found is not None and found.samples else None
+
+
+def write_component_file(outcome: Outcome, folder: Path) -> None:
+    """``export.json`` of a run folder that holds one component."""
+    made, component = outcome.exported, outcome.settings.component
+    if made is not None and (not component or len(made.graphs) == 1):
+        found = outcome.result.source if outcome.result else None
+        own = {made.graphs[0].component: found.drift.relative_l2} if found is not None and found.samples else {}
+        _write(made, {made.graphs[0].component: MODEL_FILE}, folder, own)
+
+
+def _write(made: ExportedSource, files: dict[str, str], folder: Path, own: Mapping[str, float]) -> None:
+    """Write the file; ``own`` has the drift of those graphs that are no longer what was exported."""
+    drift = {verified.component: verified.drift.relative_l2 for verified in made.verified} | dict(own)
+    components = {name: ExportedComponent(file, made.graph(name).state, drift[name]) for name, file in files.items()}
+    write_export_file(folder, export_file(made.request.spec, made.facts, components))
+
+
+def _require_ours(output: Path, names: list[str]) -> None:
+    if not output.is_dir():
+        return
+    strange = sorted(entry.name for entry in output.iterdir() if entry.name not in (*names, EXPORT_FILE))
+    if strange and read_export_file(output) is None:
+        raise OptimError(
+            "not-our-folder",
+            f"{output} is not the folder of an earlier run",
+            f"it holds {', '.join(strange[:3])}",
+            "name an empty or a new folder after -o",
+            status=ExitStatus.USAGE,
+        )

@@ -1,0 +1,135 @@
+"""The journal of a search: every attempt, by the model that came of it, and what became of it in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from optim._engine.gate.drift import Drift
+from optim._engine.plugins.offers import OfferedPass
+from optim._engine.search.nodes import Attempt, Measured, Node, Step, StepStatus
+
+
+class Journal:
+    """Rows of the report, in the order in which they were tried."""
+
+    def __init__(self) -> None:
+        self.attempts: list[Attempt] = []
+        self._by_chain: dict[tuple[tuple[str, str], ...], Attempt] = {}
+
+    def open(self, step: Step, on: Node) -> Attempt:
+        """A new row; the same step on the same chain again is the same row."""
+        chain = (*chain_key(on), step.key)
+        if chain not in self._by_chain:
+            self._by_chain[chain] = Attempt(step, tuple(s.pass_name for s in on.steps))
+            self.attempts.append(self._by_chain[chain])
+        return self._by_chain[chain]
+
+    def find(self, node: Node) -> Attempt | None:
+        """The row of the last step of a chain."""
+        return self.find_chain(node.steps)
+
+    def find_chain(self, steps: Sequence[Step]) -> Attempt | None:
+        """The row of the last of these steps, with the others before it."""
+        return self._by_chain.get(tuple(step.key for step in steps))
+
+    def timed(self, measured: Measured, parent_ratio: float | None, drift: Drift | None = None) -> None:
+        """Note the best time seen of a chain."""
+        attempt = self.find(measured.node)
+        if attempt is None or measured.ratio is None:
+            return
+        if attempt.ratio is None or measured.ratio < attempt.ratio:
+            attempt.ratio, attempt.low, attempt.high = measured.ratio, measured.low, measured.high
+            attempt.size_bytes = measured.node.size_bytes
+            attempt.drift = drift or attempt.drift
+        if parent_ratio is not None:
+            attempt.parent_ratio = parent_ratio
+
+    def conclude(self, winner: Node, best: Measured | None = None) -> None:
+        """Settle every row that is still open: kept on the winner's chain, else dropped with the reason.
+
+        Args:
+            winner: the chain that is delivered.
+            best: its figures on fresh rounds.
+        """
+        whole = chain_key(winner)
+        for attempt in missing_rows(self.attempts, winner):
+            place = len(attempt.on) + 1
+            self._by_chain[whole[:place]] = attempt
+            self.attempts.append(attempt)
+        kept = {whole[: i + 1] for i in range(len(whole))}
+        if whole in self._by_chain and best is not None:
+            self._by_chain[whole].ratio = best.ratio
+            self._by_chain[whole].low, self._by_chain[whole].high = best.low, best.high
+        for chain, attempt in self._by_chain.items():
+            if chain in kept:
+                attempt.settle(StepStatus.KEPT, _why_kept(attempt))
+            elif attempt.status is StepStatus.SKIPPED and not attempt.reason:
+                elsewhere = attempt.step.key in whole
+                attempt.settle(*_why_dropped(attempt, best.ratio if best else None, elsewhere=elsewhere))
+
+
+def missing_rows(attempts: Iterable[Attempt], node: Node) -> list[Attempt]:
+    """Rows for those steps of a chain that have none: settings that a graph was only looked at through."""
+    there = {(attempt.step.key, attempt.on) for attempt in attempts}
+    found = []
+    for place, step in enumerate(node.steps):
+        on = tuple(before.pass_name for before in node.steps[:place])
+        if (step.key, on) not in there:
+            found.append(Attempt(step, on, drift=node.drift, size_bytes=node.size_bytes, task=node.task))
+    return found
+
+
+def chain_key(node: Node) -> tuple[tuple[str, str], ...]:
+    """What a chain is called: its steps with their options, in order."""
+    return tuple(step.key for step in node.steps)
+
+
+def step_of(offered: OfferedPass, options: dict[str, object] | None = None) -> Step:
+    """A step that applies this pass."""
+    pass_class = offered.over_models
+    return Step(
+        offered.stage,
+        offered.name,
+        offered.plugin.name,
+        dict(options or {}),
+        pass_class.role,
+        pass_class.lossy,
+        pass_class.session_only,
+    )
+
+
+def failures(attempts: Iterable[Attempt], pass_name: str) -> str:
+    """Why no attempt at a pass held, in one sentence."""
+    reasons = [a.reason for a in attempts if a.step.pass_name == pass_name and a.reason]
+    return reasons[0] if reasons else "no candidate of it was left at the end"
+
+
+def _why_kept(attempt: Attempt) -> str:
+    if attempt.step.role == "enable":
+        return "makes way for what follows"
+    if attempt.ratio is not None and attempt.parent_ratio is not None:
+        found = f"latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
+        return found if attempt.ratio < attempt.parent_ratio else f"{found} when explored; the chain with it won"
+    if attempt.ratio is not None:
+        return f"latency ratio {attempt.ratio:.2f} with it"
+    return "part of the best model found"
+
+
+def _why_dropped(attempt: Attempt, best: float | None, *, elsewhere: bool) -> tuple[StepStatus, str]:
+    """The status and the reason; ``elsewhere`` where the same step is kept, but not behind the same others."""
+    if attempt.ratio is None:
+        if attempt.step.role == "enable":
+            return StepStatus.DROPPED, "nothing kept needs it"
+        return StepStatus.DROPPED, "another chain was chosen"
+    if attempt.parent_ratio is not None and attempt.ratio >= attempt.parent_ratio * 0.995:
+        return (
+            StepStatus.DROPPED,
+            f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it",
+        )
+    if best is not None:
+        won = "kept in another chain" if elsewhere else "another won in the end"
+        return (
+            StepStatus.DROPPED,
+            f"latency ratio {attempt.ratio:.2f} when explored; {won}, {best:.2f} on fresh rounds",
+        )
+    return StepStatus.DROPPED, f"latency ratio {attempt.ratio:.2f}; not enough for a model that is better in the end"

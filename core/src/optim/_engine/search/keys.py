@@ -1,0 +1,150 @@
+"""What an answer of this run depends on: where any of it changes, the answer is not taken from the cache."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from optim._engine.compare.place import Place
+from optim._engine.gate.budget import Budget
+from optim._engine.jobs.prepare import Answer as Prepared
+from optim._engine.metrics.spec import MetricSpec
+from optim._engine.plugins.offers import OfferedPass
+from optim._engine.plugins.registry import Registry
+from optim._engine.plugins.versions import plugin_version_key, source_digest
+from optim._engine.search.machine import machine_key
+from optim._engine.search.nodes import Node
+from optim._engine.search.settings import RunSettings
+from optim._engine.store import cache_key
+from optim._engine.timing.race import Effort
+from optim.jobs.wire import to_wire
+from optim.model import Model, TensorInfo
+from optim.passes import Interface
+from optim.target import Target
+
+
+class Keys:
+    """The keys of one run's answers in the store; :meth:`hold_to` first, but for :meth:`prepare`."""
+
+    def __init__(self, settings: RunSettings, registry: Registry, target: Target, metric: MetricSpec | None) -> None:
+        self._settings = settings
+        self._metric = metric
+        backend = registry.offered("backend")[target.backend].plugin
+        self._place = [source_digest("optim"), to_wire(target), plugin_version_key(backend)]
+        self._measure: object = None
+        if metric is not None:  # the source of a user's function is known when it was found
+            offered = registry.offered("metric").get(metric.name) if metric.plugin else None
+            self._measure = [to_wire(metric), plugin_version_key(offered.plugin) if offered else ""]
+        self._reference: object
+        self._prepared: Prepared
+
+    def hold_to(self, prepared: Prepared, original: Model) -> None:
+        """What everything is compared with from now on."""
+        task = prepared.task
+        measured = task and [self._measure, task.digest, task.samples, task.explored]
+        self._prepared = prepared
+        self._reference = [self._place, prepared.versions, prepared.digest, original.digest, measured]
+
+    def prepare(self, model: Model, inputs: tuple[TensorInfo, ...]) -> str:
+        """Of feeds of these sizes and reference outputs."""
+        settings = self._settings
+        return cache_key(
+            "prepare",
+            model.digest,
+            to_wire(inputs),
+            self._place,
+            self._data(),
+            settings.seed,
+            settings.most_samples,
+            self._measure,
+            to_wire(settings.max_loss),
+            time.time_ns() if self._metric and self._metric.is_function else 0,
+        )
+
+    def offer(self, node: Node, offered: OfferedPass, options: dict[str, Any] | None, *, forced: bool) -> str:
+        """Of what a pass offers for a model."""
+        return cache_key(
+            "offer",
+            node.model.digest,
+            offered.name,
+            plugin_version_key(offered.plugin),
+            options,
+            forced,
+            self._settings.goal,
+            self._reference,
+            self._settings.seed,
+            machine_key(),
+        )
+
+    def candidate(self, node: Node, offered: OfferedPass, options: dict[str, Any]) -> str:
+        """Of a candidate."""
+        return cache_key(
+            "candidate",
+            *_of(node),
+            offered.name,
+            plugin_version_key(offered.plugin),
+            options,
+            self._reference,
+            self._settings.seed,
+            self._prepared.explored,
+        )
+
+    def source_result(self, model: Model, interfaces: Sequence[Interface], evidence: str, component: str) -> str:
+        """Of a model held against its source."""
+        return cache_key(
+            "source-result", model.digest, [to_wire(one) for one in interfaces], self._reference, evidence, component
+        )
+
+    def repair(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], limit: float, samples: Sequence[int]
+    ) -> str:
+        """Of a repair."""
+        return cache_key("repair", self.candidate(node, offered, options), limit, samples)
+
+    def race(
+        self,
+        nodes: Sequence[Node],
+        purpose: str,
+        samples: Sequence[int],
+        effort: Effort,
+        budget: Budget | None,
+        places: Sequence[Place],
+        *,
+        measure_task: bool,
+    ) -> str:
+        """Of a race."""
+        return cache_key(
+            "race",
+            purpose,
+            [_of(node) for node in nodes],
+            samples,
+            self._reference,
+            machine_key(),
+            self._prepared.timed,
+            effort.least_rounds,
+            effort.drop,
+            measure_task,
+            to_wire(budget) if budget else None,
+            [to_wire(place) for place in places],
+        )
+
+    def check(self, node: Node, samples: Sequence[int]) -> str:
+        """Of a look at a model that is not timed."""
+        return cache_key("check", *_of(node), samples, self._reference)
+
+    def _data(self) -> object:
+        """What tells one set of feeds from another before it is read."""
+        data = self._settings.data
+        if data is None:
+            return None
+        if not Path(data).exists():
+            return [data, time.time_ns()]  # a function may return something else each time
+        path = Path(data).absolute()
+        files = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
+        return [str(path), [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]]
+
+
+def _of(node: Node) -> list[object]:
+    return [node.model.digest, [to_wire(interface) for interface in node.interfaces]]

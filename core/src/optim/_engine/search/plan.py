@@ -1,0 +1,157 @@
+"""Which passes a run considers, stage by stage in order, and why others are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from optim._engine.plugins.offers import OfferedPass
+from optim._engine.plugins.ordering import OrderedPass
+from optim._engine.plugins.registry import Registry
+from optim._engine.search.settings import RunSettings
+from optim.errors import ExitStatus, OptimError
+from optim.options import parse_options
+from optim.passes import MODEL_STAGES, Pass, Role, Stage
+from optim.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A pass in its place, and whether it must hold."""
+
+    ordered: OrderedPass
+    forced: bool
+
+    @property
+    def offered(self) -> OfferedPass:
+        """The pass with its plugin."""
+        return self.ordered.offered
+
+    @property
+    def pass_class(self) -> type[Pass]:
+        """Its class; planned passes are passes over models."""
+        return self.ordered.offered.over_models
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A pass that this run does not consider, with the reason."""
+
+    offered: OfferedPass
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run considers.
+
+    Attributes:
+        stages: passes by stage, in order; a stage without any is absent.
+        left_out: the others.
+    """
+
+    stages: dict[Stage, tuple[Planned, ...]]
+    left_out: tuple[LeftOut, ...]
+
+    def forced(self) -> list[Planned]:
+        """Passes that must hold, in order."""
+        return [planned for passes in self.stages.values() for planned in passes if planned.forced]
+
+
+def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan:
+    """Sort every pass on offer into considered and left out.
+
+    Raises:
+        OptimError[unknown-pass]: a named or excluded pass does not exist.
+        OptimError[unknown-option]: a named pass has no such option.
+        OptimError[conflicting-request]: a named pass cannot run with the other things asked for.
+    """
+    for name in sorted(settings.without):
+        registry.find_pass(name, target)
+    for named in settings.named:
+        offered = registry.find_pass(named.name, target)
+        if named.options is not None:
+            options = parse_options(offered.pass_class, named.options)
+            if issubclass(offered.pass_class, Pass):
+                offered.pass_class().refuse(options, target)
+        if offered.stage not in MODEL_STAGES and settings.export is None:
+            raise OptimError(
+                "conflicting-request",
+                f"{named.name} was asked for by name, but nothing is exported",
+                f"{settings.source} is an ONNX model already",
+                "leave it out, or name the source that it was made of",
+                status=ExitStatus.USAGE,
+            )
+    stages: dict[Stage, tuple[Planned, ...]] = {}
+    left_out: list[LeftOut] = []
+    for stage in MODEL_STAGES:
+        planned = []
+        for ordered in registry.ordered(stage, target):
+            required = ordered.name in target.requires and ordered.name not in settings.without
+            forced = required or settings.named_options(ordered.name) is not None
+            reason = _reason_against(ordered.offered, stage, settings, forced)
+            if reason and forced:
+                raise OptimError(
+                    "conflicting-request",
+                    f"{ordered.name} was asked for by name, but {reason}",
+                    fix="leave one of the two out",
+                    status=ExitStatus.USAGE,
+                )
+            if reason:
+                left_out.append(LeftOut(ordered.offered, reason))
+            else:
+                planned.append(Planned(ordered, forced))
+        if planned:
+            stages[stage] = tuple(_without_rivals_of_forced(planned, left_out))
+    return Plan(stages, tuple(left_out))
+
+
+def slots(passes: Iterable[Planned]) -> list[list[Planned]]:
+    """Passes in order; those of one ``alternatives`` group stand in one slot, at the place of the first."""
+    found: list[list[Planned]] = []
+    groups: dict[str, list[Planned]] = {}
+    for planned in passes:
+        group = planned.pass_class.alternatives
+        if group is not None and group in groups:
+            groups[group].append(planned)
+            continue
+        found.append([planned])
+        if group is not None:
+            groups[group] = found[-1]
+    return found
+
+
+def _reason_against(offered: OfferedPass, stage: Stage, settings: RunSettings, forced: bool) -> str:
+    pass_class = offered.over_models
+    if offered.name in settings.without:
+        return "left out by --without"
+    if settings.stages and stage not in settings.stages and not forced:
+        return f"stage {stage} was not asked for (--stage)"
+    if settings.lossless and pass_class.lossy:
+        return "it is lossy, and --lossless admits none"
+    if pass_class.role is Role.REQUESTED and not forced:
+        return "it runs only when named (--with)"
+    return ""
+
+
+def _without_rivals_of_forced(planned: list[Planned], left_out: list[LeftOut]) -> list[Planned]:
+    """A forced pass excludes the other passes of its group."""
+    forced = {p.pass_class.alternatives: p for p in planned if p.forced and p.pass_class.alternatives}
+    kept = []
+    for candidate in planned:
+        rival = forced.get(candidate.pass_class.alternatives or "")
+        if rival is None or rival is candidate:
+            kept.append(candidate)
+        elif candidate.forced:
+            raise OptimError(
+                "conflicting-request",
+                f"{rival.ordered.name} and {candidate.ordered.name} exclude each other",
+                f"both are of the group '{candidate.pass_class.alternatives}'",
+                "name one of them",
+                status=ExitStatus.USAGE,
+            )
+        else:
+            left_out.append(
+                LeftOut(candidate.offered, f"{rival.ordered.name} was asked for, and they exclude each other")
+            )
+    return kept

@@ -1,0 +1,56 @@
+"""After a pass broke: whether the store is as it was, and if not, making it so again.
+
+Files of the store are called by the digest of their bytes, so damage shows. What is damaged is deleted and made
+anew: the original from the user's file, a model that passes made by those passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from optim.errors import OptimError
+from optim.onnx.digests import file_digest
+from optim.onnx.external_data import external_files
+
+_ROUNDS = 3
+"""A graph must be whole before it is known which data files it has."""
+
+
+def restore(path: Path, make: Callable[[], Path]) -> bool:
+    """See to it that a graph of the store and its weights are what their names say.
+
+    Args:
+        path: of the graph.
+        make: makes the graph, and data files of it that are not there; called after what is damaged was deleted.
+
+    Returns:
+        Whether anything had to be made anew.
+
+    Raises:
+        OptimError[store-damaged]: it does not come out the same.
+    """
+    for found_before in range(_ROUNDS):
+        damaged = _damaged(path)
+        if not damaged:
+            return found_before > 0
+        for file in (*damaged, path):
+            file.unlink(missing_ok=True)
+        if make() != path:
+            break
+    raise OptimError(
+        "store-damaged",
+        "a plugin damaged a model in the cache, and it cannot be made again",
+        path.name,
+        "leave that plugin's passes out (--without); optim cache prune --max-size 0 empties the cache",
+    )
+
+
+def _damaged(path: Path) -> list[Path]:
+    if not _is_whole(path):
+        return [path]
+    return [file for name in external_files(path) if not _is_whole(file := path.parent / name)]
+
+
+def _is_whole(path: Path) -> bool:
+    return path.is_file() and file_digest(path) == path.stem

@@ -1,0 +1,156 @@
+"""What the user asked a run for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from optim._engine.gate.budget import DEFAULT_MAX_DRIFT
+from optim._engine.metrics.spec import MaxLoss, MetricSpec
+from optim.errors import ExitStatus, OptimError
+from optim.passes import Stage
+from optim.source import SourceRequest
+
+Goal: TypeAlias = Literal["latency", "size", "memory"]
+
+DEFAULT_SEARCH_SECONDS = 60.0
+DEFAULT_TIMEOUT_S = 900.0
+
+LONGEST_S = 31 * 24 * 3600.0
+"""A month; what waits longer overflows somewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A pass that the user named: it must hold.
+
+    Attributes:
+        name: of the pass.
+        options: None: what the pass itself proposes.
+        carried: by a recipe, which may have been written for other models too.
+    """
+
+    name: str
+    options: Mapping[str, Any] | None = None
+    carried: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """Everything a run depends on, beside the machine and what is installed.
+
+    Attributes:
+        source: the file, or what is exported first.
+        target: name.
+        data: where feeds come from; None: synthesized.
+        goal: what better means.
+        max_drift: budget for lossy passes, relative L2; None where the user did not say, see :attr:`drift_limit`.
+        metric: task metric, measured beside drift.
+        max_loss: how much worse the metric may get.
+        lossless: admit only passes held to rounding error.
+        named: passes that must hold.
+        without: passes left out; sorted, so that the same request has the same key.
+        stages: only these; empty: all.
+        search_seconds: bound of the search, in seconds; what the user named is tried all the same.
+        seed: of everything random.
+        chain: replay exactly these passes with these options, in this order, and search nothing.
+        fresh: take nothing from the cache.
+        timeout_s: for one candidate that the user named.
+        most_samples: the gate compares at most so many.
+        beam: chains that go on from stage to stage.
+        export: how the source is exported first; None where it is an ``.onnx`` file.
+        component: of the exported source; empty where it has one only.
+    """
+
+    source: Path
+    target: str = "cpu"
+    data: str | None = None
+    goal: Goal = "latency"
+    max_drift: float | None = None
+    metric: MetricSpec | None = None
+    max_loss: MaxLoss | None = None
+    lossless: bool = False
+    named: tuple[Named, ...] = ()
+    without: tuple[str, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    search_seconds: float = DEFAULT_SEARCH_SECONDS
+    seed: int = 0
+    chain: tuple[Named, ...] | None = None
+    fresh: bool = False
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    most_samples: int = 32
+    beam: int = 2
+    export: SourceRequest | None = None
+    component: str = ""
+
+    @property
+    def drift_limit(self) -> float:
+        """The budget for lossy passes: infinite where only a loss was given, the default where nothing was."""
+        if self.max_drift is not None:
+            return self.max_drift
+        return math.inf if self.max_loss is not None else DEFAULT_MAX_DRIFT
+
+    @property
+    def says_a_budget(self) -> bool:
+        """Whether the user said what is accepted, rather than leaving it to the default."""
+        return self.max_drift is not None or self.max_loss is not None
+
+    def named_options(self, name: str) -> Named | None:
+        """The user's word on a pass, if there is one."""
+        return next((named for named in self.named if named.name == name), None)
+
+    def require_sound(self) -> None:
+        """Refuse numbers that cannot be ones, and what contradicts itself.
+
+        Raises:
+            OptimError[bad-budget]: a drift, a loss or a time that cannot be one.
+            OptimError[bad-seed]: one that is negative.
+            OptimError[conflicting-request]: two things that exclude each other.
+        """
+        if self.max_loss is not None and self.metric is None:
+            raise OptimError(
+                "bad-budget",
+                "--max-loss says how much worse a metric may get, and there is none",
+                fix="add --metric top-1",
+                status=ExitStatus.USAGE,
+            )
+        if self.lossless and self.max_loss is not None:
+            raise OptimError(
+                "conflicting-request",
+                "--lossless and --max-loss exclude each other",
+                fix="leave one of the two out",
+                status=ExitStatus.USAGE,
+            )
+        if self.max_drift is not None and not 0 < self.max_drift < math.inf:
+            raise OptimError(
+                "bad-budget",
+                f"--max-drift cannot be {self.max_drift:g}",
+                "it is a positive number, relative L2",
+                f"leave it out for {DEFAULT_MAX_DRIFT:g}",
+                status=ExitStatus.USAGE,
+            )
+        if not 0 <= self.search_seconds <= LONGEST_S:
+            raise _bad_time("--search-seconds", self.search_seconds, DEFAULT_SEARCH_SECONDS)
+        if not 0 < self.timeout_s <= LONGEST_S:
+            raise _bad_time("--timeout", self.timeout_s, DEFAULT_TIMEOUT_S)
+        if self.seed < 0:
+            raise OptimError(
+                "bad-seed",
+                f"--seed cannot be {self.seed}",
+                "random generators take whole numbers from 0 on",
+                "--seed 0",
+                status=ExitStatus.USAGE,
+            )
+
+
+def _bad_time(option: str, seconds: float, usual: float) -> OptimError:
+    return OptimError(
+        "bad-budget",
+        f"{option} cannot be {seconds:g}",
+        f"it is a number of seconds, 0 to {LONGEST_S:.0f}, a month",
+        f"leave it out for {usual:g}",
+        status=ExitStatus.USAGE,
+    )

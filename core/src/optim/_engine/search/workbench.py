@@ -1,0 +1,370 @@
+"""Where the search has things done: jobs in subprocesses, their answers kept, failures put into words.
+
+Jobs are submitted to a ``concurrent.futures.Executor`` (threads here, each holding one subprocess); another executor,
+such as dask's, fits the same seam. Races are not submitted: they hold the machine's clock.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from optim._engine.compare.place import Place, Reference
+from optim._engine.gate.drift import worst_drift
+from optim._engine.gate.repair import Repair
+from optim._engine.jobs import candidate, ingest, prepare, refuse, repair, sensitivity
+from optim._engine.jobs.ingest import Answer as Ingested
+from optim._engine.jobs.ingest import Request as IngestRequest
+from optim._engine.jobs.runner import Jobs, Say
+from optim._engine.metrics.spec import require_known
+from optim._engine.plugins.offers import OfferedPass
+from optim._engine.plugins.registry import Registry
+from optim._engine.search.keys import Keys
+from optim._engine.search.nodes import Node
+from optim._engine.search.restore import restore
+from optim._engine.search.settings import RunSettings
+from optim._engine.sources.make import ExportedSource, make_graphs
+from optim._engine.sources.pipeline import Choice
+from optim._engine.store import Store
+from optim.jobs.process import WorkerFailed
+from optim.jobs.wire import from_wire
+from optim.model import Model, TensorInfo
+from optim.onnx.files import is_whole
+from optim.passes import MODEL_STAGES
+
+_REPAIR_EVALUATIONS = 40
+_REPAIR_SAMPLES = 8
+_REPAIR_GRACE_S = 10.0
+"""For the evaluation that was begun in time."""
+
+_REPLAYED_SAMPLES = 1
+_REFUSAL_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A candidate job's answer, or why there is none; ``ran_out`` where it was stopped for its time."""
+
+    answer: candidate.Answer | None
+    failure: str
+    seconds: float
+    ran_out: bool = False
+
+
+class Workbench:
+    """The jobs of one run."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        registry: Registry,
+        store: Store,
+        executor: Executor,
+        say: Say,
+        exported: ExportedSource | None = None,
+    ) -> None:
+        self.settings = settings
+        self.exported = exported
+        self.registry = registry
+        self.store = store
+        self.say = say
+        self.jobs = Jobs(say)
+        self.from_cache = 0
+        self.made: set[Path] = set()
+        self.executor = executor
+        target = registry.target(settings.target)
+        registry.backend(target.backend)
+        self.target = target.plain
+        self.place = Place(self.target, registry.offered("backend")[target.backend].plugin.name)
+        offered = {name: offer.plugin.name for name, offer in registry.offered("metric").items()}
+        self._metric = require_known(settings.metric, offered) if settings.metric else None
+        self.keys = Keys(settings, registry, self.target, self._metric)
+        self.prepared: prepare.Answer
+        self.reference: Reference
+        self.original: Node
+
+    def ingest(self) -> Ingested:
+        """Bring the source into the store; it is the original from then on."""
+        found = self._ingest_source()
+        self.original = Node(found.model, found.size_bytes)
+        return found
+
+    def ingest_file(self, path: Path) -> Ingested:
+        """Bring a file into the store."""
+        self.say(f"reading {path.name}")
+        answer = self._need(ingest, IngestRequest(path.absolute(), self.store.models), "ingest")
+        return from_wire(Ingested, answer)
+
+    def _ingest_source(self, *, fresh: bool = False) -> Ingested:
+        """The user's file, or the graph of what was exported."""
+        if self.settings.export is None:
+            return self.ingest_file(self.settings.source)
+        if self.exported is None or fresh:
+            self.exported = make_graphs(
+                self.settings.export,
+                self.target,
+                self.registry,
+                self.store,
+                source_choice(self.settings),
+                self.say,
+                timeout_s=self.settings.timeout_s,
+                fresh=fresh or self.settings.fresh,
+            )
+        graphs = self.exported.graphs
+        graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
+        return Ingested(graph.model, graph.size_bytes, graph.operators)
+
+    def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
+        """Have the passes that the user named look at their options and at the model.
+
+        Returns:
+            The model's inputs, in the sizes that these options leave.
+
+        Raises:
+            OptimError: what one of them refuses. One that breaks down is left to fail as a candidate.
+        """
+        asked = []
+        for named in self.settings.named:
+            offered = self.registry.find_pass(named.name, self.target)
+            if named.options and offered.stage in MODEL_STAGES:
+                asked.append(refuse.Asked(named.name, offered.plugin.name, dict(named.options)))
+        if not asked:
+            return model.inputs
+        try:
+            answer = self.jobs.run(refuse, refuse.Request(model, self.target, tuple(asked)), _REFUSAL_S)
+        except WorkerFailed as failed:
+            if failed.error:
+                raise failed.error from failed
+            return model.inputs
+        return from_wire(refuse.Answer, answer).inputs
+
+    def prepare(self, model: Model, inputs: tuple[TensorInfo, ...] = ()) -> prepare.Answer:
+        """Feeds, reference outputs and the tolerance; afterwards candidates can be tried.
+
+        Args:
+            model: the original.
+            inputs: its inputs in the sizes that feeds are to have; empty: whatever it takes.
+        """
+        self.say("running the original")
+        inputs = inputs or model.inputs
+        key = self.keys.prepare(model, inputs)
+        holder: list[Any] = []
+
+        def make(folder: Path) -> None:
+            request = prepare.Request(
+                model,
+                inputs,
+                self.place,
+                self.settings.data,
+                folder / "feeds",
+                folder / "outputs",
+                self.settings.seed,
+                self.settings.most_samples,
+                self._metric,
+                self.settings.max_loss,
+            )
+            holder.append(self._need(prepare, request, "prepare"))
+            self.store.write("steps", key, holder[0])
+
+        known = None if self.settings.fresh else self.store.read("steps", key)
+        folder = self.store.root / "references" / key
+        if known is None and folder.is_dir():
+            shutil.rmtree(folder)
+        folder, _ = self.store.folder("references", key, make)
+        self.prepared = from_wire(prepare.Answer, holder[0] if holder else known)
+        if not holder:
+            self.from_cache += 1
+        self.keys.hold_to(self.prepared, model)
+        task = self.prepared.task
+        self.reference = Reference(
+            folder / "feeds",
+            folder / "outputs",
+            model,
+            self.prepared.compared,
+            replace(task, rows=folder / "task.npy") if task else None,
+        )
+        return self.prepared
+
+    def try_all(self, wanted: Sequence[tuple[Node, OfferedPass, dict[str, Any]]], timeout_s: float) -> Iterator[Tried]:
+        """Apply and judge candidates at the same time; in order.
+
+        Where one of them damaged a model of the store, all are tried again one by one: it may have been any of them.
+        """
+        futures = [
+            self.executor.submit(self._try, node, offered, options, timeout_s) for node, offered, options in wanted
+        ]
+        found = [future.result() for future in futures]
+        broke = [node for (node, _, _), tried in zip(wanted, found, strict=True) if tried.answer is None]
+        damaged = [self.restore(node) for node in broke]
+        if any(damaged) and len(wanted) > 1:
+            found = [self.try_one(*one, timeout_s, anew=True) for one in wanted]
+        yield from found
+
+    def try_one(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], timeout_s: float, *, anew: bool = False
+    ) -> Tried:
+        """Apply one pass and judge the result on the explored samples; if it broke, see that it broke nothing else."""
+        tried = self._try(node, offered, options, timeout_s, anew=anew)
+        if tried.answer is None:
+            self.restore(node)
+        return tried
+
+    def _try(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], timeout_s: float, *, anew: bool = False
+    ) -> Tried:
+        key = self.keys.candidate(node, offered, options)
+        known = None if anew else self._stored(key)
+        if known is not None:
+            answer = from_wire(candidate.Answer, known["answer"])
+            if is_whole(answer.result.model.path):
+                self.made |= {answer.result.model.path} if answer.result.changed else set()
+                self.from_cache += 1
+                return Tried(answer, "", known["seconds"])
+        self.say(f"trying {offered.name} {_short(options)}")
+        request = self._candidate_request(node, offered, options, self.prepared.explored)
+        started = time.monotonic()
+        phases = ["applying"]
+        try:
+            data = self.jobs.run(candidate, request, timeout_s, lambda event: phases.append(event["event"]))
+        except WorkerFailed as failed:
+            if failed.error and failed.error.reference == "disk-full":  # of whatever is tried next, nothing would come
+                raise failed.error from failed
+            why, took = _candidate_failure(failed, phases[-1]), time.monotonic() - started
+            return Tried(None, why, took, ran_out=failed.kind == "timeout")
+        seconds = time.monotonic() - started
+        answer = from_wire(candidate.Answer, data)
+        self.made |= {answer.result.model.path} if answer.result.changed else set()
+        self.store.write("steps", key, {"answer": data, "seconds": seconds})
+        return Tried(answer, "", seconds)
+
+    def repair(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], tried: Tried, limit: float, seconds: float
+    ) -> Repair | None:
+        """Which nodes a candidate that broke the budget must leave alone; None where nothing was found in time."""
+        assert tried.answer is not None
+        whole = worst_drift(tried.answer.comparisons).relative_l2
+        samples = self.prepared.compared[:_REPAIR_SAMPLES]
+        key = self.keys.repair(node, offered, options, limit, samples)
+        known = self.known(key)
+        if known is not None:
+            return from_wire(repair.Answer, known).repair
+        self.say(f"repairing {offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
+        asked = self._candidate_request(node, offered, options, samples)
+        request = repair.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
+        try:
+            data = self.jobs.run(repair, request, seconds + max(_REPAIR_GRACE_S, 2 * tried.seconds))
+        except WorkerFailed:
+            self.restore(node)
+            return None
+        found = from_wire(repair.Answer, data).repair
+        if found is not None:  # with more time another run may find what this one did not
+            self.store.write("steps", key, data)
+        return found
+
+    def sensitivity(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
+    ) -> sensitivity.Answer:
+        """What a lossy pass costs at each node of a model; see :mod:`optim._engine.jobs.sensitivity`.
+
+        Raises:
+            OptimError: not-applicable, nothing-to-measure, measure-failed.
+        """
+        self.say(f"trying {offered.name} {_short(options)}")
+        asked = self._candidate_request(node, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
+        request = sensitivity.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
+        return from_wire(sensitivity.Answer, self._need(sensitivity, request, "measure"))
+
+    def _candidate_request(
+        self, node: Node, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
+    ) -> candidate.Request:
+        lossy = node.is_lossy or offered.over_models.lossy
+        return candidate.Request(
+            node.model,
+            offered.name,
+            offered.plugin.name,
+            options,
+            self.place,
+            self.reference,
+            samples,
+            node.interfaces,
+            self.store.models,
+            self.settings.seed,
+            lossy,
+            lossy and self.reference.task is not None,
+            node.given,
+        )
+
+    def restore(self, node: Node) -> bool:
+        """Make damaged files of the original and of a chain anew; whether there were any."""
+
+        def rebuild() -> Path:
+            chain = self.original
+            for step in node.steps:
+                offered = self.registry.find_pass(step.pass_name, self.target)
+                tried = self._try(chain, offered, step.options, self.settings.timeout_s, anew=True)
+                if tried.answer is None:
+                    break
+                result = tried.answer.result
+                chain = chain.after(step, result.model, tried.answer.size_bytes, result.interface)
+            return chain.model.path
+
+        def read_again() -> Path:
+            self.say("a pass damaged the original in the cache")
+            return self._ingest_source(fresh=True).model.path
+
+        original = restore(self.original.model.path, read_again)
+        return restore(node.model.path, rebuild) or original
+
+    def known(self, key: str) -> Any | None:
+        """An answer of an earlier run, or of this one; None where there is none, or none is to be taken."""
+        found = self._stored(key)
+        self.from_cache += found is not None
+        return found
+
+    def _stored(self, key: str) -> Any | None:
+        return None if self.settings.fresh else self.store.read("steps", key)
+
+    def _need(self, job: ModuleType, request: object, what: str) -> Any:
+        """A job that the whole run depends on."""
+        return self.jobs.need(
+            job, request, self.settings.timeout_s, f"{what}-failed", f"{what} {self.settings.source.name}"
+        )
+
+
+def source_choice(settings: RunSettings) -> Choice:
+    """What the user said of passes, for those before there is a model."""
+    return Choice({named.name: named.options for named in settings.named}, settings.without)
+
+
+@contextmanager
+def thread_executor() -> Iterator[Executor]:
+    """Threads, each holding one subprocess: as many as processors, at most four."""
+    executor = ThreadPoolExecutor(min(4, os.cpu_count() or 2))
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _candidate_failure(failed: WorkerFailed, phase: str) -> str:
+    doing = {
+        "applying": "while it was applied",
+        "applied": "when the result was opened",
+        "opened": "when the result was run",
+    }
+    if failed.kind == "raised":
+        return failed.reason
+    return f"{failed.reason} ({doing.get(phase, phase)})"
+
+
+def _short(options: dict[str, Any]) -> str:
+    text = ", ".join(f"{key}={value}" for key, value in options.items() if value not in (None, (), [], {}))
+    return f"({text})" if text else ""

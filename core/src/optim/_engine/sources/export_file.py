@@ -1,0 +1,85 @@
+"""``export.json``: what the graphs of a folder were exported from, and how their components work together."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from optim.errors import OptimError
+
+EXPORT_FILE = "export.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedComponent:
+    """One graph of a folder.
+
+    Attributes:
+        file: relative to the folder.
+        state: by output, the input that takes it in the next step.
+        drift: relative L2 from the source, of the worst output.
+    """
+
+    file: str
+    state: Mapping[str, str] = field(default_factory=dict)
+    drift: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFile:
+    """What ``export.json`` holds.
+
+    Attributes:
+        optim: version that wrote it.
+        source: name of the folder, or the factory.
+        facts: of the source: its kind, task, architecture; ids that begin, end and pad a text.
+        components: by name.
+    """
+
+    optim: str
+    source: str
+    facts: Mapping[str, Any]
+    components: Mapping[str, ExportedComponent]
+
+    @property
+    def generates(self) -> bool:
+        """Whether a generation loop can drive it."""
+        return self.facts.get("kind") in ("decoder", "encoder-decoder")
+
+
+def export_file(source: str, facts: Mapping[str, Any], components: Mapping[str, ExportedComponent]) -> ExportFile:
+    """The file for graphs that this version exported."""
+    named = Path(source).name if Path(source).is_dir() else source
+    return ExportFile(importlib.metadata.version("optim-core"), named, facts, components)
+
+
+def write_export_file(folder: Path, content: ExportFile) -> None:
+    """Write ``export.json``."""
+    from optim.jobs.wire import to_wire
+
+    (folder / EXPORT_FILE).write_text(json.dumps(to_wire(content), indent=2) + "\n", encoding="utf-8")
+
+
+def read_export_file(folder: Path) -> ExportFile | None:
+    """What ``export.json`` in a folder says; None where there is none.
+
+    Raises:
+        OptimError[bad-export-file]: it is not what :func:`write_export_file` writes.
+    """
+    from pydantic import ValidationError
+
+    from optim.jobs.wire import from_wire
+
+    path = folder / EXPORT_FILE
+    if not path.is_file():
+        return None
+    try:
+        return from_wire(ExportFile, json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, ValidationError) as error:
+        raise OptimError(
+            "bad-export-file", f"{path} cannot be used", str(error).splitlines()[0], "export the source again"
+        ) from error

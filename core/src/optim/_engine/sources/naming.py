@@ -1,0 +1,95 @@
+"""What a user may name as a source beside an ``.onnx`` file, and what only looks like one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from optim.errors import ExitStatus, OptimError
+from optim.source import ADAPTER_FILE, CONFIG_FILE
+
+_FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_MODEL_SUFFIXES = (".onnx", ".ort", ".pb", ".pt", ".pth", ".bin", ".npz", ".safetensors", ".zip", ".tflite")
+_PICKLES = (".pt", ".pth", ".bin", ".pkl")
+
+
+def needs_export(spec: str) -> bool:
+    """Whether ``spec`` is a source that must be exported first: a factory, or a Hugging Face model folder.
+
+    Raises:
+        OptimError[source-is-hub-name]: it is the name of a model on a hub; nothing is downloaded.
+        OptimError[source-is-weights]: a file with weights, and not how to compute with them.
+        OptimError[source-without-config]: a folder with weights but without ``config.json``.
+    """
+    path = Path(spec)
+    if path.is_dir():
+        return _folder_needs_export(path)
+    if path.is_file():
+        if path.suffix.lower() in (*_PICKLES, ".safetensors"):
+            raise _weights_alone(path)
+        return False
+    if _FACTORY.fullmatch(spec):
+        return True
+    if _HUB_NAME.fullmatch(spec) and not spec.endswith(_MODEL_SUFFIXES) and not path.parent.is_dir():
+        raise OptimError(
+            "source-is-hub-name",
+            f"there is no folder {spec}, and nothing is downloaded",
+            "it looks like the name of a model on the Hugging Face hub",
+            f"hf download {spec} --local-dir {path.name}    # then name the folder: {path.name}",
+            status=ExitStatus.USAGE,
+        )
+    return False
+
+
+def nothing_to_export(spec: str, output: Path) -> OptimError:
+    """Why a source for which :func:`needs_export` says no cannot be exported."""
+    path = Path(spec)
+    if path.is_dir():
+        held = ", ".join(sorted(entry.name for entry in path.iterdir())[:4]) or "nothing"
+        return OptimError(
+            "source-without-config",
+            f"{path} is no Hugging Face model folder",
+            f"it holds {held}, but no {CONFIG_FILE}",
+            f"save the whole model: model.save_pretrained('{path}')",
+        )
+    if path.is_file():
+        return OptimError(
+            "source-is-model",
+            f"{spec} is nothing to export",
+            "it is no factory and no Hugging Face folder",
+            f"optim run {spec} -o {output}",
+            status=ExitStatus.USAGE,
+        )
+    return OptimError(
+        "source-missing",
+        f"there is no {spec}",
+        "it is no folder here, and no package.module:factory",
+        "check the path; nothing is downloaded: hf download NAME --local-dir FOLDER makes a folder of a hub's model",
+        status=ExitStatus.USAGE,
+    )
+
+
+def _folder_needs_export(path: Path) -> bool:
+    if (path / CONFIG_FILE).is_file() or (path / ADAPTER_FILE).is_file():
+        return True
+    weights = sorted(file.name for file in path.iterdir() if file.suffix in (".safetensors", *_PICKLES))
+    if weights and not any(path.glob("*.onnx")):
+        raise OptimError(
+            "source-without-config",
+            f"{path} is no Hugging Face model folder",
+            f"it holds {', '.join(weights[:4])}, but no {CONFIG_FILE}",
+            f"save the whole model: model.save_pretrained('{path}')",
+        )
+    return False
+
+
+def _weights_alone(path: Path) -> OptimError:
+    what = "tensors" if path.suffix == ".safetensors" else "a pickle of torch"
+    return OptimError(
+        "source-is-weights",
+        f"{path} is no model that can be exported",
+        f"it holds {what}, and not how to compute with them",
+        "write a function that builds the module and loads this file, and name it: package.module:function",
+        status=ExitStatus.USAGE,
+    )

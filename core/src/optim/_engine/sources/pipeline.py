@@ -1,0 +1,216 @@
+"""Runs the passes over a source, and the exporters on its components; every step is reported."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from optim._engine.plugins.offers import OfferedPass
+from optim._engine.plugins.registry import Registry
+from optim._engine.sources.structure import require_structure
+from optim.errors import ExitStatus, OptimError, describe_exception
+from optim.options import parse_options
+from optim.passes import Applicable, Role, Stage
+from optim.source import Component, Source, SourceContext, SourceRequest
+from optim.source_passes import Exported, Exporter, SourcePass, SourceResult
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStep:
+    """One pass over the source, or one exporter on one component, for the report."""
+
+    name: str
+    plugin: str
+    stage: Stage
+    status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"]
+    reason: str = ""
+    component: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the user said of passes before there is a model.
+
+    Attributes:
+        named: options by the name of each pass that must run; None: its defaults.
+        without: passes left out.
+    """
+
+    named: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+
+
+class Pipeline:
+    """The passes and exporters of all plugins, in order, and what came of them."""
+
+    def __init__(self, registry: Registry, context: SourceContext, choice: Choice) -> None:
+        self._registry = registry
+        self._context = context
+        self._choice = choice
+        self.lossy = False
+        self.steps: list[SourceStep] = []
+
+    def load(self, request: SourceRequest) -> Source:
+        """The source as it is: only passes that load are run.
+
+        Raises:
+            OptimError[source-not-loadable]: no plugin can.
+        """
+        source = Source(request)
+        refusals: list[str] = []
+        for offered, source_pass in self._source_passes():
+            if source_pass.loads and not source.components:
+                source = self._run(offered, source_pass, source, refusals)
+        if not source.components:
+            raise OptimError(
+                "source-not-loadable",
+                f"no installed plugin can load {request.spec}",
+                "\n".join(refusals) or "no plugin offers a pass that loads sources",
+                "pip install 'optim-plugins[torch]'",
+                status=ExitStatus.USAGE,
+            )
+        return source
+
+    def prepare(self, source: Source) -> Source:
+        """Every pass that applies and does not load, in order."""
+        for offered, source_pass in self._source_passes():
+            if not source_pass.loads:
+                source = self._run(offered, source_pass, source, [])
+        return source
+
+    def export(self, component: Component) -> Exported:
+        """The graph of the first exporter that gives what the component declares.
+
+        Raises:
+            OptimError: what the first exporter that applies said, where all fail.
+        """
+        first: OptimError | None = None
+        failures: list[str] = []
+        for offered in self._registry.passes(Stage.EXPORT, self._context.target):
+            exporter = _exporter(offered)
+            if reason := self._excluded(offered, Role.ENABLE):
+                self._step(offered, "skipped", reason, component.name)
+                continue
+            applicable = exporter.applicable(component, self._context.target)
+            if not applicable:
+                self._step(offered, "not-applicable", applicable.reason, component.name)
+                continue
+            started = time.monotonic()
+            try:
+                result = self._export(exporter, component)
+            except OptimError as error:
+                first = first or error
+                failures.append(offered.name)
+                reason = f"{error.what}: {error.cause}" if error.cause else error.what
+                self._step(offered, "failed", reason, component.name, seconds=time.monotonic() - started)
+                continue
+            reason = f"instead of {', '.join(failures)}, which failed" if failures else ""
+            self._step(
+                offered,
+                "kept",
+                reason,
+                component.name,
+                counts=result.counts,
+                notes=result.notes,
+                seconds=time.monotonic() - started,
+            )
+            return result
+        raise first or OptimError(
+            "no-exporter",
+            f"no installed plugin can export {component.name}",
+            "",
+            "pip install 'optim-plugins[torch]'",
+            status=ExitStatus.USAGE,
+        )
+
+    def _export(self, exporter: Exporter, component: Component) -> Exported:
+        self._context.report_progress(0.0, f"exporting {component.name} with {exporter.name}")
+        options = parse_options(type(exporter), self._choice.named.get(exporter.name) or {})
+        result = exporter.export(component, options, self._context)
+        require_structure(result.graph, component)
+        return result
+
+    def _source_passes(self) -> Sequence[tuple[OfferedPass, SourcePass]]:
+        offers = self._registry.passes(Stage.PRE_EXPORT, self._context.target)
+        return [(offered, _source_pass(offered)) for offered in offers]
+
+    def _run(self, offered: OfferedPass, source_pass: SourcePass, source: Source, refusals: list[str]) -> Source:
+        if reason := self._excluded(offered, source_pass.role):
+            self._step(offered, "skipped", reason)
+            return source
+        applicable: Applicable = source_pass.applicable(source, self._context.target)
+        if not applicable:
+            self._step(offered, "not-applicable", applicable.reason)
+            refusals.append(f"{offered.name}: {applicable.reason}")
+            if offered.name in self._choice.named:
+                raise OptimError(
+                    "pass-does-not-apply",
+                    f"{offered.name} was asked for by name, but it does not apply",
+                    applicable.reason,
+                    f"leave out --with {offered.name}",
+                    status=ExitStatus.NOT_HELD,
+                )
+            return source
+        self._context.report_progress(0.0, source_pass.summary.rstrip(".").lower())
+        started = time.monotonic()
+        chosen = self._choice.named.get(offered.name) or {}
+        result = _apply(offered, source_pass, source, chosen, self._context)
+        self.lossy = self.lossy or (source_pass.lossy and result.changed)
+        self._step(
+            offered,
+            "kept" if result.changed else "not-applicable",
+            "" if result.changed else result.notes[0],
+            options=chosen,
+            counts=result.counts,
+            notes=result.notes if result.changed else result.notes[1:],
+            seconds=time.monotonic() - started,
+        )
+        return result.source
+
+    def _excluded(self, offered: OfferedPass, role: Role) -> str:
+        if offered.name in self._choice.without:
+            return "left out by --without"
+        if role is Role.REQUESTED and offered.name not in self._choice.named:
+            return "it runs only when named (--with)"
+        return ""
+
+    def _step(self, offered: OfferedPass, status: Any, reason: str, component: str = "", **more: Any) -> None:
+        step = SourceStep(offered.name, offered.plugin.name, offered.stage, status, reason, component)
+        self.steps.append(replace(step, **more))
+
+
+def _apply(
+    offered: OfferedPass, source_pass: SourcePass, source: Source, chosen: Mapping[str, Any], context: SourceContext
+) -> SourceResult:
+    """Run a pass; whatever else than an OptimError it raises is a defect of its plugin."""
+    try:
+        return source_pass.apply(source, parse_options(type(source_pass), chosen), context)
+    except OptimError:
+        raise
+    except Exception as error:
+        raise OptimError(
+            "source-pass-failed",
+            f"{offered.name} broke on {source.request.spec}",
+            describe_exception(error),
+            f"optim export {source.request.spec} -o DIR --without {offered.name}",
+            offered.plugin.release,
+        ) from error
+
+
+def _source_pass(offered: OfferedPass) -> SourcePass:
+    """An instance; the registry has checked the class against its stage."""
+    made = offered.pass_class()
+    assert isinstance(made, SourcePass)
+    return made
+
+
+def _exporter(offered: OfferedPass) -> Exporter:
+    made = offered.pass_class()
+    assert isinstance(made, Exporter)
+    return made

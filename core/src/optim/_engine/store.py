@@ -1,0 +1,234 @@
+"""The cache on disk: models, feeds, reference outputs, and what was found out about candidates.
+
+Layout below the cache folder (``OPTIM_CACHE_DIR``, else the platform's user cache)::
+
+    models/      graphs and weights, called by their sha256
+    feeds/       one folder for each set of feeds
+    references/  the original's outputs on them
+    steps/       answers of jobs as JSON, by the key of everything they depend on
+    runs/        finished runs, by the key of everything the user asked for
+    active/      a held lock for each run under way: nothing is pruned meanwhile
+
+Every write is atomic (temporary name, then rename). Failures are not kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from filelock import FileLock, Timeout
+
+from optim.errors import ExitStatus, OptimError, disk_error
+from optim.folders import cache_folder
+
+T = TypeVar("T")
+
+DEFAULT_CAP_BYTES = 20 << 30
+_SHELVES = ("models", "feeds", "references", "steps", "runs")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one shelf of the cache holds."""
+
+    shelf: str
+    entries: int
+    size_bytes: int
+
+
+class Store:
+    """The cache of this user, or the one at ``root``."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or cache_folder()
+        with self._usable():
+            for shelf in (*_SHELVES, "active"):
+                (self.root / shelf).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def models(self) -> Path:
+        """The folder that all graphs share."""
+        return self.root / "models"
+
+    def read(self, shelf: str, key: str) -> Any | None:
+        """JSON values kept under ``key``, or None; marks them as used."""
+        path = self.root / shelf / f"{key}.json"
+        try:
+            data = json.loads(path.read_text())
+            os.utime(path)
+        except (OSError, ValueError):
+            return None
+        return data
+
+    def write(self, shelf: str, key: str, data: object) -> None:
+        """Keep JSON values under ``key``."""
+        path = self.root / shelf / f"{key}.json"
+        temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+        try:
+            temporary.write_text(json.dumps(data))
+            os.replace(temporary, path)
+        except OSError as error:
+            raise disk_error(error, f"cannot write to the cache {self.root}") from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def folder(self, shelf: str, key: str, make: Callable[[Path], T]) -> tuple[Path, T | None]:
+        """A folder that is there whole or not at all.
+
+        Args:
+            shelf: ``feeds`` or ``references``.
+            key: of what it depends on.
+            make: fills a temporary folder; not called when the folder is there.
+
+        Returns:
+            The folder, and what ``make`` returned (None when it was there).
+        """
+        final = self.root / shelf / key
+        if final.is_dir():
+            os.utime(final)
+            return final, None
+        temporary = final.with_name(f".{uuid.uuid4().hex}.tmp")
+        with self._usable():
+            temporary.mkdir(parents=True)
+        try:
+            made = make(temporary)
+            with self._usable():
+                if not final.is_dir():
+                    os.replace(temporary, final)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return final, made
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Hold a marker: nothing is pruned while any run holds one."""
+        marker = self.root / "active" / f"{os.getpid()}-{uuid.uuid4().hex}.lock"
+        lock = FileLock(marker)
+        with self._usable():
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+            marker.unlink(missing_ok=True)
+
+    def others_active(self, besides: int = 0) -> bool:
+        """Whether more than ``besides`` runs hold a marker; those of dead processes are removed."""
+        held = 0
+        for marker in (self.root / "active").glob("*.lock"):
+            try:
+                with FileLock(marker, timeout=0):
+                    pass
+                marker.unlink(missing_ok=True)
+            except Timeout:
+                held += 1
+        return held > besides
+
+    def usage(self) -> list[Usage]:
+        """What each shelf holds."""
+        found = []
+        for shelf in _SHELVES:
+            entries = [entry for entry in (self.root / shelf).iterdir() if not entry.name.endswith(".tmp")]
+            found.append(Usage(shelf, len(entries), sum(map(_size, entries))))
+        return found
+
+    def prune(self, cap_bytes: int) -> tuple[int, int]:
+        """Delete what was used longest ago until at most ``cap_bytes`` are left.
+
+        Returns:
+            Entries and bytes deleted; nothing is deleted while another run is under way.
+
+        Raises:
+            OptimError[cache-in-use]: a run is under way.
+        """
+        if self.others_active():
+            raise OptimError(
+                "cache-in-use",
+                "the cache is in use",
+                "a run is under way",
+                "run it again when that has finished",
+                status=ExitStatus.USAGE,
+            )
+        entries = [entry for shelf in _SHELVES for entry in (self.root / shelf).iterdir()]
+        sized = [(entry.stat().st_mtime, _size(entry), entry) for entry in entries]
+        total = sum(size for _, size, _ in sized)
+        deleted = freed = 0
+        for _, size, entry in sorted(sized, key=lambda item: item[0]):
+            if total - freed <= cap_bytes and not entry.name.endswith(".tmp"):
+                continue
+            with self._usable():
+                _delete(entry)
+            deleted, freed = deleted + 1, freed + size
+        for scratch in self.root.glob("scratch-*"):
+            _delete(scratch)
+        return deleted, freed
+
+    def trim(self, cap_bytes: int = DEFAULT_CAP_BYTES) -> None:
+        """Keep the cache below its cap after a run; left for later while another run is under way."""
+        if sum(item.size_bytes for item in self.usage()) > cap_bytes and not self.others_active():
+            self.prune(cap_bytes)
+
+    def keep_only(self, made: set[Path], needed: set[Path]) -> None:
+        """Delete graphs and weights that a run made and dropped, and weights that only dropped graphs had.
+
+        What another run under way may share stays, and what a finished run has as its source or its result.
+        What killed jobs left half done goes too.
+        """
+        if self.others_active(besides=1):
+            return
+        for left_behind in (*self.root.glob("scratch-*"), *self.models.glob("*.tmp"), *self.models.glob(".*.tmp")):
+            _delete(left_behind)
+        finished = "".join(entry.read_text() for entry in (self.root / "runs").glob("*.json"))
+        dropped = {path for path in made - needed if path.is_file() and path.name not in finished}
+        graphs = {path for path in dropped if path.suffix == ".onnx"}
+        weights = _weights_of(graphs) | (dropped - graphs)
+        for path in graphs:
+            path.unlink()
+        if weights:
+            for path in weights - _weights_of(self.models.glob("*.onnx")):
+                path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """What the file system refuses, as a diagnosis."""
+        try:
+            yield
+        except OSError as error:
+            raise disk_error(error, f"the cache folder {self.root} cannot be used") from error
+
+
+def cache_key(*parts: object) -> str:
+    """Sha256 over JSON values, hex."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _weights_of(graphs: Iterable[Path]) -> set[Path]:
+    from optim.onnx.external_data import external_files
+
+    found: set[Path] = set()
+    for path in graphs:
+        with suppress(Exception):  # a plugin may have left anything there
+            found |= {path.parent / location for location in external_files(path)}
+    return found
+
+
+def _size(entry: Path) -> int:
+    if entry.is_dir():
+        return sum(inner.stat().st_size for inner in entry.rglob("*") if inner.is_file())
+    return entry.stat().st_size
+
+
+def _delete(entry: Path) -> None:
+    if entry.is_dir():
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        entry.unlink(missing_ok=True)

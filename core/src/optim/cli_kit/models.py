@@ -1,0 +1,99 @@
+"""What a command of a plugin needs to look at a model as a run would: a target, the model in a store, and feeds.
+
+Each function does what ``optim run`` does in that place, with the same errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from optim.arrays import Feeds, Outputs
+    from optim.context import Context
+    from optim.model import Model
+    from optim.target import Target
+
+
+def require_target(name: str) -> Target:
+    """The target of that name, settings included, if it can be used on this machine.
+
+    Raises:
+        OptimError: unknown-target, target-unavailable.
+    """
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.execute import require_target as require
+
+    return require(load_registry(), name)
+
+
+def read_model(path: Path, store: Path) -> Model:
+    """Check an ``.onnx`` file and bring it into a folder of models.
+
+    Raises:
+        OptimError: it is missing, malformed, or refers to data that is not there.
+    """
+    from optim._engine.graphs.ingest import ingest
+
+    return ingest(path, store)
+
+
+def read_feeds(data: str, model: Model, folder: Path, *, seed: int = 0) -> None:
+    """Read what ``--data`` names, as inputs of a model, into a folder that :func:`context_for` takes.
+
+    Raises:
+        OptimError: it does not fit the model.
+    """
+    from optim._engine.feeds.load import load_feeds
+
+    load_feeds(data, model, folder, seed)
+
+
+def made_up_feeds(
+    model: Model, folder: Path, *, seed: int = 0, run: Callable[[Feeds], Outputs] | None = None
+) -> list[Feeds]:
+    """Samples made up from a graph, as a run without ``--data`` makes them.
+
+    Args:
+        model: whose inputs they are.
+        folder: an empty one, where they are kept.
+        seed: the same seed gives the same samples.
+        run: the model's, so that what it refuses is not taken.
+
+    Raises:
+        OptimError[feeds-not-found]: nothing could be made up that it runs on.
+    """
+    from optim._engine.feeds.synthesize import synthesize_feeds
+
+    return list(synthesize_feeds(model, folder, seed, check=run).iterate())
+
+
+def context_for(target: Target, store: Path, feeds: Path | None, *, seed: int = 0) -> AbstractContextManager[Context]:
+    """What a pass is given beside its model; without feeds, a context that has no samples."""
+    if feeds is None:
+        return _without_samples(target, store, seed)
+    from optim._engine.jobs.offer import context_for as make
+
+    return make(target, store, feeds, seed)
+
+
+@contextmanager
+def _without_samples(target: Target, store: Path, seed: int) -> Iterator[Context]:
+    import logging
+    from tempfile import TemporaryDirectory
+
+    from optim.context import Context
+
+    with TemporaryDirectory(dir=store.parent, prefix="scratch-") as scratch:
+        yield Context(
+            target=target,
+            scratch=Path(scratch),
+            store=store,
+            seed=seed,
+            samples=lambda: iter(()),
+            log=logging.getLogger("optim.pass"),
+            report_progress=lambda share, text: None,
+            feeds_given=False,
+        )

@@ -1,0 +1,81 @@
+"""Names of passes, targets and plugins as arguments: the shell completes them; whether they exist is checked later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from optim.passes import Stage
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from optim._engine.plugins.registry import Registry
+
+
+class _Name(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
+    """A text whose completions come from the installed plugins."""
+
+    def __init__(self, name: str, known: Callable[[Registry], Iterable[str]]) -> None:
+        self.name = name
+        self._known = known
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """What is installed and starts like that; nothing where that cannot be told: a shell wants no error."""
+        del ctx, param
+        from click.shell_completion import CompletionItem
+
+        from optim._engine.plugins.registry import load_registry
+        from optim.errors import OptimError
+
+        try:
+            known = sorted(self._known(load_registry()))
+        except OptimError:
+            return []
+        return [CompletionItem(name) for name in known if name.startswith(incomplete)]
+
+
+def _pass_names(registry: Registry) -> Iterable[str]:
+    from optim._engine.plugins.survey import survey_passes
+
+    return (item.offered.name for item in survey_passes(registry))
+
+
+PASS_NAME = _Name("pass", _pass_names)
+TARGET_NAME = _Name("target", lambda registry: registry.targets())
+STAGE_NAME = _Name("stage", lambda registry: Stage)
+PLUGIN_NAME = _Name("plugin", lambda registry: {plugin.name for plugin in registry.plugins})
+
+
+def _disable(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
+    del param
+    if not names:
+        return
+    from optim._engine.plugins.permission import disable
+
+    if not ctx.resilient_parsing:  # a shell that completes wants no error
+        _require_installed(names)
+    disable(names)
+
+
+def _require_installed(names: Iterable[str]) -> None:
+    from optim._engine.plugins.discovery import installed_names
+    from optim.errors import unknown_name
+
+    known = installed_names()
+    for name in names:
+        if name not in known:
+            raise unknown_name("plugin", name, known, fix="optim plugins list")
+
+
+disable_option = click.option(
+    "--disable-plugin",
+    multiple=True,
+    type=PLUGIN_NAME,
+    is_eager=True,
+    expose_value=False,
+    callback=_disable,
+    help="Do as if this plugin were not installed; may be given more than once.",
+)

@@ -1,6 +1,0 @@
-"""A small generation loop over exported decoders: to try a model and to verify one, not to serve it."""
-
-from optim.generation.decoder import Decoder
-from optim.generation.sampling import Sampling
-
-__all__ = ["Decoder", "Sampling"]

@@ -1,0 +1,224 @@
+"""The parent's side: one subprocess, its conversation, and what became of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from optim.errors import ExitStatus, OptimError
+from optim.jobs.owner import FOLDER_VARIABLE, workers_folder
+
+_STDERR_TAIL_BYTES = 4000
+_alive: set[WorkerProcess] = set()
+
+
+class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the worker
+    """The work in a subprocess did not come back.
+
+    Attributes:
+        reason: one line for the report.
+        kind: ``crashed``, ``timeout``, ``raised`` or ``protocol``.
+        details: traceback or the end of its stderr.
+        error: the OptimError that the job raised, where it was one.
+        doing: what it was busy with, where that can be named.
+    """
+
+    def __init__(
+        self, reason: str, kind: str, details: str = "", error: OptimError | None = None, doing: str = ""
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.kind = kind
+        self.details = details
+        self.error = error
+        self.doing = doing
+
+
+class WorkerProcess:
+    """A subprocess in its own process group that runs one job; a context manager that kills the group at its end.
+
+    Args:
+        job: module of the job, e.g. ``optim._engine.jobs.candidate``.
+        request: JSON values of its ``Request``.
+    """
+
+    def __init__(self, job: str, request: Any) -> None:
+        self.peak_memory_bytes = 0
+        self._doing = ""
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "optim.jobs.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", FOLDER_VARIABLE: str(workers_folder())},
+            start_new_session=os.name == "posix",
+        )
+        self._answers: queue.Queue[bytes | None] = queue.Queue()
+        threading.Thread(target=self._read_answers, daemon=True).start()
+        threading.Thread(target=self._end_group_with_leader, daemon=True).start()
+        _alive.add(self)
+        self.send({"job": job, "request": request})
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Write one line to the worker; a worker that is gone shows at the next :meth:`receive`."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError, OSError):
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def receive(self, timeout_s: float, *, of_s: float | None = None) -> dict[str, Any]:
+        """The worker's next line.
+
+        Args:
+            timeout_s: to wait for it.
+            of_s: the time that the whole job has, where this is the rest of it.
+
+        Raises:
+            WorkerFailed: it raised, crashed, wrote something else than the protocol, or said nothing in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                line = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                self.kill()
+                late = f"did not finish within {of_s or timeout_s:.0f} s{self._on()} and was stopped"
+                raise WorkerFailed(late, "timeout", doing=self._doing) from None
+            if line is None:
+                raise self._crash()
+            message = self._read(line)
+            if "doing" not in message:
+                break
+            self._doing = message["doing"]
+        self.peak_memory_bytes = max(self.peak_memory_bytes, message.get("peak_memory_bytes", 0))
+        if "error" in message:
+            raise _raised(message["error"], self._doing)
+        return message
+
+    def _read(self, line: bytes) -> dict[str, Any]:
+        try:
+            message: dict[str, Any] = json.loads(line)
+        except ValueError:
+            self.kill()
+            raise WorkerFailed(f"broke the worker protocol: {line[:80]!r}", "protocol", self._stderr_tail()) from None
+        return message
+
+    def _on(self) -> str:
+        """What it was busy with, for the end of a sentence."""
+        return f" on {self._doing}" if self._doing else ""
+
+    def result(self, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None) -> Any:
+        """Follow the worker's events until its result."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            message = self.receive(deadline - time.monotonic(), of_s=timeout_s)
+            if "result" in message:
+                return message["result"]
+            if on_event:
+                on_event(message)
+
+    def kill(self) -> None:
+        """End the whole process group at once."""
+        if os.name == "posix":
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """Kill what is left of it and release its pipes."""
+        if self in _alive:
+            _alive.discard(self)
+            self.kill()
+            for stream in (self._process.stdin, self._process.stdout, self._stderr):
+                with contextlib.suppress(OSError):
+                    if stream:
+                        stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read_answers(self) -> None:
+        assert self._process.stdout is not None
+        with contextlib.suppress(ValueError, OSError):
+            for line in self._process.stdout:
+                self._answers.put(line)
+        self._answers.put(None)
+
+    def _end_group_with_leader(self) -> None:
+        """What the worker started ends with it: a fork that holds its pipe open would hide its end."""
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(OSError):  # it has been collected already
+                os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)  # its id stays taken until then
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _crash(self) -> WorkerFailed:
+        code = self._process.wait()
+        what = f"exit status {code}"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                what = signal.Signals(-code).name
+        tail = self._stderr_tail()
+        hint = tail.strip().splitlines()[-1][:200] if tail.strip() else ""
+        reason = f"its process ended with {what}{self._on()}" + (f": {hint}" if hint else "")
+        return WorkerFailed(reason, "crashed", tail, doing=self._doing)
+
+    def _stderr_tail(self) -> str:
+        with contextlib.suppress(OSError, ValueError):
+            end = self._stderr.seek(0, os.SEEK_END)
+            self._stderr.seek(max(0, end - _STDERR_TAIL_BYTES))
+            return self._stderr.read().decode(errors="replace")
+        return ""
+
+
+def kill_all() -> None:
+    """End every worker that is still alive, e.g. after Ctrl-C."""
+    for worker in list(_alive):
+        worker.close()
+
+
+def run_job(
+    job: str, request: Any, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None
+) -> tuple[Any, int]:
+    """Run one job in a subprocess of its own; what is submitted to the executor.
+
+    Returns:
+        The JSON values of its answer, and its peak resident memory in bytes.
+
+    Raises:
+        WorkerFailed: it did not come back.
+    """
+    with WorkerProcess(job, request) as worker:
+        result = worker.result(timeout_s, on_event)
+        return result, worker.peak_memory_bytes
+
+
+def _raised(error: dict[str, Any], doing: str) -> WorkerFailed:
+    if "optim" in error:
+        fields = dict(error["optim"])
+        fields["status"] = ExitStatus(fields["status"])
+        known = OptimError(**fields)
+        reason = known.what + (f": {known.cause}" if known.cause else "")
+        return WorkerFailed(reason, "raised", error=known)
+    message = error["message"].splitlines()[0][:300]
+    where = f" (at {error['where']})" if error["where"] else ""
+    on = f" on {doing}" if doing else ""
+    return WorkerFailed(f"{error['type']}: {message}{where}{on}", "raised", error["traceback"], doing=doing)

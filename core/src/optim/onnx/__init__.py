@@ -1,0 +1,1 @@
+"""ONNX files and sessions, for passes and backends: read, write, look at, and run."""

@@ -1,0 +1,95 @@
+"""A backend on ONNX Runtime with any provider: the standard plugin's ``ort``, and the base of vendors' own.
+
+A vendor whose provider needs more (a library to register, devices to choose) overrides ``open``.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from optim.arrays import Feeds, Outputs
+from optim.backend import Backend, BackendLimits, Session
+from optim.model import Model, SessionConfig
+from optim.target import Target
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+_DISTRIBUTIONS = ("onnxruntime", "onnxruntime-gpu")
+
+_HARNESS = {"session.force_spinning_stop": "1"}
+"""Threads of one session must not spin into the next one's time; never part of a model's settings."""
+
+
+class OnnxRuntimeSession(Session):
+    """An ``onnxruntime.InferenceSession``."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, provider: str) -> None:
+        self._session = session
+        self._names = [output.name for output in session.get_outputs()]
+        self._inputs = {value.name for value in session.get_inputs()}
+        self._provider = provider
+
+    def run(self, feeds: Feeds) -> Outputs:
+        """One run; feeds that the graph no longer has are left out."""
+        outputs = self._session.run(None, {name: array for name, array in feeds.items() if name in self._inputs})
+        return dict(zip(self._names, outputs, strict=True))
+
+    @property
+    def executed_on(self) -> Mapping[str, float]:
+        """All nodes run on the session's provider: falling back to another is switched off."""
+        return {self._provider: 1.0}
+
+    def close(self) -> None:
+        """Let the runtime's memory go, whoever still holds this object."""
+        del self._session
+
+
+class OnnxRuntimeBackend(Backend):
+    """ONNX Runtime; a subclass gives it a name."""
+
+    def open(self, model: Model, target: Target) -> Session:
+        """Open with the model's own settings."""
+        from optim.onnx.libraries import libraries_of
+        from optim.onnx.sessions import open_session
+
+        session = open_session(
+            model.path,
+            model.session,
+            target.provider,
+            target.provider_options,
+            library=target.library,
+            extra_config=_HARNESS,
+            libraries=libraries_of(model.opset),
+            fallback=target.fallback,
+        )
+        return OnnxRuntimeSession(session, target.provider)
+
+    def limits(self) -> BackendLimits:
+        """Measured on the installed runtime."""
+        from optim.onnx.sessions import limits
+
+        return limits()
+
+    def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
+        """Optimization levels, and one thread: each reorders reductions and nothing else."""
+        del target
+        level = "graph_optimization_level"
+        return (
+            SessionConfig({level: "ORT_DISABLE_ALL"}),
+            SessionConfig({level: "ORT_ENABLE_BASIC"}),
+            SessionConfig({"intra_op_num_threads": 1}),
+        )
+
+    def versions(self) -> Mapping[str, str]:
+        """Whichever build of onnxruntime is installed."""
+        import onnxruntime
+
+        for name in _DISTRIBUTIONS:
+            try:
+                return {name: importlib.metadata.version(name)}
+            except importlib.metadata.PackageNotFoundError:
+                continue
+        return {"onnxruntime": onnxruntime.__version__}

@@ -1,0 +1,75 @@
+"""Whether a graph is valid, by the checker of onnx."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import onnx
+import onnx_ir
+from onnx.external_data_helper import _get_all_tensors, uses_external_data
+
+from optim.errors import OptimError
+
+
+def check_graph(skeleton: onnx.ModelProto, path: Path) -> None:
+    """Refuse an invalid graph.
+
+    The checker is given a stand-in by path: it reads no weights, and models above 2 GiB pass through it too. Inputs
+    and outputs of unknown rank, which the checker refuses and every runtime accepts, are let through.
+
+    Args:
+        skeleton: from :func:`optim.onnx.skeleton.read_skeleton`; left alone.
+        path: what to call it in a message.
+
+    Raises:
+        OptimError: invalid-graph, ir-too-new.
+    """
+    standin = onnx.ModelProto()
+    standin.CopyFrom(skeleton)
+    for tensor in _get_all_tensors(standin):
+        if uses_external_data(tensor):
+            del tensor.external_data[:]
+            tensor.external_data.add(key="location", value="weights")
+    for value in (*standin.graph.input, *standin.graph.output):
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+            value.type.tensor_type.shape.SetInParent()
+    with tempfile.TemporaryDirectory(prefix="optim-check-") as folder:
+        file = Path(folder) / "graph.onnx"
+        file.write_bytes(standin.SerializeToString())
+        (file.parent / "weights").touch()
+        try:
+            onnx.checker.check_model(file)
+        except onnx.checker.ValidationError as error:
+            raise invalid_graph(path, str(error)) from error
+
+
+@contextmanager
+def malformed_is_invalid(path: Path) -> Iterator[None]:
+    """Turn what libraries raise over a file that parses and makes no sense into one clear error.
+
+    Raises:
+        OptimError[invalid-graph]: text that is no UTF-8, types that do not exist, values defined twice.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, NotImplementedError, onnx_ir.serde.SerdeError) as error:
+        raise invalid_graph(path, str(error.__cause__ or error)) from error
+
+
+def invalid_graph(path: Path, message: str) -> OptimError:
+    """The error for an invalid graph, from the message of the checker."""
+    cause = re.sub(r"\s+", " ", message.split("==> Context:")[0]).strip()
+    node = re.search(r"Bad node spec for node\. Name: (.*?) OpType: (\S*)", message)
+    if node:
+        cause += f" (at {node[2]} node '{node[1].strip()}')"
+    too_new = "ir_version" in cause and "higher than the checker" in cause
+    return OptimError(
+        "ir-too-new" if too_new else "invalid-graph",
+        f"{path} is not a valid ONNX model",
+        cause or "it has no nodes",
+        "export the model again; onnx.checker.check_model(path) shows the same problem",
+    )

@@ -1,0 +1,120 @@
+"""Checks of external data, before anything is read: it exists, is long enough, and lies in the model's own folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import onnx
+import onnx_ir as ir
+from onnx.external_data_helper import _get_all_tensors, uses_external_data
+
+from optim.errors import OptimError
+from optim.onnx.context_files import context_files
+from optim.onnx.linked import linked_path
+
+
+def external_files(path: Path) -> list[str]:
+    """Locations of the files that a graph refers to, weights and compiled graphs, relative to its folder, sorted.
+
+    Files of the user's that it is linked to (:mod:`optim.onnx.linked`) are none of its own and left out.
+    """
+    graph = onnx.load(path, load_external_data=False)
+    tensors = _get_all_tensors(graph)
+    return sorted(
+        {
+            entry.value
+            for tensor in tensors
+            if uses_external_data(tensor)
+            for entry in tensor.external_data
+            if entry.key == "location" and linked_path(entry.value) is None
+        }
+        | set(context_files(graph))
+    )
+
+
+def check_external_data(model: onnx.ModelProto, path: Path) -> None:
+    """Refuse a model whose external data cannot be, or must not be, read.
+
+    Args:
+        model: as read from ``path``.
+        path: external data is relative to its folder.
+
+    Raises:
+        OptimError[external-data-outside]: an absolute path, ``..``, or a symbolic link out of the folder.
+        OptimError[external-data-missing]: no such file.
+        OptimError[external-data-too-short]: it ends before the tensor does.
+        OptimError[invalid-graph]: an entry makes no sense, or tells another length than the tensor's shape.
+    """
+    sizes: dict[str, int] = {}
+    for tensor in _external_tensors(model):
+        entry = {item.key: item.value for item in tensor.external_data}
+        location = entry.get("location", "")
+        if location not in sizes:
+            sizes[location] = _locate(location, tensor, path).stat().st_size
+        _check_extent(tensor, entry, sizes[location], path)
+
+
+def tensor_bytes(tensor: onnx.TensorProto) -> int:
+    """Size of a tensor's data by its type and shape, in bytes; 0 for strings."""
+    dtype = ir.DataType(tensor.data_type)
+    if dtype in (ir.DataType.STRING, ir.DataType.UNDEFINED):
+        return 0
+    elements: int = math.prod(tensor.dims)
+    return math.ceil(elements * int(dtype.bitwidth) / 8)
+
+
+def _external_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    return (tensor for tensor in _get_all_tensors(model) if uses_external_data(tensor))
+
+
+def _locate(location: str, tensor: onnx.TensorProto, path: Path) -> Path:
+    what = f"external data of {path} cannot be used"
+    names = f"tensor '{tensor.name}' refers to '{location}'"
+    if not location:
+        raise OptimError("invalid-graph", what, f"tensor '{tensor.name}' says no location", "export the model again")
+    folder, found = path.parent.resolve(), path.parent / location
+    spelled_outside = (
+        PurePosixPath(location).is_absolute()
+        or PureWindowsPath(location).is_absolute()
+        or ".." in PurePosixPath(location.replace("\\", "/")).parts
+    )
+    if spelled_outside:
+        raise OptimError(
+            "external-data-outside",
+            what,
+            f"{names}, which is not in the model's own folder",
+            "put the data file beside the model and save the model with a plain file name as its location",
+        )
+    if not found.is_file():
+        near = sorted(file.name for file in path.parent.iterdir() if file.is_file() and file != path)
+        cause = f"{names}, which is not there; {path.parent} holds {', '.join(near[:8]) or 'nothing else'}"
+        raise OptimError("external-data-missing", what, cause, f"copy {location} into {path.parent}")
+    if location != path.name and not found.resolve().is_relative_to(folder):
+        raise OptimError(
+            "external-data-outside",
+            what,
+            f"{names}, a symbolic link to {found.resolve()}, outside the model's folder",
+            f"cp -rL {path.parent} a-copy    # follows the links; then use a-copy/{path.name}",
+        )
+    return found
+
+
+def _check_extent(tensor: onnx.TensorProto, entry: dict[str, str], available: int, path: Path) -> None:
+    needed = tensor_bytes(tensor)
+    what = f"tensor '{tensor.name}' of {path} cannot be read"
+    try:
+        offset, length = int(entry.get("offset", "0")), int(entry.get("length", str(needed)))
+    except ValueError as error:
+        raise OptimError("invalid-graph", what, f"its place is no number: {entry}", "export the model again") from error
+    if offset < 0 or length != needed:
+        cause = f"its shape {list(tensor.dims)} takes {needed} bytes, but its data has {length} at offset {offset}"
+        raise OptimError("invalid-graph", what, cause, "export the model again")
+    if offset + length > available:
+        raise OptimError(
+            "external-data-too-short",
+            what,
+            f"it lies at bytes {offset} to {offset + length} of {entry['location']}, which has {available}",
+            f"copy or download {entry['location']} again",
+        )

@@ -1,0 +1,274 @@
+"""Graphs and their weights on disk.
+
+In the store every file is called by the sha256 of its bytes: ``<digest>.onnx`` for a graph, ``<digest>.data`` for
+weights. All graphs lie side by side and refer to any number of data files there, so a pass that changes the graph
+writes a graph, and a pass that changes tensors writes one new data file with only those. Nothing is linked: onnx
+and onnx-ir refuse hard links and symbolic links as external data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+import onnx_ir as ir
+
+from optim.model import Model, SessionConfig, TensorInfo
+from optim.onnx.context_files import context_files, deliver_contexts, store_contexts
+from optim.onnx.data_files import bytes_key, pieces, replacing, static_shape, write_tensors
+from optim.onnx.digests import model_digest
+from optim.onnx.external_data import external_files
+from optim.onnx.linked import is_linked, linked_files, locations_for_store, point_from, resolve
+
+if TYPE_CHECKING:
+    from onnx_ir import TensorProtocol
+
+EXTERNAL_FROM_BYTES = 1024
+"""Smaller tensors stay in the graph."""
+
+
+def read_ir(path: Path) -> ir.Model:
+    """A fresh onnx-ir model; external weights are memory-mapped when touched."""
+    graph = ir.load(path)
+    resolve(graph)
+    return graph
+
+
+def describe(
+    path: Path, *, session: SessionConfig | None = None, provenance: tuple[str, ...] = (), digest: str | None = None
+) -> Model:
+    """The :class:`Model` of a file on disk; reads the graph, and no weights where it lies in the store."""
+    proto = onnx.load(path, load_external_data=False)
+    settings = session or SessionConfig()
+    initializers = {tensor.name for tensor in proto.graph.initializer}
+    return Model(
+        path=path,
+        digest=digest or model_digest(path, settings),
+        inputs=tuple(tensor_info(value) for value in proto.graph.input if value.name not in initializers),
+        outputs=tuple(tensor_info(value) for value in proto.graph.output),
+        opset={_domain(entry.domain): entry.version for entry in proto.opset_import},
+        ir_version=proto.ir_version,
+        session=settings,
+        provenance=provenance,
+    )
+
+
+def save_in_store(graph: ir.Model, store: Path, *, session: SessionConfig | None = None) -> Model:
+    """Write a graph into the store; ``graph`` then refers to its weights there.
+
+    Args:
+        graph: changed in place: tensors of at least 1 KiB that do not lie in the store become external tensors
+            in one new data file, smaller ones part of the graph.
+        store: folder of the store.
+        session: settings of the new model.
+    """
+    store.mkdir(parents=True, exist_ok=True)
+    _externalize(graph, store)
+    with locations_for_store(graph):
+        encoded = ir.serde.serialize_model(graph).SerializeToString(deterministic=True)
+    path = store / f"{hashlib.sha256(encoded).hexdigest()}.onnx"
+    with replacing(path) as stream:  # also where there is one: it may have been damaged
+        stream.write(encoded)
+    return describe(path, session=session)
+
+
+def save_for_measuring(graph: ir.Model, store: Path, *, session: SessionConfig | None = None) -> Model:
+    """As :func:`save_in_store`, for a model that is opened once and thrown away: :func:`discard_measured` does that.
+
+    Its files have names of their own, so throwing them away never costs another model that has the same bytes; those
+    that a killed process leaves behind go with the next clean-up. The digest is made up.
+    """
+    name = f".{uuid.uuid4().hex}"
+    _externalize(graph, store, f"{name}.data.tmp")
+    path = store / f"{name}.onnx.tmp"
+    with replacing(path) as stream:
+        stream.write(ir.serde.serialize_model(graph).SerializeToString())
+    return describe(path, session=session, digest=name[1:])
+
+
+def discard_measured(model: Model) -> None:
+    """Delete what :func:`save_for_measuring` wrote; a model of the store is left alone."""
+    for suffix in (".onnx.tmp", ".data.tmp"):
+        (model.path.parent / f".{model.digest}{suffix}").unlink(missing_ok=True)
+
+
+def adopt_into_store(path: Path, store: Path, *, like: Model) -> Model:
+    """Bring a file that a library wrote into the store, referring to the weights of ``like`` where bytes are equal."""
+    graph = read_like(path, like)
+    store_contexts(graph, path.parent, store)
+    return save_in_store(graph, store, session=like.session)
+
+
+def read_like(path: Path, like: Model) -> ir.Model:
+    """A graph whose large tensors are those of ``like`` where the bytes are equal."""
+    graph = read_ir(path)
+    known = {bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
+    for value, tensor in _large_tensors(graph):
+        same = known.get(bytes_key(tensor))
+        if same is not None:
+            value.const_value = _external_like(same, tensor.name)
+    return graph
+
+
+def deliver(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Path]:
+    """Write a model for deployment: ``model.onnx``, and ``model.onnx.data`` where it has large weights.
+
+    Returns:
+        The files written. Deterministic: the same model gives the same bytes.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    graph = model.ir()
+    graph_path, data_path = folder / name, folder / f"{name}.data"
+    tensors = list(_large_tensors(graph))
+    written = [graph_path]
+    if tensors:
+        write_tensors(tensors, data_path)
+        written.append(data_path)
+    written += deliver_contexts(graph, model.path.parent, folder, name)
+    with replacing(graph_path) as stream:
+        stream.write(ir.serde.serialize_model(graph).SerializeToString(deterministic=True))
+    return written
+
+
+def deliver_linked(model: Model, folder: Path, *, name: str) -> None:
+    """Write a model that points into weight files of the user's in ``folder`` or below; what is in none is copied."""
+    graph = model.ir()
+    rest = [(value, tensor) for value, tensor in _large_tensors(graph) if not is_linked(tensor)]
+    if rest:
+        write_tensors(rest, folder / f"{name}.data")
+    with locations_for_store(graph):
+        proto = ir.serde.serialize_model(graph)
+    point_from(proto, folder)
+    with replacing(folder / name) as stream:
+        stream.write(proto.SerializeToString(deterministic=True))
+
+
+def size_bytes(model: Model) -> int:
+    """What the model takes on disk once delivered: its graph and the weights it uses, each once."""
+    graph = onnx.load(model.path, load_external_data=False)
+    total = model.path.stat().st_size
+    total += sum((model.path.parent / location).stat().st_size for location in context_files(graph))
+    seen: set[tuple[str, str]] = set()
+    for tensor in onnx.external_data_helper._get_all_tensors(graph):
+        if onnx.external_data_helper.uses_external_data(tensor):
+            entry = {item.key: item.value for item in tensor.external_data}
+            place = (entry["location"], entry.get("offset", "0"))
+            if place not in seen:
+                seen.add(place)
+                total += int(entry["length"])
+    return total
+
+
+def embedded(tensor: ir.ExternalTensor) -> TensorProtocol:
+    """A copy in memory, read without onnx-ir's own reader, which refuses hard links."""
+    data = b"".join(pieces(tensor))
+    proto = onnx.TensorProto(data_type=tensor.dtype.value, dims=list(tensor.shape.numpy()), raw_data=data)
+    return ir.Tensor(onnx.numpy_helper.to_array(proto), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a graph in the store and every data file it refers to are there, the user's own too."""
+    if not path.is_file() or not all((path.parent / location).is_file() for location in external_files(path)):
+        return False
+    return all(file.is_file() for file in linked_files(onnx.load(path, load_external_data=False)))
+
+
+def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
+    """Move large tensors that lie elsewhere into one new data file, called ``name``, or by its digest."""
+    inside = store.resolve()
+    outside = [
+        (value, tensor)
+        for value, tensor in _tensors(graph)
+        if not (isinstance(tensor, ir.ExternalTensor) and (is_linked(tensor) or _lies_in(tensor, inside)))
+    ]
+    for value, tensor in outside:
+        if tensor.nbytes < EXTERNAL_FROM_BYTES and isinstance(tensor, ir.ExternalTensor):
+            value.const_value = embedded(tensor)
+    todo = [(value, tensor) for value, tensor in outside if tensor.nbytes >= EXTERNAL_FROM_BYTES]
+    if not todo:
+        return
+    with tempfile.NamedTemporaryFile(dir=store, suffix=".tmp", delete=False) as stream:
+        temporary = Path(stream.name)
+    try:
+        digest = write_tensors(todo, temporary)
+        final = store / (name or f"{digest}.data")
+        os.replace(temporary, final)
+    finally:
+        temporary.unlink(missing_ok=True)
+    for value, tensor in todo:
+        written = value.const_value
+        assert isinstance(written, ir.ExternalTensor)
+        value.const_value = ir.ExternalTensor(
+            final.name,
+            written.offset,
+            written.length,
+            tensor.dtype,
+            shape=static_shape(tensor),
+            name=tensor.name or "",
+            base_dir=store,
+        )
+
+
+def _lies_in(tensor: ir.ExternalTensor, folder: Path) -> bool:
+    return Path(tensor.path).parent.resolve() == folder
+
+
+def _external_like(tensor: TensorProtocol, name: str | None) -> TensorProtocol:
+    if not isinstance(tensor, ir.ExternalTensor):
+        return tensor
+    return ir.ExternalTensor(
+        tensor.location,
+        tensor.offset,
+        tensor.length,
+        tensor.dtype,
+        shape=tensor.shape,
+        name=name or "",
+        base_dir=tensor.base_dir,
+    )
+
+
+def _large_tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:
+    """Initializers, those of subgraphs too, that belong in a data file."""
+    return ((value, tensor) for value, tensor in _tensors(graph) if tensor.nbytes >= EXTERNAL_FROM_BYTES)
+
+
+def _tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:
+    """Initializers, those of subgraphs too, that a data file can hold."""
+    seen: set[int] = set()
+    for part in graph.graphs():
+        for value in part.initializers.values():
+            tensor = value.const_value
+            if tensor is None or id(value) in seen or tensor.dtype == ir.DataType.STRING:
+                continue
+            seen.add(id(value))
+            yield value, tensor
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
+    """An input or output as the graph declares it."""
+    tensor = value.type.tensor_type
+    dtype = dtype_name(tensor.elem_type)
+    if not tensor.HasField("shape"):
+        return TensorInfo(value.name, dtype, None)
+    shape = tuple(
+        size.dim_value if size.HasField("dim_value") else (size.dim_param or None) for size in tensor.shape.dim
+    )
+    return TensorInfo(value.name, dtype, shape)
+
+
+def dtype_name(elem_type: int) -> str:
+    """Numpy's name of an ONNX element type, ``unknown`` where there is none."""
+    if not elem_type:
+        return "unknown"
+    name = ir.DataType(elem_type).name.lower()
+    return {"float": "float32", "double": "float64", "string": "str"}.get(name, name)

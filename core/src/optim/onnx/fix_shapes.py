@@ -1,0 +1,254 @@
+"""Dynamic dimensions of a graph's inputs made fixed, and every shape that follows from them.
+
+Before::
+
+    input_ids [batch, seq] -> Gather -> embedded [batch, seq, 384]
+
+After, with ``batch`` 1 and ``seq`` 128::
+
+    input_ids [1, 128] -> Gather -> embedded [1, 128, 384]
+
+Nodes stay as they are: what computes shapes at run time now computes constants, which whoever needs it folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+
+import onnx
+import onnx_ir as ir
+
+from optim.arrays import Feeds
+from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.model import TensorInfo
+
+
+def shapes_of_feeds(inputs: Iterable[TensorInfo], samples: Iterable[Feeds]) -> dict[str, tuple[int, ...]]:
+    """The shapes that the dynamic inputs have in every sample.
+
+    Raises:
+        OptimError[conflicting-shapes]: two samples differ; both shapes are named.
+        OptimError[feeds-empty]: there is no sample.
+    """
+    dynamic = [info.name for info in inputs if info.is_dynamic]
+    found: dict[str, tuple[int, ...]] = {}
+    count = 0
+    for count, sample in enumerate(samples, 1):
+        for name in dynamic:
+            shape = tuple(sample[name].shape)
+            if found.setdefault(name, shape) != shape:
+                raise OptimError(
+                    "conflicting-shapes",
+                    f"the samples have several shapes of input '{name}'",
+                    f"{_text(found[name])} in the first, {_text(shape)} in sample {count}",
+                    "give samples of one shape (pad shorter ones), or name the shape that the model is to have",
+                )
+    if not count:
+        raise OptimError("feeds-empty", "there are no samples to take shapes from", "", "give at least one")
+    return found
+
+
+def require_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:
+    """Refuse sizes that no dimension of the inputs can have.
+
+    Raises:
+        OptimError[unknown-dimension]: no input has such a dimension; lists the near ones.
+        OptimError[bad-shape]: a size below 1.
+    """
+    names = {
+        size.value
+        for value in _inputs(graph).values()
+        for size in value.shape or ()
+        if not isinstance(size, int) and size.value
+    }
+    for name, size in sizes.items():
+        if name not in names:
+            raise unknown_name("dimension", name, names, fix="optim inspect MODEL shows the inputs")
+        _require_positive(f"dimension '{name}'", (size,))
+
+
+def require_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Refuse shapes that the inputs cannot have.
+
+    Returns:
+        The size of each dimension name that they fix.
+
+    Raises:
+        OptimError[unknown-input]: lists the near ones.
+        OptimError[bad-shape]: another number of dimensions, a size below 1, or one that contradicts a fixed one.
+        OptimError[conflicting-shapes]: a dimension's name would have two sizes.
+    """
+    inputs = _inputs(graph)
+    sizes: dict[str, int] = {}
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise unknown_name("input", name, inputs, fix="optim inspect MODEL shows the inputs")
+        _learn(inputs[name], shape, sizes)
+    return sizes
+
+
+def fixed_inputs(
+    inputs: Iterable[TensorInfo], sizes: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
+) -> tuple[TensorInfo, ...]:
+    """What the inputs are once dimensions of these names, and inputs of these names, are fixed."""
+    found = []
+    for info in inputs:
+        shape = shapes.get(info.name, info.shape)
+        known = None if shape is None else tuple(sizes.get(s, s) if isinstance(s, str) else s for s in shape)
+        found.append(replace(info, shape=known))
+    return tuple(found)
+
+
+def fix_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:
+    """Give named dimensions of the inputs a fixed size, and infer what follows from it; the others stay dynamic.
+
+    Args:
+        graph: changed in place.
+        sizes: by name of the dimension, e.g. ``{"batch": 1}``; each at least 1.
+
+    Raises:
+        OptimError: see :func:`require_dimensions`.
+    """
+    require_dimensions(graph, sizes)
+    for value in _inputs(graph).values():
+        value.shape = _with_sizes(value.shape, sizes)
+    infer_again(graph, sizes)
+
+
+def fix_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Give inputs a fixed shape, and infer what follows from it.
+
+    A dimension's name means the same size wherever it stands, so inputs that are not named here become fixed too
+    where they share a dimension with one that is.
+
+    Args:
+        graph: changed in place.
+        shapes: by input; as many sizes as the input has dimensions, each at least 1.
+
+    Returns:
+        The size of each dimension name that was fixed.
+
+    Raises:
+        OptimError: see :func:`require_shapes`.
+    """
+    sizes, inputs = require_shapes(graph, shapes), _inputs(graph)
+    for name, shape in shapes.items():
+        inputs[name].shape = ir.Shape(shape)
+    for value in inputs.values():
+        value.shape = _with_sizes(value.shape, sizes)
+    infer_again(graph, sizes)
+    return sizes
+
+
+def require_shapes_of(graph: ir.Model, samples: Iterable[Feeds]) -> None:
+    """Refuse fixed shapes that a sample does not have.
+
+    Raises:
+        OptimError[conflicting-shapes]: names the input.
+    """
+    shapes = {name: value.shape for name, value in _inputs(graph).items() if value.shape is not None}
+    for number, sample in enumerate(samples):
+        for name in shapes.keys() & sample.keys():
+            shape, given = shapes[name], sample[name].shape
+            same_rank = len(shape) == len(given)
+            if not same_rank or any(isinstance(a, int) and a != b for a, b in zip(shape, given, strict=True)):
+                raise OptimError(
+                    "conflicting-shapes",
+                    f"input '{name}' would not take the samples of this run",
+                    f"it would be {shape}, and sample {number} is {_text(given)}; give --data of the one shape",
+                    "--data with samples of the shape that the model is to have",
+                    status=ExitStatus.USAGE,
+                )
+
+
+def _inputs(graph: ir.Model) -> dict[str, ir.Value]:
+    """What the user feeds, by name."""
+    return {value.name or "": value for value in graph.graph.inputs if not value.is_initializer()}
+
+
+def _learn(value: ir.Value, shape: Sequence[int], sizes: dict[str, int]) -> None:
+    """Check a shape against what the input says, and take the sizes of its named dimensions from it."""
+    _require_positive(f"input '{value.name}'", shape)
+    if value.shape is None:
+        return
+    if len(shape) != len(value.shape):
+        raise _bad_shape(f"input '{value.name}' has {len(value.shape)} dimensions, not {len(shape)}", value, shape)
+    for declared, size in zip(value.shape, shape, strict=True):
+        if isinstance(declared, int):
+            if declared != size:
+                raise _bad_shape(f"input '{value.name}' has a fixed size {declared}, not {size}", value, shape)
+        elif declared.value is not None and sizes.setdefault(declared.value, size) != size:
+            raise OptimError(
+                "conflicting-shapes",
+                f"dimension '{declared.value}' would have two sizes",
+                f"{sizes[declared.value]}, and {size} at input '{value.name}'",
+                f"make dimension '{declared.value}' the same in all inputs",
+                status=ExitStatus.USAGE,
+            )
+
+
+def infer_again(graph: ir.Model, sizes: Mapping[str, int] | None = None) -> None:
+    """Infer every shape inside, and those of the outputs, from those of the inputs.
+
+    What is fixed already stays, since operators that nobody can infer say it themselves. Weights stay where they are:
+    the graph is handed over with references to them.
+
+    Args:
+        graph: changed in place.
+        sizes: of named dimensions that became fixed.
+    """
+    sizes = sizes or {}
+    values = [value for node in graph.graph for value in node.outputs]
+    before = {value.name: value.shape for value in values}
+    for value in values:
+        known = _with_sizes(value.shape, sizes)
+        value.shape = None if known is None else ir.Shape([s if isinstance(s, int) else None for s in known])
+    inferred = onnx.shape_inference.infer_shapes(ir.serde.serialize_model(graph), data_prop=True)
+    found = {value.name: value.type for value in chain(inferred.graph.value_info, inferred.graph.output)}
+    for value in values:
+        proto = found.get(value.name or "")
+        if proto is not None and proto.HasField("tensor_type"):
+            value.type = value.type or ir.serde.deserialize_type_proto_for_type(proto)
+            value.shape = ir.serde.deserialize_type_proto_for_shape(proto)
+        value.shape = _with_names(value.shape, before[value.name])
+
+
+def _with_sizes(shape: ir.Shape | None, sizes: Mapping[str, int]) -> ir.Shape | None:
+    if shape is None:
+        return None
+    return ir.Shape([size if isinstance(size, int) else sizes.get(size.value or "", size) for size in shape])
+
+
+def _with_names(shape: ir.Shape | None, before: ir.Shape | None) -> ir.Shape | None:
+    """The names of dimensions that are still dynamic."""
+    if shape is None or before is None or len(shape) != len(before):
+        return shape
+    return ir.Shape([new if isinstance(new, int) else old for new, old in zip(shape, before, strict=True)])
+
+
+def _require_positive(what: str, sizes: Iterable[int]) -> None:
+    for size in sizes:
+        if size < 1:
+            raise OptimError(
+                "bad-shape",
+                f"{what} cannot have the size {size}",
+                "sizes are counts, at least 1",
+                "give a positive size",
+                status=ExitStatus.USAGE,
+            )
+
+
+def _bad_shape(what: str, value: ir.Value, shape: Sequence[int]) -> OptimError:
+    return OptimError(
+        "bad-shape",
+        what,
+        f"the model takes {value.shape}; {_text(shape)} was given",
+        "optim inspect MODEL shows the inputs",
+        status=ExitStatus.USAGE,
+    )
+
+
+def _text(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "scalar"

@@ -1,0 +1,127 @@
+"""Graphs of the store that point into the user's own weight files, where ``--weights link`` asks for it.
+
+ONNX lets a graph refer to data in its own folder and below, and the store is neither. So in the store such a tensor
+says where its file really is, in a form that no library takes for a path; it is resolved when a graph is read, opened
+or delivered, and the file itself is never written, moved or deleted.
+
+    external_data {location: "linked:/home/me/llama/model.safetensors", offset: 8192, length: 16777216}
+
+onnxruntime opens it from memory: with the folder of external data set to the root of the file system, every file has
+a relative path.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+from onnx.external_data_helper import _get_all_tensors, uses_external_data
+
+PREFIX = "linked:"
+_MARK = PREFIX.encode()
+_STORED = re.compile(r"[0-9a-f]{64}\.onnx")
+FOLDER_CONFIG = "session.model_external_initializers_file_folder_path"
+
+
+class LinkedTensor(ir.ExternalTensor):
+    """A tensor in a file of the user's, its location relative to the root of the file system."""
+
+
+def linked_path(location: str) -> Path | None:
+    """The file that a location links to; None where it is a plain one."""
+    return Path(location.removeprefix(PREFIX)) if location.startswith(PREFIX) else None
+
+
+def linked_files(graph: onnx.ModelProto) -> set[Path]:
+    """The user's files that a graph of the store points into."""
+    found = (linked_path(entry.value) for entry in _locations(graph))
+    return {path for path in found if path is not None}
+
+
+def is_linked(tensor: object) -> bool:
+    """Whether a tensor lies in a file of the user's."""
+    return isinstance(tensor, LinkedTensor)
+
+
+def link(file: Path, offset: int, length: int, dtype: ir.DataType, shape: ir.Shape, name: str) -> LinkedTensor:
+    """A tensor in a file of the user's."""
+    root = _root(file)
+    return LinkedTensor(
+        os.path.relpath(file.resolve(), root), offset, length, dtype, shape=shape, name=name, base_dir=root
+    )
+
+
+def resolve(graph: ir.Model) -> None:
+    """Let tensors of a graph that was read from the store find the user's files."""
+    for part in graph.graphs():
+        for value in part.initializers.values():
+            tensor = value.const_value
+            path = linked_path(str(tensor.location)) if isinstance(tensor, ir.ExternalTensor) else None
+            if path is not None and isinstance(tensor, ir.ExternalTensor):
+                shape = ir.Shape(int(size) for size in tensor.shape)  # type: ignore[arg-type]
+                value.const_value = link(
+                    path, tensor.offset or 0, tensor.length or 0, tensor.dtype, shape, tensor.name or ""
+                )
+
+
+@contextmanager
+def locations_for_store(graph: ir.Model) -> Iterator[None]:
+    """While it lasts, linked tensors say where their files are in the form of the store."""
+    changed = []
+    for part in graph.graphs():
+        for value in part.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, LinkedTensor):
+                changed.append((value, tensor))
+                value.const_value = ir.ExternalTensor(
+                    f"{PREFIX}{tensor.path}",
+                    tensor.offset,
+                    tensor.length,
+                    tensor.dtype,
+                    shape=tensor.shape,
+                    name=tensor.name or "",
+                    base_dir="",
+                )
+    try:
+        yield
+    finally:
+        for value, tensor in changed:
+            value.const_value = tensor
+
+
+def session_model(path: Path) -> tuple[bytes, str] | None:
+    """A graph of the store as onnxruntime opens it from memory, and the folder of its data; None for a plain file."""
+    if not _STORED.fullmatch(path.name):
+        return None
+    encoded = path.read_bytes()
+    if _MARK not in encoded:
+        return None
+    graph = onnx.ModelProto.FromString(encoded)
+    root = _root(path)
+    for entry in _locations(graph):
+        file = linked_path(entry.value) or path.parent.resolve() / entry.value
+        entry.value = Path(os.path.relpath(file, root)).as_posix()
+    return graph.SerializeToString(), root
+
+
+def point_from(graph: onnx.ModelProto, folder: Path) -> None:
+    """Make the links of a graph relative to a folder above the user's files."""
+    for entry in _locations(graph):
+        if (path := linked_path(entry.value)) is not None:
+            entry.value = path.resolve().relative_to(folder.resolve()).as_posix()
+
+
+def _locations(graph: onnx.ModelProto) -> Iterator[onnx.StringStringEntryProto]:
+    tensors: Iterable[onnx.TensorProto] = _get_all_tensors(graph)
+    for tensor in tensors:
+        if uses_external_data(tensor):
+            yield from (entry for entry in tensor.external_data if entry.key == "location")
+
+
+def _root(path: Path) -> str:
+    return path.absolute().anchor or os.sep

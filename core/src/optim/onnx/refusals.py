@@ -1,0 +1,108 @@
+"""Why ONNX Runtime refuses a model, in words a user can act on.
+
+Its exceptions name a source file and a function of its own first, and the offending node last; this turns them round.
+Kept free of ``onnxruntime`` itself, so that a message can be read where the runtime is not installed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from optim.errors import OptimError
+
+_NOISE = (
+    re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : "),
+    re.compile(r"Load model from .*? failed: ?"),
+    re.compile(r"\S+\.(?:cc|h):\d+ "),
+    re.compile(r"^(?:This is an invalid model\. |Fatal error: |Invalid model\. )+"),
+)
+_LONGEST = 400
+_INSPECT = "optim inspect {file}"
+_EXPORT_AGAIN = "the file is not a valid model: export it again; optim inspect {file} shows its operators"
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """One kind of message: how it is recognised, the cause made of its groups, and what to do about it."""
+
+    pattern: re.Pattern[str]
+    cause: Callable[[re.Match[str]], str]
+    fix: str
+
+
+def _kind(pattern: str, cause: str, fix: str) -> _Refusal:
+    return _Refusal(re.compile(pattern), lambda match: match.expand(cause), fix)
+
+
+_KINDS = (
+    _kind(
+        r"No Op registered for (\S+) with domain_version of (\d+)",
+        r"opset \2 has no operator \1",
+        "export the model again with the opset that has the operator, or give the node the domain it belongs to",
+    ),
+    _kind(
+        r"([\w.]+):(\w+)\((-?\d+)\) is not a registered function/op",
+        r"the operator \1:\2 is not in this onnxruntime",
+        "replace the operator by standard ones before export, or choose a target whose backend has it: optim targets",
+    ),
+    _kind(
+        r"Could not find an implementation for ([\w.]+\(\d+\)) node with name '([^']*)'",
+        r"the provider has no kernel for \1 with these types (node '\2')",
+        "convert the node's inputs to float32 or int64, or choose another target: optim targets",
+    ),
+    _kind(
+        r"Opset (\d+) is under development.*?for domain (\S+) is till opset (\d+)|Opset (\d+) is under development",
+        r"opset \1\4 is newer than this onnxruntime",
+        "export the model with an older opset (opset_version=), or install a newer onnxruntime",
+    ),
+    _kind(
+        r"Unsupported model IR version: (\d+), max supported IR version: (\d+)",
+        r"it has IR version \1; this onnxruntime accepts up to \2",
+        "save the model with an older ir_version, or install a newer onnxruntime",
+    ),
+    _kind(
+        r"External data path does not exist: \"(?:[^\"]*/)?([^\"/]*)\"",
+        r"its weights file \1 is not beside it",
+        "put the weights file back beside the model; both belong together",
+    ),
+    _kind(r"Protobuf parsing failed", "it is not an ONNX file, or only a part of one", "copy or export the file again"),
+    _kind(r"File doesn't exist", "there is no such file", "check the path"),
+    _kind(
+        r"Failed to allocate memory|std::bad_alloc",
+        "the memory is not enough for this model",
+        "free memory, or use a smaller model",
+    ),
+)
+
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+_INVALID = re.compile(
+    r"Type Error|acyclic|Duplicate definition|not a graph input|Unrecognized attribute|ShapeInferenceError"
+)
+
+
+def session_failed(path: Path, error: BaseException) -> OptimError:
+    """The runtime's refusal to open ``path`` as a diagnosis: OptimError[session-failed]."""
+    text = " ".join(str(error).split())
+    what = f"onnxruntime refuses {_shortened(path.name)}"
+    for kind in _KINDS:
+        match = kind.pattern.search(text)
+        if match:
+            return OptimError("session-failed", what, _shortened(kind.cause(match)), kind.fix)
+    fix = _EXPORT_AGAIN if _INVALID.search(text) else _INSPECT
+    file = "MODEL" if _DIGEST.search(path.name) else path.name
+    return OptimError("session-failed", what, _shortened(plain(text))[:_LONGEST], fix.format(file=file))
+
+
+def _shortened(text: str) -> str:
+    """A text in which files of the store are called by the first part of their digest."""
+    return _DIGEST.sub(r"\1", text)
+
+
+def plain(text: str) -> str:
+    """A message of the runtime without its error code, its source files and folders of this machine."""
+    for noise in _NOISE:
+        text = noise.sub("", text)
+    return re.sub(r"/\S*/(\S+\.(?:onnx|data))\b", r"\1", text)

@@ -1,0 +1,255 @@
+"""Sessions on ONNX Runtime: what ``optim.load``, the standard backend and vendors' plugins open models with.
+
+ONNX Runtime fails quietly in two ways that are refused here: a provider that cannot be used is replaced by the CPU,
+and a node that a provider does not take is run on the CPU. Its own exceptions become an :class:`OptimError` that
+says what to do.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import onnxruntime as ort
+
+from optim.backend import BackendLimits
+from optim.errors import ExitStatus, OptimError
+from optim.model import SessionConfig
+from optim.onnx.libraries import installed_domains, library_path
+from optim.onnx.linked import FOLDER_CONFIG, session_model
+from optim.onnx.refusals import plain, session_failed
+
+CPU = "CPUExecutionProvider"
+_ENUMS = {
+    "graph_optimization_level": ort.GraphOptimizationLevel,
+    "execution_mode": ort.ExecutionMode,
+    "execution_order": ort.ExecutionOrder,
+}
+_SILENT = 4
+_ASKED_DOMAINS = (
+    "ai.onnx.ml",
+    "ai.onnx.training",
+    "ai.onnx.preview.training",
+    "com.microsoft",
+    "com.microsoft.experimental",
+    "com.microsoft.nchwc",
+    "com.ms.internal.nhwc",
+)
+_OLD_IR, _OLD_OPSET = 8, 17
+_NEWEST_DOMAIN = 8
+"""Where the search for a domain's newest version begins."""
+_FAR_TOO_NEW = 9999
+
+
+def session_options(settings: SessionConfig) -> ort.SessionOptions:
+    """``onnxruntime.SessionOptions`` with the settings of a model.
+
+    Raises:
+        OptimError[bad-session-setting]: an attribute or an enum name that onnxruntime does not have, or a value that
+            an attribute does not take.
+    """
+    options = ort.SessionOptions()
+    options.log_severity_level = _SILENT
+    for name, value in settings.session_options.items():
+        if not hasattr(options, name):
+            raise _bad_setting(f"SessionOptions has no attribute '{name}'")
+        chosen: Any = value
+        if name in _ENUMS and isinstance(value, str):
+            chosen = getattr(_ENUMS[name], value, None)
+            if chosen is None:
+                raise _bad_setting(f"{_ENUMS[name].__name__} has no value '{value}'")
+        try:
+            setattr(options, name, chosen)
+        except (TypeError, AttributeError) as error:
+            raise _bad_setting(f"SessionOptions.{name} does not take {chosen!r}") from error
+    for key, text in settings.session_config.items():
+        options.add_session_config_entry(key, text)
+    return options
+
+
+def open_session(
+    path: Path,
+    settings: SessionConfig,
+    provider: str = CPU,
+    provider_options: Mapping[str, str] | None = None,
+    *,
+    library: str = "",
+    extra_config: Mapping[str, str] | None = None,
+    libraries: Iterable[str] = (),
+    fallback: bool = False,
+) -> ort.InferenceSession:
+    """Open a model so that it really runs on ``provider``.
+
+    Args:
+        path: the graph.
+        settings: of the model.
+        provider: execution provider.
+        provider_options: of the provider.
+        library: Python package of a provider that is installed apart from onnxruntime.
+        extra_config: further config entries of this session alone, never part of the model.
+        libraries: packages with operators that the graph needs, see :mod:`optim.onnx.libraries`.
+        fallback: let nodes that the provider does not take run on the CPU; the session says which.
+
+    Raises:
+        OptimError[provider-missing]: this onnxruntime has no such provider, or the package is not installed.
+        OptimError[cpu-fallback]: the session would run on the CPU instead.
+        OptimError[session-failed]: the runtime refused the model.
+        OptimError[operators-missing]: a library of operators is not installed.
+    """
+    devices = register_provider(library, provider) if library else []
+    available = ort.get_available_providers()
+    if not devices and provider not in available:
+        raise OptimError(
+            "provider-missing",
+            f"this onnxruntime has no {provider}",
+            f"it has {', '.join(available)}",
+            "install the onnxruntime build that has it, e.g. onnxruntime-gpu instead of onnxruntime",
+            status=ExitStatus.TARGET_UNAVAILABLE,
+        )
+    options = session_options(settings)
+    for key, text in (extra_config or {}).items():
+        options.add_session_config_entry(key, text)
+    for package in libraries:
+        options.register_custom_ops_library(library_path(package))
+    if provider != CPU and not fallback:
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    from_memory = session_model(path)
+    if from_memory is not None:
+        options.add_session_config_entry(FOLDER_CONFIG, from_memory[1])
+    providers = None if devices else [(provider, dict(provider_options or {}))]
+    if devices:
+        options.add_provider_for_devices(devices, dict(provider_options or {}))
+    try:
+        session = ort.InferenceSession(
+            from_memory[0] if from_memory else str(path),
+            options,
+            providers=providers,
+            disabled_optimizers=list(settings.disabled_optimizers) or None,
+        )
+    except Exception as error:
+        raise session_failed(path, error) from error
+    if session.get_providers()[0] != provider:
+        raise OptimError(
+            "cpu-fallback",
+            f"{path.name} would run on {session.get_providers()[0]}, not on {provider}",
+            "onnxruntime could not start the provider and fell back",
+            "optim targets",
+            status=ExitStatus.TARGET_UNAVAILABLE,
+        )
+    return session
+
+
+@cache
+def register_provider(library: str, provider: str) -> list[Any]:
+    """Make a provider of a package of its own known to onnxruntime.
+
+    Returns:
+        The devices it can run on: those that are no processor where there are any, else its simulator.
+
+    Raises:
+        OptimError[provider-missing]: the package or a file of it is not there, or cannot be loaded.
+    """
+    try:
+        if not any(device.ep_name == provider for device in ort.get_ep_devices()):
+            ort.register_execution_provider_library(provider, importlib.import_module(library).get_library_path())
+    except Exception as error:
+        distribution = library.replace("_", "-")
+        raise OptimError(
+            "provider-missing",
+            f"{provider} cannot be used",
+            f"{library}: {plain(' '.join(str(error).split()))}",
+            f"pip install --force-reinstall {distribution}",
+            status=ExitStatus.TARGET_UNAVAILABLE,
+        ) from error
+    devices = [device for device in ort.get_ep_devices() if device.ep_name == provider]
+    special = [device for device in devices if device.device.type != ort.OrtHardwareDeviceType.CPU]
+    if not devices:
+        raise OptimError(
+            "provider-missing",
+            f"{provider} finds no device here",
+            f"{library} is installed and names none",
+            "optim targets",
+            status=ExitStatus.TARGET_UNAVAILABLE,
+        )
+    return (special or devices)[:1]
+
+
+@cache
+def limits() -> BackendLimits:
+    """The newest IR version and opsets that the installed onnxruntime accepts, found by offering it tiny models.
+
+    A domain that it knows it refuses in a version far too new; one that it does not know it lets through in any,
+    until a node asks for an operator of it.
+    """
+    found = measure_limits(_opens)
+    return BackendLimits(found.ir_version, {**found.opset, **installed_domains()})
+
+
+def measure_limits(opens: Callable[[bytes], bool]) -> BackendLimits:
+    """The newest IR version and opsets that a build of ONNX Runtime accepts, whatever opens models with it.
+
+    Args:
+        opens: whether a model, serialized, can be opened.
+    """
+    import onnx
+
+    def accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
+        return opens(_probe(ir_version, opsets))
+
+    def accepts_domain(domain: str, version: int) -> bool:
+        return accepts(_OLD_IR, {domain: version})
+
+    newest_ir = _newest(lambda version: accepts(version, {}), int(onnx.IR_VERSION) + 1)
+    opset = {"": _newest(partial(accepts_domain, ""), onnx.defs.onnx_opset_version() + 1)}
+    for domain in _ASKED_DOMAINS:
+        if not accepts(_OLD_IR, {domain: _FAR_TOO_NEW}):
+            opset[domain] = _newest(partial(accepts_domain, domain), _NEWEST_DOMAIN)
+    return BackendLimits(newest_ir, opset)
+
+
+def _newest(accepted: Callable[[int], bool], start: int) -> int:
+    """The newest accepted version at or below ``start``, or beyond it where ``start`` itself is accepted."""
+    if accepted(start):
+        return next(version for version in itertools.count(start) if not accepted(version + 1))
+    return next((version for version in range(start, 0, -1) if accepted(version)), 0)
+
+
+def _probe(ir_version: int, opsets: Mapping[str, int]) -> bytes:
+    """A model of one node."""
+    import onnx
+
+    shape = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["x"], ["y"])],
+        "probe",
+        [shape("x", onnx.TensorProto.FLOAT, [1])],
+        [shape("y", onnx.TensorProto.FLOAT, [1])],
+    )
+    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in {"": _OLD_OPSET, **opsets}.items()]
+    encoded: bytes = onnx.helper.make_model(graph, ir_version=ir_version, opset_imports=imports).SerializeToString()
+    return encoded
+
+
+def _opens(model: bytes) -> bool:
+    options = ort.SessionOptions()
+    options.log_severity_level = _SILENT
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        ort.InferenceSession(model, options, providers=[CPU])
+    except Exception:  # whatever it says, it does not accept the model
+        return False
+    return True
+
+
+def _bad_setting(cause: str) -> OptimError:
+    return OptimError(
+        "bad-session-setting",
+        "onnxruntime does not have a session setting",
+        cause,
+        "names and values are those of onnxruntime.SessionOptions",
+        status=ExitStatus.USAGE,
+    )

@@ -1,0 +1,61 @@
+"""What keeps the house in order: who may import what, how large a folder gets, and that no folders import in circles."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "public-modules.md"
+MOST_FILES = 16
+
+
+@pytest.fixture(scope="module")
+def house() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("house", ROOT / "benchmarks" / "house.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def public() -> set[str]:
+    """The modules that the page names, each with a line of its own."""
+    return set(re.findall(r"^\| `(optim[\w.]*)` \| \S", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_plugins_third_parties_and_the_scaffold_import_public_modules_only(house: ModuleType) -> None:
+    assert {name: places for name, places in house.plugin_imports().items() if name not in public()} == {}
+
+
+def test_every_public_module_is_there(house: ModuleType) -> None:
+    assert sorted(public() - set(house.core_modules())) == []
+    assert not [name for name in public() if "_engine" in name]
+
+
+def test_an_import_of_an_inside_module_is_found(house: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("def f():\n    from optim._engine.store import Store\n")
+    (tmp_path / "b.py.j2").write_text("from optim._engine import runs\n{% for x in y %}\n")
+    assert {"optim._engine.store", "optim._engine.runs"} <= set(house.imports_below(tmp_path))
+
+
+def test_no_folders_import_in_circles(house: ModuleType) -> None:
+    assert house.folder_cycles(house.core_modules()) == []
+
+
+def test_a_circle_of_folders_is_found(house: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / "optim" / name).mkdir(parents=True)
+        (tmp_path / "optim" / name / "x.py").write_text(f"from optim.{other} import x\n")
+    monkeypatch.setattr(house, "CORE", tmp_path)
+    assert house.folder_cycles(house.core_modules()) == [["optim.a", "optim.b"]]
+
+
+def test_no_folder_has_more_files_than_one_idea_needs(house: ModuleType) -> None:
+    counts = house.files_by_folder()
+    assert {str(folder): count for folder, count in counts.items() if count > MOST_FILES} == {}
