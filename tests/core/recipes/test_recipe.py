@@ -10,7 +10,7 @@ from optim._engine.recipes.recipe import Recipe, load_recipe
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Stage
 
-DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
+DOCS = Path(__file__).parents[3] / "docs" / "recipes.md"
 
 
 def samples() -> list[str]:

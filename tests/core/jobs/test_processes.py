@@ -11,19 +11,18 @@ import time
 from pathlib import Path
 
 import pytest
+from installed_plugin import workers_import
 
 from optim.errors import ExitStatus
 from optim.jobs.memory import peak_memory_bytes
 from optim.jobs.process import WorkerFailed, WorkerProcess, kill_all, run_job
-
-HERE = Path(__file__).parent
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and process groups")
 
 
 @pytest.fixture(autouse=True)
 def _jobs_importable(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    workers_import(monkeypatch)
 
 
 def do(action, timeout_s=30.0, on_event=None, **arguments):

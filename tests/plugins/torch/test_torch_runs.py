@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny_models
 from tiny_models import save
 
 import optim
 
-HERE = Path(__file__).parent
+HERE = Path(tiny_models.__file__).parent
 SMALLER = ("--goal", "size", "--stage", "quantize", "--search-seconds", "10")
 
 

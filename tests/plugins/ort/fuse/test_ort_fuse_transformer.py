@@ -240,7 +240,7 @@ def test_onnxruntimes_optimizer_is_left_out_where_it_needs_too_much_memory(
 def test_onnxruntimes_optimizer_prints_nothing_and_needs_no_torch(tmp_path: Path) -> None:
     found = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path)],
-        cwd=Path(__file__).parent,
+        cwd=Path(ort_models.__file__).parent,
         capture_output=True,
         text=True,
         check=True,

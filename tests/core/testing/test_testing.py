@@ -9,13 +9,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from installed_plugin import HERE
 
 from optim import Target
 from optim._engine.plugins.weight import HEAVY
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.testing import Trial, models
-
-HERE = Path(__file__).parent
 
 BAD = {
     "NeverFires": "it_fires",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import onnx
 import pytest
+from installed_plugin import workers_import
 from timed_models import network, write_network
 
 from optim._engine.gate.budget import Budget
@@ -29,8 +28,7 @@ WASTE = {"a": 4}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        here = str(Path(__file__).parent)
-        patch.setenv("PYTHONPATH", os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])]))
+        workers_import(patch)
         yield tmp_path_factory.mktemp("race")
 
 
