@@ -10,11 +10,11 @@ from optim._engine.gate.drift import Drift, OutputComparison
 from optim._engine.jobs import ingest, prepare
 from optim._engine.jobs.lane import Ready
 from optim._engine.runs.outcome import Outcome, RunStatus
-from optim._engine.search.nodes import Attempt, Measured, Node, Step, StepStatus
-from optim._engine.search.points import Point
+from optim._engine.search.measure.race import LaneResult
+from optim._engine.search.measure.statistics import Ratio
+from optim._engine.search.select.archive import Point
 from optim._engine.search.settings import RunSettings
-from optim._engine.timing.race import LaneResult
-from optim._engine.timing.statistics import Ratio
+from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepStatus
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.passes import Role, Stage
 from optim.target import Target
@@ -108,10 +108,10 @@ def attempts() -> list[Attempt]:
     ]
 
 
-def points(delivered: Node) -> list[Point]:
+def points(delivered: Candidate) -> list[Point]:
     """The result and a lossless one, both proven, and a quick look at another."""
-    lossless = Node(model("c" * 64), 90_000_000, (FUSE,), (), Drift(3e-7, 1e-6, 1.0))
-    quick = Node(model("d" * 64), 60_000_000, (QUANTIZE,), (), Drift(0.16, 0.06, 0.989))
+    lossless = Candidate(model("c" * 64), 90_000_000, (FUSE,), (), Drift(3e-7, 1e-6, 1.0))
+    quick = Candidate(model("d" * 64), 60_000_000, (QUANTIZE,), (), Drift(0.16, 0.06, 0.989))
     return [
         Point(Measured(delivered, 0.43, 0.42, 0.44, 4.7, 70_000_000, (compared(),)), proven=True, number=1),
         Point(Measured(lossless, 0.81, 0.80, 0.83, 8.9, 110_000_000, (compared(3e-7),)), proven=True, number=2),
@@ -121,7 +121,7 @@ def points(delivered: Node) -> list[Point]:
 
 def improved(**changed: Any) -> Outcome:
     """Quantized and tuned: 2.3 times faster."""
-    node = Node(model("b" * 64, SESSION), 60_000_000, (QUANTIZE, TUNE), (), Drift(0.15, 0.06, 0.989))
+    candidate = Candidate(model("b" * 64, SESSION), 60_000_000, (QUANTIZE, TUNE), (), Drift(0.15, 0.06, 0.989))
     values: dict[str, Any] = {
         "settings": RunSettings(Path("models/minilm.onnx"), max_drift=0.17),
         "target": CPU,
@@ -130,11 +130,11 @@ def improved(**changed: Any) -> Outcome:
         "source": ingest.Answer(model(), 90_000_000, {"MatMul": 36, "Add": 100, "Gelu": 6}),
         "prepared": prepared(),
         "original": lane(1.0, (11.0, 4.0), 120_000_000),
-        "result": Measured(node, 0.43, 0.42, 0.44, 4.7, 70_000_000, (compared(),)),
+        "result": Measured(candidate, 0.43, 0.42, 0.44, 4.7, 70_000_000, (compared(),)),
         "timing": lane(0.43, (4.7, 1.8), 70_000_000),
         "operators": {"DynamicQuantizeLinear": 30, "MatMulInteger": 36, "Add": 100, "Gelu": 6},
         "attempts": attempts(),
-        "points": points(node),
+        "points": points(candidate),
         "key": "e" * 64,
         "versions": {"optim-core": "0.1.0", "onnxruntime": "1.31.1"},
         "seconds": 71.5,
@@ -147,12 +147,12 @@ def improved(**changed: Any) -> Outcome:
 
 def unchanged() -> Outcome:
     """The original is its own result."""
-    node = Node(model(), 90_000_000)
+    candidate = Candidate(model(), 90_000_000)
     return improved(
         status=RunStatus.UNCHANGED,
         reason="nothing that was tried made it better",
         timing=None,
-        result=Measured(node, 1.0, 1.0, 1.0, 11.0, 120_000_000, ()),
+        result=Measured(candidate, 1.0, 1.0, 1.0, 11.0, 120_000_000, ()),
         operators={"MatMul": 36, "Add": 100, "Gelu": 6},
         attempts=[a for a in attempts() if a.status is not StepStatus.KEPT],
     )
