@@ -16,8 +16,8 @@ from optim._engine.runs.compare import verify_models
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus
 from optim._engine.runs.run import run as run_api
-from optim._engine.search.nodes import StepStatus
 from optim._engine.search.settings import Named, RunSettings
+from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.model import SessionConfig
@@ -112,7 +112,7 @@ def test_without_a_bound_a_metric_informs_even_of_one_sample_and_the_report_says
     with np.load(folder / "feeds.npz") as arrays:
         np.savez(folder / "one.npz", x=arrays["0/x"], label=arrays["0/label"])
     found = run(0.02, data=str(folder / "one.npz"))
-    assert found.result.node.task.error is None
+    assert found.result.candidate.task.error is None
     assert any("a single sample" in note for note in found.prepared.notes)
 
 

@@ -12,8 +12,8 @@ from optim._engine.reports.build import build_report
 from optim._engine.reports.machine import _from_cpuinfo, this_machine
 from optim._engine.reports.schema import Report
 from optim._engine.runs.outcome import RunStatus
-from optim._engine.search.nodes import Measured, Node
 from optim._engine.search.settings import RunSettings
+from optim._engine.search.state import Candidate, Measured
 
 STEP_FIELDS = {
     "stage",
@@ -118,10 +118,10 @@ def test_a_run_that_delivers_nothing_has_no_result_and_says_why():
     assert report.reason.endswith("nothing is delivered")
 
 
-def verdict_of(node: Node, *, settings: RunSettings | None = None, **measured: float | None) -> str:
+def verdict_of(candidate: Candidate, *, settings: RunSettings | None = None, **measured: float | None) -> str:
     outcome = sample.improved()
     outcome.settings = settings or outcome.settings
-    outcome.result = Measured(node, **measured)
+    outcome.result = Measured(candidate, **measured)
     return build_report(outcome).reason
 
 
@@ -133,25 +133,25 @@ def test_the_verdict_says_what_was_gained_and_at_which_price():
 
 
 def test_the_verdict_on_a_lossless_result_names_the_tolerance():
-    node = Node(sample.model("c" * 64), 90_000_000, (sample.FUSE,), (), Drift(3e-7, 1e-6, 1.0))
-    assert verdict_of(node, ratio=0.805, low=0.80, high=0.81) == (
+    candidate = Candidate(sample.model("c" * 64), 90_000_000, (sample.FUSE,), (), Drift(3e-7, 1e-6, 1.0))
+    assert verdict_of(candidate, ratio=0.805, low=0.80, high=0.81) == (
         "1.2 times faster (ratio 0.81, 95 % interval 0.80 to 0.81), the same size, "
         "lossless: drift 3e-07, rounding explains up to 0.0001"
     )
 
 
 def test_the_verdict_never_calls_noise_a_gain_nor_hides_a_loss():
-    node = Node(sample.model("c" * 64), 45_000_000, (sample.QUANTIZE,), (), Drift(0.01, 0.1, 0.99))
+    candidate = Candidate(sample.model("c" * 64), 45_000_000, (sample.QUANTIZE,), (), Drift(0.01, 0.1, 0.99))
     by_size = replace(sample.improved().settings, goal="size")
-    text = verdict_of(node, settings=by_size, ratio=0.98, low=0.95, high=1.02)
+    text = verdict_of(candidate, settings=by_size, ratio=0.98, low=0.95, high=1.02)
     assert text.startswith("2 times smaller, as fast as before (ratio 0.98, 95 % interval 0.95 to 1.02)")
-    assert "1.8 times slower" in verdict_of(node, settings=by_size, ratio=1.8, low=1.7, high=1.9)
-    assert "2 times larger" in verdict_of(replace(node, size_bytes=180_000_000), ratio=0.5, low=0.5, high=0.5)
+    assert "1.8 times slower" in verdict_of(candidate, settings=by_size, ratio=1.8, low=1.7, high=1.9)
+    assert "2 times larger" in verdict_of(replace(candidate, size_bytes=180_000_000), ratio=0.5, low=0.5, high=0.5)
 
 
 def test_the_verdict_on_a_target_without_a_clock_speaks_of_no_time():
-    node = Node(sample.model("c" * 64), 45_000_000, (sample.QUANTIZE,), (), Drift(0.01, 0.1, 0.99))
-    text = verdict_of(node, ratio=None)
+    candidate = Candidate(sample.model("c" * 64), 45_000_000, (sample.QUANTIZE,), (), Drift(0.01, 0.1, 0.99))
+    text = verdict_of(candidate, ratio=None)
     assert text == "2 times smaller, drift 0.01 within the budget of 0.17"
 
 

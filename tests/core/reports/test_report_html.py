@@ -11,7 +11,7 @@ import sample_outcome as sample
 import optim._engine.reports
 from optim._engine.reports.build import build_report
 from optim._engine.reports.html import render_html
-from optim._engine.search.nodes import StepStatus
+from optim._engine.search.state import StepStatus
 
 VOID = {"meta", "br", "col", "hr", "img", "input", "link"}
 
@@ -165,8 +165,8 @@ def test_the_drawings_need_no_network_and_escape_what_a_plugin_calls_itself():
     outcome = sample.improved()
     evil = replace(sample.FUSE, pass_name='acme.<script>"&')
     point = outcome.points[1]
-    node = replace(point.node, steps=(evil,))
-    outcome.points[1] = replace(point, measured=replace(point.measured, node=node))
+    candidate = replace(point.candidate, steps=(evil,))
+    outcome.points[1] = replace(point, measured=replace(point.measured, candidate=candidate))
     page = render_html(build_report(outcome))
     assert "<script>" not in page
     assert drawn(build_report(outcome))

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import pytest
 
 from optim._engine.gate.budget import Budget
-from optim._engine.search.finale import Finale
 from optim._engine.search.journal import Journal
-from optim._engine.search.nodes import Measured, Node, Step
-from optim._engine.search.points import Gallery
+from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
+from optim._engine.search.state import Candidate, Measured, Step
 from optim.model import Model
 from optim.passes import Role, Stage
 
@@ -26,16 +26,18 @@ def step(name: str) -> Step:
     return Step(Stage.FUSE, name, "plugin", {}, role, lossy=False)
 
 
-def node(*names: str, size: int = 100) -> Node:
+def candidate(*names: str, size: int = 100) -> Candidate:
     digest = "-".join(names) or "original"
-    return Node(Model(Path(f"{digest}.onnx"), digest, (), (), {"": 17}, 9), size, tuple(step(name) for name in names))
+    return Candidate(
+        Model(Path(f"{digest}.onnx"), digest, (), (), {"": 17}, 9), size, tuple(step(name) for name in names)
+    )
 
 
 @pytest.fixture
 def decide(monkeypatch):
     """Steps of the chain that wins, given ratios with their interval's ends by chain; None for the original.
 
-    A chain whose ratios are None breaks the budget on all samples; ``aside`` are chains that only the gallery knows.
+    A chain whose ratios are None breaks the budget on all samples; ``aside`` are chains that only the archive knows.
     """
 
     def decided(ratios, *, sizes=None, rebuilds=(), aside=(), looked=None, journal=None, **changes):
@@ -43,33 +45,33 @@ def decide(monkeypatch):
         bench = SimpleNamespace(
             settings=RunSettings(Path("m.onnx"), **changes),
             target=SimpleNamespace(timed=True, requires=()),
-            original=node(),
+            original=candidate(),
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
             lanes_at_once=lambda: 3,
             say=lambda text: None,
         )
-        gallery = Gallery(Budget(0.05, 1e-4))
-        finale = Finale(bench, Budget(0.05, 1e-4), journal, gallery)
+        archive = ParetoArchive(Budget(0.05, 1e-4))
+        selection = Selection(bench, Budget(0.05, 1e-4), journal, archive)
         raced = []
 
-        def measure(self, nodes):
-            raced.extend(nodes)
-            wrong = [one.model.digest for one in nodes if ratios[one.model.digest] is None]
+        def measure(self, candidates):
+            raced.extend(candidates)
+            wrong = [one.model.digest for one in candidates if ratios[one.model.digest] is None]
             self.clock.objections |= dict.fromkeys(wrong, "drift 0.06 is beyond the budget")
-            return [Measured(one, *ratios[one.model.digest]) for one in nodes if one.model.digest not in wrong]
+            return [Measured(one, *ratios[one.model.digest]) for one in candidates if one.model.digest not in wrong]
 
         def rebuild(self, steps):
             digest = "-".join(one.pass_name for one in steps)
-            return replace(node(*digest.split("-")), steps=tuple(steps)) if digest in rebuilds else None
+            return replace(candidate(*digest.split("-")), steps=tuple(steps)) if digest in rebuilds else None
 
-        monkeypatch.setattr(Finale, "measure", measure)
-        monkeypatch.setattr(Finale, "_rebuild", rebuild)
-        chains = [node(*key.split("-"), size=(sizes or {}).get(key, 100)) for key in ratios if key not in rebuilds]
+        monkeypatch.setattr(Selection, "measure", measure)
+        monkeypatch.setattr(Selection, "_rebuild", rebuild)
+        chains = [candidate(*key.split("-"), size=(sizes or {}).get(key, 100)) for key in ratios if key not in rebuilds]
         explored = [Measured(one, (looked or {}).get(one.model.digest, 0.5)) for one in chains]
-        gallery.explored(item for item in explored if item.node.model.digest in aside)
-        winner = finale.decide([item for item in explored if item.node.model.digest not in aside])
+        archive.explored(item for item in explored if item.candidate.model.digest in aside)
+        winner = selection.decide([item for item in explored if item.candidate.model.digest not in aside])
         assert len({one.model.digest for one in raced}) == len(raced)
-        return None if winner is None else winner.node.model.digest
+        return None if winner is None else winner.candidate.model.digest
 
     return decided
 
@@ -142,7 +144,7 @@ def test_where_the_best_are_no_faster_on_fresh_rounds_the_next_is_looked_at(deci
 
 def test_what_is_no_faster_on_fresh_rounds_says_so_with_both_figures(decide):
     journal = Journal()
-    attempt = journal.open(step("a"), node())
+    attempt = journal.open(step("a"), candidate())
     attempt.ratio = 0.8
     assert decide({"a": (0.97, 0.9, 1.04)}, journal=journal) is None
     assert attempt.reason == (

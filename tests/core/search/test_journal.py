@@ -8,7 +8,7 @@ import pytest
 
 from optim._engine.gate.drift import NO_DRIFT
 from optim._engine.search.journal import Journal
-from optim._engine.search.nodes import Measured, Node, Step, StepStatus
+from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim.model import Model
 from optim.passes import Role, Stage
 
@@ -17,28 +17,28 @@ def model(name):
     return Model(Path(f"{name}.onnx"), f"digest of {name}", (), (), {"": 17}, 9)
 
 
-ORIGINAL = Node(model("original"), 100)
+ORIGINAL = Candidate(model("original"), 100)
 
 
 def step(name, role=Role.IMPROVE):
     return Step(Stage.FUSE, name, "ours", {}, role, lossy=False)
 
 
-def after(node, *steps):
+def after(candidate, *steps):
     for one in steps:
-        node = node.after(one, model(one.pass_name), 100, None)
-    return node
+        candidate = candidate.after(one, model(one.pass_name), 100, None)
+    return candidate
 
 
 def concluded(ratio, without, *, kept=True):
     """A row of a step with these figures; its chain, one step longer, wins or does not."""
     journal, first = Journal(), step("first")
     row = journal.open(first, ORIGINAL)
-    node = after(ORIGINAL, first)
-    journal.timed(Measured(node, ratio), without)
+    candidate = after(ORIGINAL, first)
+    journal.timed(Measured(candidate, ratio), without)
     last = step("last")
-    journal.open(last, node)
-    winner = after(node, last) if kept else ORIGINAL
+    journal.open(last, candidate)
+    winner = after(candidate, last) if kept else ORIGINAL
     journal.conclude(winner, Measured(winner, 0.5, 0.4, 0.6))
     return row
 

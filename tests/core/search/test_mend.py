@@ -10,8 +10,8 @@ from timed_models import BATCH, WIDTH, write_network
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus
-from optim._engine.search.nodes import StepStatus
 from optim._engine.search.settings import Named, RunSettings
+from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
 from optim.passes import Stage
 
@@ -56,7 +56,7 @@ def run(folder):
 def test_what_holds_on_the_explored_samples_only_is_repaired_in_the_end(run):
     outcome, (first, second) = run()
     assert outcome.status is RunStatus.IMPROVED
-    assert outcome.result.node.drift.relative_l2 <= 0.05
+    assert outcome.result.candidate.drift.relative_l2 <= 0.05
     assert first.status is StepStatus.DROPPED
     assert first.reason.startswith("on all samples: drift ")
     assert first.notes[-1] == "repaired for all samples, with 1 node left in float"
@@ -70,7 +70,7 @@ def test_a_repair_looks_at_the_samples_on_which_it_is_worst(run):
     assert first.reason.startswith("drift ")
     assert second.status is StepStatus.KEPT
     assert set(second.step.options["keep"]) == {"useful_0_matmul", "useful_3_matmul"}
-    assert outcome.result.node.drift.relative_l2 <= 0.05
+    assert outcome.result.candidate.drift.relative_l2 <= 0.05
 
 
 def test_what_the_user_keeps_stays_kept_when_it_is_repaired(run):

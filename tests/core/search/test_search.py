@@ -18,8 +18,8 @@ from optim._engine.gate.drift import compare_sample, worst_drift
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus
-from optim._engine.search.nodes import StepStatus
 from optim._engine.search.settings import Named, RunSettings
+from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.model import SessionConfig
@@ -38,7 +38,7 @@ from optim._engine.runs.execute import execute
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.store import Store
 outcome = execute(eval(sys.argv[1]), load_registry(), Store(), lambda text: print("said", text, flush=True))
-print("digest", outcome.result.node.model.digest)
+print("digest", outcome.result.candidate.model.digest)
 """
 
 
@@ -78,18 +78,18 @@ def rows(outcome, name):
 
 
 def kept(outcome):
-    return [step.pass_name.removeprefix("timed.") for step in outcome.result.node.steps]
+    return [step.pass_name.removeprefix("timed.") for step in outcome.result.candidate.steps]
 
 
 def chain_of(outcome):
-    return tuple(Named(step.pass_name, step.options) for step in outcome.result.node.steps)
+    return tuple(Named(step.pass_name, step.options) for step in outcome.result.candidate.steps)
 
 
 def drift_of(outcome):
     """What onnxruntime itself says of the result, on the first sample of the run."""
     references = Store().root / "references"
     (feeds,) = [FeedSet.open(path / "feeds") for path in references.iterdir() if path.is_dir()][:1]
-    sample, models = feeds.sample(0), (outcome.source.model, outcome.result.node.model)
+    sample, models = feeds.sample(0), (outcome.source.model, outcome.result.candidate.model)
     found = []
     for model in models:
         session = open_session(model.path, model.session)
@@ -108,8 +108,8 @@ def test_what_makes_it_faster_is_kept(whole):
 
 
 def test_the_result_really_computes_the_same_within_the_budget(whole):
-    assert 0.001 < whole.result.node.drift.relative_l2 < 0.05
-    assert drift_of(whole) == pytest.approx(whole.result.node.drift.relative_l2, rel=0.3)
+    assert 0.001 < whole.result.candidate.drift.relative_l2 < 0.05
+    assert drift_of(whole) == pytest.approx(whole.result.candidate.drift.relative_l2, rel=0.3)
 
 
 def test_stages_are_tried_in_their_order(whole):
@@ -166,14 +166,14 @@ def test_a_requested_pass_does_not_run_unasked(whole):
 
 
 def proven(outcome):
-    return {point.node.model.path for point in outcome.points if point.proven}
+    return {point.candidate.model.path for point in outcome.points if point.proven}
 
 
 def test_dropped_models_are_deleted_from_the_store_and_proven_points_are_not(whole):
     store = Store()
     graphs = set(store.models.glob("*.onnx"))
     assert graphs == {whole.source.model.path, *proven(whole)}
-    assert whole.result.node.model.path in graphs
+    assert whole.result.candidate.model.path in graphs
     assert list(store.root.glob("scratch-*")) == []
 
 
@@ -182,11 +182,11 @@ def test_points_are_what_was_measured_and_the_front_is_numbered(whole):
     assert numbers == list(range(1, len(numbers) + 1))
     ratios = [point.measured.ratio for point in whole.points if point.number]
     assert ratios == sorted(ratios)
-    delivered = next(point for point in whole.points if point.node.model == whole.result.node.model)
+    delivered = next(point for point in whole.points if point.candidate.model == whole.result.candidate.model)
     assert delivered.number
     assert delivered.proven
     assert any(not point.proven for point in whole.points)
-    assert any(not point.node.is_lossy for point in whole.points if point.proven)
+    assert any(not point.candidate.is_lossy for point in whole.points if point.proven)
     assert whole.nearest is None
 
 
@@ -232,7 +232,7 @@ def test_the_same_run_again_computes_nothing_and_says_so(run, whole):
     again = run(say=said.append)
     assert (again.cached, again.computed) == (True, 0)
     assert any("served from the cache" in text for text in said)
-    assert again.result.node.model == whole.result.node.model
+    assert again.result.candidate.model == whole.result.candidate.model
     assert again.attempts == whole.attempts
     assert again.seconds < whole.seconds
 
@@ -251,7 +251,7 @@ def test_another_request_takes_from_the_cache_what_is_the_same(run, whole):
     assert not found.cached
     assert found.from_cache > 0
     assert "drop-a" in kept(found)
-    assert found.result.node.drift.relative_l2 < 1e-5
+    assert found.result.candidate.drift.relative_l2 < 1e-5
 
 
 def test_a_chain_repeated_elsewhere_gives_the_same_digest(folder, whole, tmp_path, ours):
@@ -264,7 +264,7 @@ def test_a_chain_repeated_elsewhere_gives_the_same_digest(folder, whole, tmp_pat
         text=True,
         env={**os.environ, "PYTHONHASHSEED": "99", "OPTIM_CACHE_DIR": str(tmp_path)},
     )
-    assert done.stdout.splitlines()[-1] == f"digest {whole.result.node.model.digest}"
+    assert done.stdout.splitlines()[-1] == f"digest {whole.result.candidate.model.digest}"
     assert "stage" not in done.stdout
 
 
@@ -303,9 +303,9 @@ def test_named_passes_run_with_their_options_and_the_interface_leads_back(run, w
     assert found.status is RunStatus.IMPROVED
     assert chain_of(found)[0] == named[0]
     assert kept(found)[-1] == "rename"
-    assert [info.name for info in found.result.node.model.outputs] == ["result"]
-    assert 0 < found.result.node.drift.relative_l2 < 0.005
-    assert [step.pass_name for step in found.result.node.steps if step.stage is Stage.FUSE] == []
+    assert [info.name for info in found.result.candidate.model.outputs] == ["result"]
+    assert 0 < found.result.candidate.drift.relative_l2 < 0.005
+    assert [step.pass_name for step in found.result.candidate.steps if step.stage is Stage.FUSE] == []
 
 
 def test_a_named_pass_beyond_the_budget_misses_it(run, whole):
@@ -314,10 +314,10 @@ def test_a_named_pass_beyond_the_budget_misses_it(run, whole):
     assert found.status is RunStatus.BUDGET_MISSED
     assert "timed.round was asked for and did not hold: drift" in found.reason
     assert found.result is None
-    assert [step.pass_name for step in found.nearest.node.steps] == ["timed.round"]
-    assert found.nearest.measured.node.drift.relative_l2 > 0.05
+    assert [step.pass_name for step in found.nearest.candidate.steps] == ["timed.round"]
+    assert found.nearest.measured.candidate.drift.relative_l2 > 0.05
     assert found.nearest.measured.ratio is not None
-    assert found.nearest.node.model.path.is_file()
+    assert found.nearest.candidate.model.path.is_file()
 
 
 def test_a_budget_that_nothing_meets_is_missed_and_the_nearest_named(run, whole, ours):
@@ -325,7 +325,7 @@ def test_a_budget_that_nothing_meets_is_missed_and_the_nearest_named(run, whole,
     missed = run(max_drift=1e-4, stages=(Stage.QUANTIZE,), without=(*ours, "timed.drop-b"))
     assert missed.status is RunStatus.BUDGET_MISSED
     assert "nothing that is better keeps within the budget of a drift of 0.0001" in missed.reason
-    assert missed.nearest.node.steps[0].options == {"strength": 0.02}
+    assert missed.nearest.candidate.steps[0].options == {"strength": 0.02}
 
 
 def test_a_named_pass_that_is_not_applicable_fails_with_its_reason(run, folder):
@@ -339,8 +339,8 @@ def test_where_nothing_helps_the_result_is_the_original(run, folder):
     write_network(folder / "bare.onnx")
     found = run("bare.onnx")
     assert found.status is RunStatus.UNCHANGED
-    assert found.result.node.model == found.source.model
-    assert found.result.node.steps == ()
+    assert found.result.candidate.model == found.source.model
+    assert found.result.candidate.steps == ()
     assert found.result.ratio == 1.0
     assert found.original is not None
     assert {one.status for one in rows(found, "drop-a")} == {StepStatus.NOT_APPLICABLE}
@@ -351,8 +351,8 @@ def test_the_goal_size_takes_what_is_smallest(run, whole):
     found = run(goal="size")
     assert found.status is RunStatus.IMPROVED
     assert {"drop-a", "drop-b", "round"} <= set(kept(found))
-    assert found.result.node.size_bytes < 0.2 * found.source.size_bytes
-    assert found.result.node.size_bytes <= whole.result.node.size_bytes
+    assert found.result.candidate.size_bytes < 0.2 * found.source.size_bytes
+    assert found.result.candidate.size_bytes <= whole.result.candidate.size_bytes
 
 
 def test_the_goal_memory_takes_what_needs_least(run, folder):

@@ -16,8 +16,8 @@ from optim._engine.reports.build import build_report
 from optim._engine.runs.compare import bench_models, verify_models
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus
-from optim._engine.search.nodes import StepStatus
 from optim._engine.search.settings import Named, RunSettings
+from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 
@@ -45,7 +45,7 @@ def whole(run):
 
 
 def kept(outcome):
-    return [step.pass_name.removeprefix("untimed.") for step in outcome.result.node.steps]
+    return [step.pass_name.removeprefix("untimed.") for step in outcome.result.candidate.steps]
 
 
 def test_what_the_target_requires_runs_and_stays_though_nothing_needs_it(whole):
@@ -90,15 +90,15 @@ def test_leaving_out_and_naming_the_same_pass_is_an_error(run):
 
 
 def test_a_chain_is_repeated_without_a_clock(run, whole):
-    chain = tuple(Named(step.pass_name, step.options) for step in whole.result.node.steps)
+    chain = tuple(Named(step.pass_name, step.options) for step in whole.result.candidate.steps)
     again = run(chain=chain, max_drift=0.1)
-    assert again.result.node.model.digest == whole.result.node.model.digest
+    assert again.result.candidate.model.digest == whole.result.candidate.model.digest
 
 
 def test_verify_compares_and_bench_refuses(folder, whole):
     found = verify_models(
         folder / "model.onnx",
-        whole.result.node.model.path,
+        whole.result.candidate.model.path,
         registry=load_registry(),
         store=Store(),
         say=lambda text: None,

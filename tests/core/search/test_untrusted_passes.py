@@ -12,8 +12,8 @@ from timed_models import network, write_network
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus
-from optim._engine.search.nodes import StepStatus
 from optim._engine.search.settings import Named, RunSettings
+from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 
@@ -94,7 +94,7 @@ def test_the_run_succeeds_with_what_was_good(outcome):
     assert set(kept) <= {"untrusted.printing", "untrusted.right-interface"}
     assert kept
     assert found.result.ratio < 0.9
-    assert found.result.node.drift.relative_l2 < 1e-5
+    assert found.result.candidate.drift.relative_l2 < 1e-5
 
 
 def test_every_pass_has_a_row_with_a_reason(outcome):
@@ -173,8 +173,8 @@ def test_the_store_is_intact_afterwards(outcome):
     assert {path.suffix for path in files} == {".onnx", ".data"}
     assert all(path.stem == hashlib.sha256(path.read_bytes()).hexdigest() for path in files)
     graphs = {path for path in files if path.suffix == ".onnx"}
-    proven = {point.node.model.path for point in found.points if point.proven}
-    assert found.result.node.model.path in proven
+    proven = {point.candidate.model.path for point in found.points if point.proven}
+    assert found.result.candidate.model.path in proven
     assert graphs == {found.source.model.path, *proven}
     for path in graphs:
         onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

@@ -20,8 +20,8 @@ from optim._engine.runs import sensitivity
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus
 from optim._engine.runs.sensitivity import measure_sensitivity
-from optim._engine.search.nodes import StepStatus
 from optim._engine.search.settings import Named, RunSettings
+from optim._engine.search.state import StepStatus
 from optim._engine.sensitivity import isolate
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError

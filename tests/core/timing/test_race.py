@@ -11,12 +11,12 @@ from timed_models import network, write_network
 
 from optim._engine.gate.budget import Budget
 from optim._engine.plugins.registry import load_registry
-from optim._engine.search.clock import Clock
-from optim._engine.search.racing import race_chains
+from optim._engine.search.measure.clock import Clock
+from optim._engine.search.measure.race import Effort
+from optim._engine.search.measure.racing import race_chains
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench, thread_executor
 from optim._engine.store import Store
-from optim._engine.timing.race import Effort
 from optim.jobs.process import WorkerFailed
 from optim.model import SessionConfig
 from optim.passes import Interface
@@ -168,7 +168,7 @@ def test_a_lane_whose_outputs_are_wrong_is_an_objection_and_no_result(bench, nod
     lost = replace(bench.original, interfaces=(Interface(outputs="lane_interfaces:forget_everything"),))
     clock = Clock(bench, Budget(None, bench.prepared.tolerance), deadline=0.0)
     found = clock.measure([wrong, right, lost], QUICK, "wrong", bench.prepared.compared)
-    assert [item.node.model.digest for item in found] == [right.model.digest]
+    assert [item.candidate.model.digest for item in found] == [right.model.digest]
     assert "beyond what rounding explains" in clock.objections[wrong.model.digest]
     assert "other outputs than the original" in clock.objections[lost.model.digest]
     assert clock.results[wrong.model.digest].ratio is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optim._engine.timing.noise import NoiseWatch
-from optim._engine.timing.statistics import median_interval, paired_ratio
+from optim._engine.search.measure.noise import NoiseWatch
+from optim._engine.search.measure.statistics import median_interval, paired_ratio
 
 
 def noisy(center, seed, rounds=30, spread=0.02):

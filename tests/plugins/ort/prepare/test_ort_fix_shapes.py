@@ -86,7 +86,7 @@ def test_feeds_are_made_up_in_the_sizes_asked_for(options: dict[str, object], tm
     )
     outcome = execute(asked, registry, Store(), lambda text: None)
     assert outcome.result is not None
-    assert [info.shape for info in outcome.result.node.model.inputs] == [(2, 9)] * 3
+    assert [info.shape for info in outcome.result.candidate.model.inputs] == [(2, 9)] * 3
     assert len(outcome.prepared.timed) == 1
 
 

@@ -12,8 +12,8 @@ import time
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE
 from optim._engine.search.journal import Journal, step_of
-from optim._engine.search.nodes import Node, Step
-from optim._engine.search.rebuild import Rebuilder
+from optim._engine.search.select.chains import Chains
+from optim._engine.search.state import Candidate, Step
 from optim._engine.search.workbench import Workbench
 
 _MEND_S = 14.0
@@ -24,39 +24,41 @@ _AIM = 0.97
 """Of the budget: a chain drifts a little more or less with the settings of a session that it is delivered with."""
 
 
-class Mender:
+class Repairer:
     """Repairs chains as a whole, in a small time of its own."""
 
     def __init__(self, bench: Workbench, budget: Budget, journal: Journal) -> None:
         self._bench = bench
         self._budget = budget
         self._journal = journal
-        self._build = Rebuilder(bench, journal)
+        self._chains = Chains(bench, journal)
         self._left_s = _MEND_S
 
-    def mend(self, node: Node) -> Node | None:
+    def mend(self, candidate: Candidate) -> Candidate | None:
         """The chain with more nodes left alone, not yet measured.
 
         Args:
-            node: with its drift, and its metric, on all samples.
+            candidate: with its drift, and its metric, on all samples.
 
         Returns:
             None where its steps cannot leave nodes alone, or where nothing was found in time; the report says so.
         """
-        place = max((i for i, step in enumerate(node.steps) if step.lossy and "keep" in step.options), default=None)
+        place = max(
+            (i for i, step in enumerate(candidate.steps) if step.lossy and "keep" in step.options), default=None
+        )
         limit = self._budget.limit(lossy=True)
-        drift, held = node.drift.relative_l2, self._budget.held(node.drift)
+        drift, held = candidate.drift.relative_l2, self._budget.held(candidate.drift)
         if place is None or held > REPAIRABLE * limit or self._left_s < _LEAST_S:
             return None
         aim = drift * (PART_FOR_THE_METRIC if held <= limit else limit * _AIM / held)
         started = time.monotonic()
         try:
-            return self._mended(node, place, aim)
+            return self._mended(candidate, place, aim)
         finally:
             self._left_s -= time.monotonic() - started
 
-    def _mended(self, node: Node, place: int, aim: float) -> Node | None:
-        step, before = node.steps[place], self._build.chain(node.steps[:place])
+    def _mended(self, candidate: Candidate, place: int, aim: float) -> Candidate | None:
+        step, before = candidate.steps[place], self._chains.apply(candidate.steps[:place])
         if before is None:
             return None
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
@@ -73,7 +75,7 @@ class Mender:
         mended = step_of(offered, options)
         self._journal.open(mended, before).notes = (f"for all samples {repair.text(kept)}",)
         row.notes = (*row.notes, f"repaired for all samples, with {_count(mended)} left {kept}")
-        return self._build.chain([mended, *node.steps[place + 1 :]], before)
+        return self._chains.apply([mended, *candidate.steps[place + 1 :]], before)
 
 
 def _count(step: Step) -> str:

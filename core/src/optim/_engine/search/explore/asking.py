@@ -8,7 +8,7 @@ from typing import Any
 
 from optim._engine.jobs import offer
 from optim._engine.plugins.offers import OfferedPass
-from optim._engine.search.nodes import Node
+from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed, WorkerProcess
 from optim.jobs.wire import from_wire, to_wire
@@ -21,7 +21,7 @@ _LONGEST_S = 120.0
 class Asked:
     """What a pass offers for a model: proposals, or the reason there are none; ``failed`` where it broke down.
 
-    ``unknown`` are names in the user's ``keep`` that no node of the model has, each with what comes near.
+    ``unknown`` are names in the user's ``keep`` that no candidate of the model has, each with what comes near.
     """
 
     proposals: tuple[offer.Proposal, ...]
@@ -37,16 +37,16 @@ class Asker:
         self._bench = bench
         self._asked_before: dict[str, Asked] = {}
 
-    def ask_side_by_side(self, nodes: Sequence[Node], passes: Sequence[OfferedPass]) -> None:
+    def ask_side_by_side(self, candidates: Sequence[Candidate], passes: Sequence[OfferedPass]) -> None:
         """Ask about several models at the same time; :meth:`ask` then knows the answers."""
-        list(self._bench.executor.map(lambda node: self.ask(node, passes), nodes))
+        list(self._bench.executor.map(lambda candidate: self.ask(candidate, passes), candidates))
 
-    def ask(self, node: Node, passes: Sequence[OfferedPass]) -> dict[str, Asked]:
+    def ask(self, candidate: Candidate, passes: Sequence[OfferedPass]) -> dict[str, Asked]:
         """What each pass offers for a model, by the pass's name."""
         found: dict[str, Asked] = {}
         left = []
         for offered in passes:
-            key = self._key(node, offered)
+            key = self._key(candidate, offered)
             if key in self._asked_before:
                 found[offered.name] = self._asked_before[key]
                 continue
@@ -56,19 +56,21 @@ class Asker:
             else:
                 found[offered.name] = _asked(from_wire(offer.Offer, known))
         while left:
-            answers, broken = self._ask_once(node, left)
+            answers, broken = self._ask_once(candidate, left)
             for answer in answers:
                 offered = next(p for p in left if p.name == answer.name)
-                self._bench.store.write("steps", self._key(node, offered), to_wire(answer))
-                found[answer.name] = self._asked_before[self._key(node, offered)] = _asked(answer)
+                self._bench.store.write("steps", self._key(candidate, offered), to_wire(answer))
+                found[answer.name] = self._asked_before[self._key(candidate, offered)] = _asked(answer)
                 self._bench.jobs.count += 1
             if broken is not None:
-                self._bench.restore(node)
+                self._bench.restore(candidate)
                 found[broken[0]] = Asked((), broken[1], failed=True)
             left = [offered for offered in left if offered.name not in found]
         return found
 
-    def _ask_once(self, node: Node, passes: Sequence[OfferedPass]) -> tuple[list[offer.Offer], tuple[str, str] | None]:
+    def _ask_once(
+        self, candidate: Candidate, passes: Sequence[OfferedPass]
+    ) -> tuple[list[offer.Offer], tuple[str, str] | None]:
         """The offers, and the pass that broke the subprocess with its reason."""
         bench = self._bench
         asked = [
@@ -76,7 +78,7 @@ class Asker:
             for offered in passes
         ]
         request = offer.Request(
-            node.model,
+            candidate.model,
             bench.target,
             tuple(asked),
             bench.store.models,
@@ -99,8 +101,8 @@ class Asker:
             except WorkerFailed as failed:
                 return answers, (current, failed.reason)
 
-    def _key(self, node: Node, offered: OfferedPass) -> str:
-        return self._bench.keys.offer(node, offered, self._options(offered), forced=self._is_forced(offered))
+    def _key(self, candidate: Candidate, offered: OfferedPass) -> str:
+        return self._bench.keys.offer(candidate, offered, self._options(offered), forced=self._is_forced(offered))
 
     def _options(self, offered: OfferedPass) -> dict[str, Any] | None:
         """What the user gave; None where the pass is to propose."""

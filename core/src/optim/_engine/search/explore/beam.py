@@ -13,14 +13,14 @@ from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.graphs.node_names import no_such_node
-from optim._engine.search.asking import Asker
-from optim._engine.search.clock import Clock
-from optim._engine.search.expand import OUT_OF_TIME, Expander
-from optim._engine.search.goal import FASTER, Objective
+from optim._engine.search.explore.asking import Asker
+from optim._engine.search.explore.expand import OUT_OF_TIME, Expander
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
-from optim._engine.search.nodes import Measured, Node, StepStatus
+from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, slots
-from optim._engine.search.points import Gallery
+from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.select.goal import FASTER, Objective
+from optim._engine.search.state import Candidate, Measured, StepStatus
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Role, Stage
@@ -46,13 +46,13 @@ class Beam:
         self._bench = bench
         self._plan = plan
         self.journal = Journal()
-        self.gallery = Gallery(budget, [planned.ordered.name for planned in plan.forced()])
+        self.archive = ParetoArchive(budget, [planned.ordered.name for planned in plan.forced()])
         seconds = bench.settings.search_seconds
         self._deadline = time.monotonic() + seconds
         self._objective = Objective(bench.settings.goal, bench.target.timed)
         self._asker = Asker(bench)
         self._expander = Expander(
-            bench, self._asker, budget, self.journal, self.gallery, self._deadline - _FOR_RACES * seconds
+            bench, self._asker, budget, self.journal, self.archive, self._deadline - _FOR_RACES * seconds
         )
         self.clock = Clock(bench, budget, self._deadline)
         self._legs = _legs(plan)
@@ -86,24 +86,26 @@ class Beam:
         """
         if time.monotonic() >= self._deadline:
             for planned in passes:
-                self.journal.open(step_of(planned.offered), ranking[0].node).settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                self.journal.open(step_of(planned.offered), ranking[0].candidate).settle(
+                    StepStatus.SKIPPED, OUT_OF_TIME
+                )
             return ranking
         best = ranking[0]
         found = self._stage(stage, passes, [best])
-        together = self._expander.together(best.node, passes, self._gainful(found, best))
+        together = self._expander.together(best.candidate, passes, self._gainful(found, best))
         if together is not None and not self.clock.is_beaten(together) and time.monotonic() < self._deadline:
             raced = self.clock.explore([together], self._share())
-            self.gallery.explored(raced)
-            self._write_journal([together], {together.model.digest: best}, {o.node.model.digest: o for o in raced})
+            self.archive.explored(raced)
+            self._write_journal([together], {together.model.digest: best}, {o.candidate.model.digest: o for o in raced})
             found = self._by_rank([*found, *raced])
-        there = {item.node.model.digest for item in found}
-        return self._by_rank([*found, *(item for item in ranking if item.node.model.digest not in there)])
+        there = {item.candidate.model.digest for item in found}
+        return self._by_rank([*found, *(item for item in ranking if item.candidate.model.digest not in there)])
 
-    def _gainful(self, found: Sequence[Measured], best: Measured) -> list[Node]:
+    def _gainful(self, found: Sequence[Measured], best: Measured) -> list[Candidate]:
         """The chains one step longer that are better than what they go on from, the best first."""
         limit = self._figure(best) * FASTER
-        longer = [item for item in found if len(item.node.steps) == len(best.node.steps) + 1]
-        return [item.node for item in longer if self._figure(item) < limit]
+        longer = [item for item in found if len(item.candidate.steps) == len(best.candidate.steps) + 1]
+        return [item.candidate for item in longer if self._figure(item) < limit]
 
     def _try_recasts(self) -> None:
         """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""
@@ -117,39 +119,53 @@ class Beam:
         tune = self._plan.stages.get(Stage.TUNE, ())[:1] if stage is not Stage.TUNE else ()
         first = slots(passes)[0]
         if first[0].pass_class.role is not Role.ENABLE and len(beam) > 1:
-            self._asker.ask_side_by_side([parent.node for parent in beam], [planned.offered for planned in passes])
-        pools = [(parent, self._expander.expand(parent.node, passes)) for parent in beam]
-        nodes = _unique([node for _, pool in pools for node in pool])
-        parents = {node.model.digest: parent for parent, pool in reversed(pools) for node in pool}
-        if not nodes:
+            self._asker.ask_side_by_side([parent.candidate for parent in beam], [planned.offered for planned in passes])
+        pools = [(parent, self._expander.expand(parent.candidate, passes)) for parent in beam]
+        candidates = _unique([candidate for _, pool in pools for candidate in pool])
+        parents = {candidate.model.digest: parent for parent, pool in reversed(pools) for candidate in pool}
+        if not candidates:
             return []
         if self._objective.goal == "size":
-            sized = [self._sized(node) for node in nodes]
-            self.gallery.explored(sized)
+            sized = [self._sized(candidate) for candidate in candidates]
+            self.archive.explored(sized)
             return self._by_rank(sized)
-        if len(nodes) == len(beam) and all(
-            not node.steps or node is parent.node for node, parent in zip(nodes, beam, strict=True)
+        if len(candidates) == len(beam) and all(
+            not candidate.steps or candidate is parent.candidate
+            for candidate, parent in zip(candidates, beam, strict=True)
         ):
             return list(beam)
         looking = [planned.offered for planned in tune if planned.pass_class.session_only]
         if looking:
-            self._asker.ask_side_by_side(nodes, looking)
-        variants = {node.model.digest: self._expander.session_variants(node, tune)[:_LOOK_AHEAD] for node in nodes}
-        racing = [node for node in nodes if node.steps and not self._only_makes_way(node, parents)]
+            self._asker.ask_side_by_side(candidates, looking)
+        variants = {
+            candidate.model.digest: self._expander.session_variants(candidate, tune)[:_LOOK_AHEAD]
+            for candidate in candidates
+        }
+        racing = [
+            candidate for candidate in candidates if candidate.steps and not self._only_makes_way(candidate, parents)
+        ]
         lanes = [lane for lane in _in_turns(racing, variants) if lane.steps and not self.clock.is_beaten(lane)]
-        owner = {lane.model.digest: node for node in nodes for lane in (node, *variants[node.model.digest])}
-        fresh = sum(1 for node in racing if node.model.digest != parents[node.model.digest].node.model.digest)
+        owner = {
+            lane.model.digest: candidate
+            for candidate in candidates
+            for lane in (candidate, *variants[candidate.model.digest])
+        }
+        fresh = sum(
+            1
+            for candidate in racing
+            if candidate.model.digest != parents[candidate.model.digest].candidate.model.digest
+        )
         measured = self.clock.explore(lanes, self._share(), least=min(_LEAST_LANES, 2 * fresh))
-        self.gallery.explored(measured)
-        best = self._best_by_node(measured, owner, beam)
+        self.archive.explored(measured)
+        best = self._best_by_candidate(measured, owner, beam)
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with
             if lane.model.digest in self.clock.objections:
                 why = self.clock.objections[lane.model.digest]
                 self.clock.objections.setdefault(owner[lane.model.digest].model.digest, why)
-        for node in nodes:
-            if node not in racing and node.steps and node.model.digest not in best:
-                best[node.model.digest] = parents[node.model.digest].with_node(node)
-        self._write_journal(nodes, parents, best)
+        for candidate in candidates:
+            if candidate not in racing and candidate.steps and candidate.model.digest not in best:
+                best[candidate.model.digest] = parents[candidate.model.digest].with_candidate(candidate)
+        self._write_journal(candidates, parents, best)
         return self._by_rank(list(best.values()))
 
     def _require_kept_nodes(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> None:
@@ -159,73 +175,82 @@ class Beam:
         them is a note there.
 
         Raises:
-            OptimError[unknown-node]: names the near ones.
+            OptimError[unknown-candidate]: names the near ones.
         """
         settings = self._bench.settings
         for planned in passes:
             named = settings.named_options(planned.ordered.name)
             if named is None or not (named.options or {}).get("keep") or named.carried or settings.component:
                 continue
-            asked = [self._asker.ask(parent.node, [planned.offered])[planned.ordered.name] for parent in beam]
+            asked = [self._asker.ask(parent.candidate, [planned.offered])[planned.ordered.name] for parent in beam]
             unknown = [answer.unknown for answer in asked if answer.proposals]
             for name in unknown[0] if unknown else ():
                 if all(name in others for others in unknown):
                     near = list(dict.fromkeys(word for others in unknown for word in others[name]))[:_NEAR]
                     raise no_such_node(name, near, planned.ordered.name, "the model and in what this run made of it")
 
-    def _only_makes_way(self, node: Node, parents: dict[str, Measured]) -> bool:
+    def _only_makes_way(self, candidate: Candidate, parents: dict[str, Measured]) -> bool:
         """Whether its last step is new and only makes way: not worth a race, it goes on as its parent would."""
-        return node.steps[-1].role is Role.ENABLE and node.model.digest != parents[node.model.digest].node.model.digest
+        return (
+            candidate.steps[-1].role is Role.ENABLE
+            and candidate.model.digest != parents[candidate.model.digest].candidate.model.digest
+        )
 
     def _share(self) -> float:
         """Of the time that is left: what the stages still to come will need is not spent here."""
         return 0.85 / self._legs_left
 
-    def _best_by_node(
-        self, measured: Sequence[Measured], owner: dict[str, Node], beam: Sequence[Measured]
+    def _best_by_candidate(
+        self, measured: Sequence[Measured], owner: dict[str, Candidate], beam: Sequence[Measured]
     ) -> dict[str, Measured]:
         """Each graph with its best time over session settings; the graph itself goes on, not the settings."""
         best: dict[str, Measured] = {}
         for parent in beam:
-            if parent.node.model.digest in owner:
-                best[parent.node.model.digest] = parent
+            if parent.candidate.model.digest in owner:
+                best[parent.candidate.model.digest] = parent
         for item in measured:
-            node = owner[item.node.model.digest]
-            known = best.get(node.model.digest)
+            candidate = owner[item.candidate.model.digest]
+            known = best.get(candidate.model.digest)
             if known is None or known.ratio is None or self._figure(item) < self._figure(known):
-                drift = item.node.drift if item.node.model.digest == node.model.digest else node.drift
-                best[node.model.digest] = item.with_node(replace(node, drift=drift))
+                drift = (
+                    item.candidate.drift if item.candidate.model.digest == candidate.model.digest else candidate.drift
+                )
+                best[candidate.model.digest] = item.with_candidate(replace(candidate, drift=drift))
         return best
 
-    def _write_journal(self, nodes: Sequence[Node], parents: dict[str, Measured], best: dict[str, Measured]) -> None:
-        ratios = {chain_key(item.node): item.ratio for item in best.values()}
-        for node in nodes:
-            parent, attempt = parents[node.model.digest], self.journal.find(node)
-            if attempt is None or node.model.digest == parent.node.model.digest:
+    def _write_journal(
+        self, candidates: Sequence[Candidate], parents: dict[str, Measured], best: dict[str, Measured]
+    ) -> None:
+        ratios = {chain_key(item.candidate): item.ratio for item in best.values()}
+        for candidate in candidates:
+            parent, attempt = parents[candidate.model.digest], self.journal.find(candidate)
+            if attempt is None or candidate.model.digest == parent.candidate.model.digest:
                 continue
-            without = ratios.get(chain_key(node)[:-1], parent.ratio)
-            if node.model.digest in best:
-                self.journal.timed(best[node.model.digest], without)
-            elif node.model.digest in self.clock.objections:
-                attempt.settle(StepStatus.DROPPED, self.clock.objections[node.model.digest])
-            elif node.model.digest in self.clock.seen:
-                attempt.ratio, attempt.parent_ratio = self.clock.seen[node.model.digest], without
+            without = ratios.get(chain_key(candidate)[:-1], parent.ratio)
+            if candidate.model.digest in best:
+                self.journal.timed(best[candidate.model.digest], without)
+            elif candidate.model.digest in self.clock.objections:
+                attempt.settle(StepStatus.DROPPED, self.clock.objections[candidate.model.digest])
+            elif candidate.model.digest in self.clock.seen:
+                attempt.ratio, attempt.parent_ratio = self.clock.seen[candidate.model.digest], without
             else:
                 attempt.settle(StepStatus.SKIPPED, _NOT_TIMED)
 
     def _select(self, ranking: Sequence[Measured], beam: Sequence[Measured], stage: Stage) -> list[Measured]:
         """The best chains, and with them the best that leaves the stage out."""
-        ready = [item for item in ranking if not item.node.steps or item.node.steps[-1].role is not Role.ENABLE]
+        ready = [
+            item for item in ranking if not item.candidate.steps or item.candidate.steps[-1].role is not Role.ENABLE
+        ]
         chosen = ready[: self._bench.settings.beam]
-        before = {parent.node.model.digest for parent in beam}
-        if all(item.node.model.digest not in before for item in chosen):
-            chosen += [item for item in ranking if item.node.model.digest in before][:1]
-        enabling = [item for item in ranking if item.node.steps and item.node.steps[-1].role is Role.ENABLE]
+        before = {parent.candidate.model.digest for parent in beam}
+        if all(item.candidate.model.digest not in before for item in chosen):
+            chosen += [item for item in ranking if item.candidate.model.digest in before][:1]
+        enabling = [item for item in ranking if item.candidate.steps and item.candidate.steps[-1].role is Role.ENABLE]
         if (
             enabling
             and stage is not Stage.POST_PROCESS
             and enabling[0] not in chosen
-            and enabling[0].node.steps[-1].stage is stage
+            and enabling[0].candidate.steps[-1].stage is stage
         ):
             chosen.append(enabling[0])
         return chosen
@@ -233,15 +258,15 @@ class Beam:
     def _by_rank(self, measured: list[Measured]) -> list[Measured]:
         if self._objective.goal == "size" and not self._bench.target.timed:
             # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
-            smallest = min((item.node.size_bytes for item in measured), default=1)
-            return sorted(measured, key=lambda item: int((item.node.size_bytes / smallest - 1) / _SAME_SIZE))
-        return sorted(measured, key=lambda item: (self._figure(item), len(item.node.steps)))
+            smallest = min((item.candidate.size_bytes for item in measured), default=1)
+            return sorted(measured, key=lambda item: int((item.candidate.size_bytes / smallest - 1) / _SAME_SIZE))
+        return sorted(measured, key=lambda item: (self._figure(item), len(item.candidate.steps)))
 
     def _figure(self, item: Measured) -> float:
         return self._objective.figure(item, self.clock.base)
 
-    def _sized(self, node: Node) -> Measured:
-        return Measured(node, None)
+    def _sized(self, candidate: Candidate) -> Measured:
+        return Measured(candidate, None)
 
     def _fail(self, passes: Sequence[Planned]) -> None:
         named = [planned for planned in passes if planned.forced]
@@ -269,16 +294,16 @@ def _legs(plan: Plan) -> list[tuple[Stage, Sequence[Planned]]]:
     return found
 
 
-def _unique(nodes: Sequence[Node]) -> list[Node]:
-    found: dict[str, Node] = {}
-    for node in nodes:
-        found.setdefault(node.model.digest, node)
+def _unique(candidates: Sequence[Candidate]) -> list[Candidate]:
+    found: dict[str, Candidate] = {}
+    for candidate in candidates:
+        found.setdefault(candidate.model.digest, candidate)
     return list(found.values())
 
 
-def _in_turns(nodes: Sequence[Node], variants: dict[str, list[Node]]) -> list[Node]:
+def _in_turns(candidates: Sequence[Candidate], variants: dict[str, list[Candidate]]) -> list[Candidate]:
     """Newest chains first under their first guess, then the next guess of each, so that little time is well spent."""
-    newest = sorted(nodes, key=lambda node: -len(node.steps))
-    rows = [[node, *variants[node.model.digest]] for node in newest]
+    newest = sorted(candidates, key=lambda candidate: -len(candidate.steps))
+    rows = [[candidate, *variants[candidate.model.digest]] for candidate in newest]
     order = (1, 0, *range(2, _LOOK_AHEAD + 1))
     return [row[i] for i in order for row in rows if i < len(row)]

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
-from optim._engine.search.clock import Clock, measured_of, with_comparison
-from optim._engine.search.goal import FASTER, Objective
 from optim._engine.search.journal import Journal
-from optim._engine.search.mend import Mender
-from optim._engine.search.nodes import Measured, Node, Step, StepStatus
-from optim._engine.search.points import Gallery
-from optim._engine.search.racing import check_chain, comparable_original, lanes_at_once, race_chains
-from optim._engine.search.rebuild import Rebuilder
-from optim._engine.search.source_gate import SourceGate
+from optim._engine.search.measure.clock import Clock, measured_of, with_comparison
+from optim._engine.search.measure.race import Effort
+from optim._engine.search.measure.racing import check_chain, comparable_original, lanes_at_once, race_chains
+from optim._engine.search.measure.source_gate import SourceGate
+from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.select.chains import Chains
+from optim._engine.search.select.goal import FASTER, Objective
+from optim._engine.search.select.repair import Repairer
+from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim._engine.search.workbench import Workbench
-from optim._engine.timing.race import Effort
 from optim.passes import Role
 
 _FINALISTS = 3
@@ -49,17 +49,17 @@ _NEEDED = 1.05
 """What only makes way must show more: the same graph differs by some per cent from process to process."""
 
 
-class Finale:
+class Selection:
     """Decides which chain is delivered."""
 
-    def __init__(self, bench: Workbench, budget: Budget, journal: Journal, gallery: Gallery) -> None:
+    def __init__(self, bench: Workbench, budget: Budget, journal: Journal, archive: ParetoArchive) -> None:
         self._bench = bench
         self._budget = budget
         self._journal = journal
-        self._gallery = gallery
+        self._archive = archive
         self._objective = Objective(bench.settings.goal, bench.target.timed)
-        self._build = Rebuilder(bench, journal)
-        self._mender = Mender(bench, budget, journal)
+        self._chains = Chains(bench, journal)
+        self._repairer = Repairer(bench, budget, journal)
         self._source = SourceGate(bench, budget)
         self.clock = Clock(bench, budget, time.monotonic())
 
@@ -69,10 +69,10 @@ class Finale:
         What looked best on few samples may break the budget on all of them, or be slower on fresh rounds: then what
         came next is measured, until something holds that nothing explored promises to beat.
         """
-        finalists = [item.node for item in ranking if not self._only_makes_way(item.node.steps)][:_FINALISTS]
+        finalists = [item.candidate for item in ranking if not self._only_makes_way(item.candidate.steps)][:_FINALISTS]
         if not finalists:
             return None
-        known = {node.model.digest for node in finalists}
+        known = {candidate.model.digest for candidate in finalists}
         shorter = [*self._only_what_was_asked_for(finalists[0]), *self._shorter(finalists[0])]
         finalists += list({n.model.digest: n for n in shorter if n.model.digest not in known}.values())
         measured = self._measured(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
@@ -80,92 +80,92 @@ class Finale:
         if not better:
             return None
         best = min(better, key=self._rank)
-        return min((item for item in better if self._as_good(item, best)), key=lambda item: len(item.node.steps))
+        return min((item for item in better if self._as_good(item, best)), key=lambda item: len(item.candidate.steps))
 
-    def _measured(self, ranking: Sequence[Measured], finalists: Sequence[Node]) -> list[Measured]:
+    def _measured(self, ranking: Sequence[Measured], finalists: Sequence[Candidate]) -> list[Measured]:
         """The finalists with other points of the front, and what came next where they did not hold."""
-        others = self._gallery.worth_proving(finalists, self._room(finalists))
-        finalists = [*finalists, *(node for node in others if self._alike(node, finalists[0]))]
+        others = self._archive.worth_proving(finalists, self._room(finalists))
+        finalists = [*finalists, *(candidate for candidate in others if self._alike(candidate, finalists[0]))]
         measured = self._prove(finalists)
         measured += self._mended(finalists, ranking, measured)
-        known = {node.model.digest for node in finalists}
+        known = {candidate.model.digest for candidate in finalists}
         deadline = time.monotonic() + _FALLBACKS_S
         for _ in range(_FALLBACKS):
-            promised = [item for item in ranking if not self._only_makes_way(item.node.steps)]
-            promised += [item for item in self._gallery.held() if self._alike(item.node, finalists[0])]
-            waiting = self._promising([item for item in promised if item.node.model.digest not in known], measured)
+            promised = [item for item in ranking if not self._only_makes_way(item.candidate.steps)]
+            promised += [item for item in self._archive.held() if self._alike(item.candidate, finalists[0])]
+            waiting = self._promising([item for item in promised if item.candidate.model.digest not in known], measured)
             if not waiting or time.monotonic() > deadline:
                 break
             self._bench.say("the best did not hold: measuring what came next")
-            known |= {node.model.digest for node in waiting}
+            known |= {candidate.model.digest for candidate in waiting}
             measured += self._prove(waiting)
         return measured
 
     def _mended(
-        self, nodes: Sequence[Node], ranking: Sequence[Measured], measured: Sequence[Measured]
+        self, candidates: Sequence[Candidate], ranking: Sequence[Measured], measured: Sequence[Measured]
     ) -> list[Measured]:
         """The best of those that break the budget on all samples, repaired: where nothing that holds is as fast."""
-        explored = {item.node.model.digest: self._rank(item) for item in (*self._gallery.held(), *ranking)}
+        explored = {item.candidate.model.digest: self._rank(item) for item in (*self._archive.held(), *ranking)}
         best = min((self._rank(item) for item in measured if self.is_better(item)), default=math.inf)
-        wrong = [node for node in nodes if self._is_mendable(node)]
-        for node in sorted(wrong, key=lambda node: explored.get(node.model.digest, math.inf)):
-            if explored.get(node.model.digest, math.inf) * _SAME >= best:
+        wrong = [candidate for candidate in candidates if self._is_mendable(candidate)]
+        for candidate in sorted(wrong, key=lambda candidate: explored.get(candidate.model.digest, math.inf)):
+            if explored.get(candidate.model.digest, math.inf) * _SAME >= best:
                 break
             self._bench.say("the best did not hold on all samples: repairing it")
-            mended = self._mender.mend(self.clock.wrong[node.model.digest])
+            mended = self._repairer.mend(self.clock.wrong[candidate.model.digest])
             if mended is not None:
                 return self._prove([mended])
         return []
 
-    def _is_mendable(self, node: Node) -> bool:
+    def _is_mendable(self, candidate: Candidate) -> bool:
         """Whether samples of the run showed it to be beyond the budget: a repair measures on those, not on a source."""
-        return node.model.digest in self.clock.wrong and node.model.digest not in self._source.objections
+        return candidate.model.digest in self.clock.wrong and candidate.model.digest not in self._source.objections
 
-    def _alike(self, node: Node, other: Node) -> bool:
+    def _alike(self, candidate: Candidate, other: Candidate) -> bool:
         """Whether both take and give the same, so that they can be timed against one original."""
-        return (node.recast is None) == (other.recast is None)
+        return (candidate.recast is None) == (other.recast is None)
 
-    def _prove(self, nodes: Sequence[Node]) -> list[Measured]:
+    def _prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Fresh rounds, and the journal told of what does not hold on all samples."""
-        measured = self.measure(nodes)
-        self._note_objections(nodes)
+        measured = self.measure(candidates)
+        self._note_objections(candidates)
         for item in measured:
-            if self._objective.goal == "latency" and item.node.steps and not self.is_better(item):
+            if self._objective.goal == "latency" and item.candidate.steps and not self.is_better(item):
                 self._note_no_faster(item)
         return measured
 
     def _note_no_faster(self, item: Measured) -> None:
         """What was faster when explored and is not on fresh rounds: both figures belong into the report."""
-        attempt = self._journal.find(item.node)
+        attempt = self._journal.find(item.candidate)
         if attempt is not None and item.ratio is not None and item.low is not None and item.high is not None:
             explored = f", {attempt.ratio:.2f} when explored" if attempt.ratio is not None else ""
             said = f"latency ratio {item.ratio:.2f} on fresh rounds (95 % interval {item.low:.2f} to {item.high:.2f})"
             attempt.settle(StepStatus.DROPPED, f"not clearly faster than the original: {said}{explored}")
 
-    def _note_objections(self, nodes: Sequence[Node]) -> None:
-        for node in nodes:
-            if objection := self.clock.objections.get(node.model.digest):
-                attempt = self._journal.find(node)
+    def _note_objections(self, candidates: Sequence[Candidate]) -> None:
+        for candidate in candidates:
+            if objection := self.clock.objections.get(candidate.model.digest):
+                attempt = self._journal.find(candidate)
                 if attempt is not None:
-                    seen = "" if node.model.digest in self._source.objections else "on all samples: "
+                    seen = "" if candidate.model.digest in self._source.objections else "on all samples: "
                     attempt.settle(StepStatus.DROPPED, seen + objection)
-                if node.model.digest in self.clock.wrong:
-                    self._gallery.judged(self.clock.wrong[node.model.digest], objection)
+                if candidate.model.digest in self.clock.wrong:
+                    self._archive.judged(self.clock.wrong[candidate.model.digest], objection)
 
-    def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Node]:
+    def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Candidate]:
         """The next to prove: what looked better than anything that held; a graph that was wrong is wrong again.
 
         Where something held and nothing failed, a quick look that promised more has been outrun, not cut short.
         """
-        wrong = {node.model.path for node in self.clock.wrong.values()}
+        wrong = {candidate.model.path for candidate in self.clock.wrong.values()}
         best = min((self._rank(item) for item in measured if self.is_better(item)), default=math.inf)
         if math.isfinite(best) and not self.clock.objections:
             return []
-        chosen: dict[str, Node] = {}
+        chosen: dict[str, Candidate] = {}
         for item in sorted(items, key=self._rank):
             reached = self._rank(item) * _PROMISE < best and self._could_be_better(item)
-            if reached and item.node.steps and item.node.model.path not in wrong:
-                chosen.setdefault(item.node.model.digest, item.node)
+            if reached and item.candidate.steps and item.candidate.model.path not in wrong:
+                chosen.setdefault(item.candidate.model.digest, item.candidate)
         return list(chosen.values())[:_FINALISTS]
 
     def _could_be_better(self, item: Measured) -> bool:
@@ -174,65 +174,67 @@ class Finale:
             return item.low is None or item.low < FASTER
         return True
 
-    def measure(self, nodes: Sequence[Node]) -> list[Measured]:
+    def measure(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Fresh rounds against the original, outputs compared on every sample the gate uses.
 
         What contends is timed twice, in processes of its own each time.
         """
-        effort = self._effort(_FINAL_S, least_rounds=10, drop=len(nodes) > 1)
-        found = self.clock.measure(nodes, effort, "final", self._bench.prepared.compared, measure_task=True)
+        effort = self._effort(_FINAL_S, least_rounds=10, drop=len(candidates) > 1)
+        found = self.clock.measure(candidates, effort, "final", self._bench.prepared.compared, measure_task=True)
         figures = [self._rank(item) for item in found]
         contending = [item for item, figure in zip(found, figures, strict=True) if figure <= _CONTENDS * min(figures)]
         if contending and self._objective.goal != "size":
             effort = self._effort(_AGAIN_S, least_rounds=8, drop=len(contending) > 1)
-            again = {item.node.model.digest: item for item in self.clock.again(contending, effort)}
-            found = [again.get(item.node.model.digest, item) for item in found]
-            found = [item for item in found if item.node.model.digest not in self.clock.objections]
+            again = {item.candidate.model.digest: item for item in self.clock.again(contending, effort)}
+            found = [again.get(item.candidate.model.digest, item) for item in found]
+            found = [item for item in found if item.candidate.model.digest not in self.clock.objections]
         found = self._held_against_source(found)
         for item in found:
-            self._gallery.proven(item, self.clock.results.get(item.node.model.digest))
+            self._archive.proven(item, self.clock.results.get(item.candidate.model.digest))
         return found
 
     def _held_against_source(self, items: Sequence[Measured]) -> list[Measured]:
         """What also holds against the module that was exported; why others do not is an objection as any other."""
         held = self._source.judge(items)
         for item in items:
-            if objection := self._source.objections.get(item.node.model.digest):
-                self.clock.objections[item.node.model.digest] = objection
-                found = self._source.found.get(item.node.model.digest)
-                drift = item.node.drift.worst(found.drift) if found is not None else item.node.drift
-                self.clock.wrong[item.node.model.digest] = replace(item.node, drift=drift)
+            if objection := self._source.objections.get(item.candidate.model.digest):
+                self.clock.objections[item.candidate.model.digest] = objection
+                found = self._source.found.get(item.candidate.model.digest)
+                drift = item.candidate.drift.worst(found.drift) if found is not None else item.candidate.drift
+                self.clock.wrong[item.candidate.model.digest] = replace(item.candidate, drift=drift)
         return held
 
-    def check(self, node: Node) -> Measured | None:
+    def check(self, candidate: Candidate) -> Measured | None:
         """Whether a chain is right on a target that cannot be timed; why not is among the clock's objections."""
-        found = self.clock.check(node)
+        found = self.clock.check(candidate)
         held = self._held_against_source([found]) if found is not None else []
         return held[0] if held else None
 
-    def aside(self, node: Node) -> Measured | None:
+    def aside(self, candidate: Candidate) -> Measured | None:
         """Figures of a model beyond the budget, on all samples; None where it does not run."""
         if not self._bench.target.timed:
-            ready = check_chain(self._bench, node).ready
+            ready = check_chain(self._bench, candidate).ready
             if ready is None:
                 return None
-            unmeasured = self._with_source(Measured(with_comparison(node, ready), None, comparisons=ready.comparisons))
-            self._gallery.aside(unmeasured, None)
+            unmeasured = self._with_source(
+                Measured(with_comparison(candidate, ready), None, comparisons=ready.comparisons)
+            )
+            self._archive.aside(unmeasured, None)
             return unmeasured
         effort = self._effort(_AGAIN_S, least_rounds=8, drop=False)
         _, (result,) = race_chains(
-            self._bench, [node], effort, purpose="aside", samples=self._bench.prepared.compared, measure_task=True
+            self._bench, [candidate], effort, purpose="aside", samples=self._bench.prepared.compared, measure_task=True
         )
         if result.ready is None or result.ratio is None:
             return None
-        measured = self._with_source(measured_of(node, result))
-        self._gallery.aside(measured, result)
+        measured = self._with_source(measured_of(candidate, result))
+        self._archive.aside(measured, result)
         return measured
 
     def _with_source(self, item: Measured) -> Measured:
         """With how far it is from the source, whether it holds or not."""
-        self._source.objection(item.node)
-        return replace(item, source=self._source.found.get(item.node.model.digest))
+        self._source.objection(item.candidate)
+        return replace(item, source=self._source.found.get(item.candidate.model.digest))
 
     def _effort(self, seconds: float, *, least_rounds: int, drop: bool) -> Effort:
         return Effort(
@@ -245,25 +247,25 @@ class Finale:
             patience_s=seconds / 2,
         )
 
-    def _room(self, finalists: Sequence[Node]) -> int:
+    def _room(self, finalists: Sequence[Candidate]) -> int:
         """So many more models may be open at once."""
         return max(0, min(_OTHERS, lanes_at_once(self._bench) - len(finalists)))
 
-    def _first_right(self, nodes: Sequence[Node]) -> list[Measured]:
+    def _first_right(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """The best of the chains that is right, on a target that cannot be timed: the others need no look."""
-        for node in nodes:
-            found = self._checked(node)
-            if found is None and self._is_mendable(node):
-                mended = self._mender.mend(self.clock.wrong[node.model.digest])
+        for candidate in candidates:
+            found = self._checked(candidate)
+            if found is None and self._is_mendable(candidate):
+                mended = self._repairer.mend(self.clock.wrong[candidate.model.digest])
                 found = self._checked(mended) if mended is not None else None
             if found is not None and self.is_better(found):
-                self._gallery.proven(found, None)
+                self._archive.proven(found, None)
                 return [found]
         return []
 
-    def _checked(self, node: Node) -> Measured | None:
-        found = self.check(node)
-        self._note_objections([node])
+    def _checked(self, candidate: Candidate) -> Measured | None:
+        found = self.check(candidate)
+        self._note_objections([candidate])
         return found
 
     def is_better(self, item: Measured) -> bool:
@@ -272,12 +274,12 @@ class Finale:
         Where the target needs passes and cannot be timed, the original is no alternative: what runs is better.
         """
         if not self._bench.target.timed and self._bench.target.requires:
-            return bool(item.node.steps)
-        asked_for = all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in item.node.steps)
-        return asked_for or self._objective.is_reached(item, self.clock.base, self._original_of(item.node))
+            return bool(item.candidate.steps)
+        asked_for = all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in item.candidate.steps)
+        return asked_for or self._objective.is_reached(item, self.clock.base, self._original_of(item.candidate))
 
-    def _original_of(self, node: Node) -> Node:
-        return self._bench.original if node.recast is None else comparable_original(self._bench, node)
+    def _original_of(self, candidate: Candidate) -> Candidate:
+        return self._bench.original if candidate.recast is None else comparable_original(self._bench, candidate)
 
     def _was_asked_for(self, step: Step) -> bool:
         asked = self._bench.settings.named_options(step.pass_name) is not None
@@ -293,31 +295,31 @@ class Finale:
             return False
         if self._rank(item) <= self._rank(best) * _SAME:
             return True
-        more = [step for step in best.node.steps if step not in item.node.steps]
-        fits = all(step in best.node.steps for step in item.node.steps)
+        more = [step for step in best.candidate.steps if step not in item.candidate.steps]
+        fits = all(step in best.candidate.steps for step in item.candidate.steps)
         return fits and self._only_makes_way(more) and self._rank(item) <= self._rank(best) * _NEEDED
 
-    def _only_what_was_asked_for(self, node: Node) -> list[Node]:
+    def _only_what_was_asked_for(self, candidate: Candidate) -> list[Candidate]:
         """The chain that is delivered where nothing else helps: what the user asked for, and no more."""
-        asked = [step for step in node.steps if step.role is not Role.IMPROVE and self._was_asked_for(step)]
-        found = self._rebuild(asked) if asked and len(asked) < len(node.steps) else None
+        asked = [step for step in candidate.steps if step.role is not Role.IMPROVE and self._was_asked_for(step)]
+        found = self._rebuild(asked) if asked and len(asked) < len(candidate.steps) else None
         return [found] if found is not None else []
 
     def _only_makes_way(self, steps: Sequence[Step]) -> bool:
         """Whether nothing of this is more than making way for something that is not there; True for no step at all."""
         return all(step.role is Role.ENABLE and not self._was_asked_for(step) for step in steps)
 
-    def _shorter(self, node: Node) -> list[Node]:
+    def _shorter(self, candidate: Candidate) -> list[Candidate]:
         """The chain without each step that has not shown its worth, as far as the steps after it still apply.
 
         What makes way and can go stays out of the shorter chains that follow: nothing needs it.
         """
-        found, steps = [], list(node.steps)
+        found, steps = [], list(candidate.steps)
         deadline = time.monotonic() + _SHORTER_S
-        for place, step in reversed(list(enumerate(node.steps))):
+        for place, step in reversed(list(enumerate(candidate.steps))):
             if time.monotonic() + self._took(steps) > deadline:
                 break
-            if len(steps) > 1 and self._is_doubtful(node.steps[: place + 1]) and not self._was_asked_for(step):
+            if len(steps) > 1 and self._is_doubtful(candidate.steps[: place + 1]) and not self._was_asked_for(step):
                 shorter = self._rebuild([other for other in steps if other is not step])
                 if shorter is not None:
                     found.append(shorter)
@@ -342,5 +344,5 @@ class Finale:
             return False
         return attempt.ratio >= attempt.parent_ratio * FASTER
 
-    def _rebuild(self, steps: Sequence[Step]) -> Node | None:
-        return self._build.chain(steps)
+    def _rebuild(self, steps: Sequence[Step]) -> Candidate | None:
+        return self._chains.apply(steps)

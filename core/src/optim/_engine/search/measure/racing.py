@@ -10,9 +10,9 @@ from optim._engine.gate.budget import Budget
 from optim._engine.jobs import lane
 from optim._engine.jobs.lane import Ready
 from optim._engine.search.machine import available_memory_bytes
-from optim._engine.search.nodes import Node
+from optim._engine.search.measure.race import Admit, Effort, LaneResult, as_base, look, race
+from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench
-from optim._engine.timing.race import Admit, Effort, LaneResult, as_base, look, race
 from optim.errors import OptimError
 from optim.jobs.wire import from_wire, to_wire
 from optim.target import Target
@@ -20,7 +20,7 @@ from optim.target import Target
 
 def race_chains(
     bench: Workbench,
-    nodes: Sequence[Node],
+    candidates: Sequence[Candidate],
     effort: Effort,
     *,
     purpose: str,
@@ -37,25 +37,25 @@ def race_chains(
     """
     prepared = bench.prepared
     samples = prepared.explored if samples is None else samples
-    key = bench.keys.race(nodes, purpose, samples, effort, budget, places, measure_task=measure_task)
+    key = bench.keys.race(candidates, purpose, samples, effort, budget, places, measure_task=measure_task)
     known = bench.known(key)
     if known is not None:
         return from_wire(LaneResult, known[0]), from_wire(list[LaneResult], known[1])
-    original = comparable_original(bench, nodes[0])
+    original = comparable_original(bench, candidates[0])
     base = lane.Request(
         original.model, bench.place, bench.reference, (), prepared.timed, original.interfaces, given=original.given
     )
     task = measure_task and bench.reference.task is not None
     lanes = [
         lane.Request(n.model, bench.place, bench.reference, samples, prepared.timed, n.interfaces, task, n.given)
-        for n in nodes
+        for n in candidates
     ]
     lanes += [replace(base, place=place) for place in places]
-    admit = _admission(nodes, budget, bench.target) if budget else None
+    admit = _admission(candidates, budget, bench.target) if budget else None
     result = race(base, lanes, effort, bench.settings.seed, admit)
     if original.recast is not None:  # the very model that it is timed against: apart by noise only
-        count = len(nodes)
-        paired = zip(result[1][:count], nodes, strict=True)
+        count = len(candidates)
+        paired = zip(result[1][:count], candidates, strict=True)
         own = [as_base(r) if n.model.digest == original.model.digest else r for r, n in paired]
         result = result[0], [*own, *result[1][count:]]
     bench.jobs.count += 1
@@ -64,22 +64,22 @@ def race_chains(
     return result
 
 
-def check_chain(bench: Workbench, node: Node) -> LaneResult:
+def check_chain(bench: Workbench, candidate: Candidate) -> LaneResult:
     """Open a model on a target that cannot be timed, and compare it on every sample the gate uses."""
     samples = bench.prepared.compared
-    key = bench.keys.check(node, samples)
+    key = bench.keys.check(candidate, samples)
     known = bench.known(key)
     if known is not None:
         return from_wire(LaneResult, known)
     request = lane.Request(
-        node.model,
+        candidate.model,
         bench.place,
         bench.reference,
         samples,
         (),
-        node.interfaces,
+        candidate.interfaces,
         bench.reference.task is not None,
-        given=node.given,
+        given=candidate.given,
     )
     result = look(request, bench.settings.timeout_s)
     bench.jobs.count += 1
@@ -88,16 +88,16 @@ def check_chain(bench: Workbench, node: Node) -> LaneResult:
     return result
 
 
-def comparable_original(bench: Workbench, node: Node) -> Node:
+def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
     """The original as it is timed against a chain: with the step that changed what goes in and comes out.
 
     Raises:
         OptimError[recast-failed]: that step does not do for the original what it did for the chain.
     """
-    if node.recast is None:
+    if candidate.recast is None:
         return bench.original
-    offered = bench.registry.find_pass(node.recast.pass_name, bench.target)
-    tried = bench.try_one(bench.original, offered, node.recast.options, bench.settings.timeout_s)
+    offered = bench.registry.find_pass(candidate.recast.pass_name, bench.target)
+    tried = bench.try_one(bench.original, offered, candidate.recast.options, bench.settings.timeout_s)
     if tried.answer is None or not tried.answer.result.changed:
         raise OptimError(
             "recast-failed",
@@ -107,7 +107,7 @@ def comparable_original(bench: Workbench, node: Node) -> Node:
             offered.plugin.release,
         )
     result = tried.answer.result
-    return bench.original.after(node.recast, result.model, tried.answer.size_bytes, result.interface)
+    return bench.original.after(candidate.recast, result.model, tried.answer.size_bytes, result.interface)
 
 
 def lanes_at_once(bench: Workbench) -> int:
@@ -116,11 +116,11 @@ def lanes_at_once(bench: Workbench) -> int:
     return max(2, min(24, int(available_memory_bytes() * 0.5 / each)))
 
 
-def _admission(nodes: Sequence[Node], budget: Budget, target: Target) -> Admit:
+def _admission(candidates: Sequence[Candidate], budget: Budget, target: Target) -> Admit:
     """Who may race: what is wrong would only make what is right look slow."""
 
     def admit(place: int, ready: Ready) -> bool:
-        lossy = nodes[place].is_lossy or not target.exact
+        lossy = candidates[place].is_lossy or not target.exact
         return not budget.objection(ready.comparisons, lossy, ready.task)
 
     return admit

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from optim._engine.search.nodes import Measured, Node
+from optim._engine.search.measure.race import LaneResult
 from optim._engine.search.settings import Goal
-from optim._engine.timing.race import LaneResult
+from optim._engine.search.state import Candidate, Measured
 
 FASTER = 0.995
 """The upper end of the interval must lie below this for a result to be called faster."""
@@ -29,12 +29,12 @@ class Objective:
     def figure(self, item: Measured, base: LaneResult | None) -> float:
         """What is made small: latency to the original's, bytes on disk, or peak memory in bytes."""
         if self.goal == "size":
-            return float(item.node.size_bytes)
+            return float(item.candidate.size_bytes)
         if self.goal == "memory":
             return float(item.peak_memory_bytes or self._memory_of(item, base))
         return item.ratio if item.ratio is not None else 1.0
 
-    def is_reached(self, item: Measured, base: LaneResult | None, original: Node) -> bool:
+    def is_reached(self, item: Measured, base: LaneResult | None, original: Candidate) -> bool:
         """Whether it is better than the original beyond the noise.
 
         Args:
@@ -43,7 +43,7 @@ class Objective:
             original: the model as it came, taking and giving what ``item`` does.
         """
         if self.goal == "size":
-            return item.node.size_bytes < original.size_bytes
+            return item.candidate.size_bytes < original.size_bytes
         if self.goal == "memory":
             before = base.ready.peak_memory_bytes if base and base.ready else 0
             return 0 < item.peak_memory_bytes < _LESS_MEMORY * before
@@ -51,6 +51,6 @@ class Objective:
 
     def _memory_of(self, item: Measured, base: LaneResult | None) -> float:
         """The original's own peak is that of the base of the last race; a model that was not raced comes last."""
-        if item.node.steps or base is None or base.ready is None:
+        if item.candidate.steps or base is None or base.ready is None:
             return math.inf
         return base.ready.peak_memory_bytes

@@ -14,7 +14,7 @@ from optim._engine.compare.recast import recast_place
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import source_result
-from optim._engine.search.nodes import Measured, Node
+from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.result import SourceDrift
 from optim._engine.sources.verify import LIMITS
@@ -37,25 +37,25 @@ class SourceGate:
 
     def judge(self, items: Sequence[Measured]) -> list[Measured]:
         """Those that hold, with how far they are from the source."""
-        nodes = [item.node for item in items if item.node.steps]
-        if self._bench.exported is None or not nodes:
+        candidates = [item.candidate for item in items if item.candidate.steps]
+        if self._bench.exported is None or not candidates:
             return list(items)
         self._bench.say("running the result on what its source was run on")
-        list(self._bench.executor.map(self.objection, nodes))
-        held = [item for item in items if item.node.model.digest not in self.objections]
-        return [replace(item, source=self.found.get(item.node.model.digest)) for item in held]
+        list(self._bench.executor.map(self.objection, candidates))
+        held = [item for item in items if item.candidate.model.digest not in self.objections]
+        return [replace(item, source=self.found.get(item.candidate.model.digest)) for item in held]
 
-    def objection(self, node: Node) -> str:
+    def objection(self, candidate: Candidate) -> str:
         """Why a chain is not what its source computes, in one sentence; empty where it is."""
-        digest = node.model.digest
+        digest = candidate.model.digest
         if self._bench.exported is None:
             return ""
         try:
-            found = self._compared(node)
+            found = self._compared(candidate)
         except WorkerFailed as failed:
             self.objections[digest] = f"on what its source was run on: {failed.reason}"
             return self.objections[digest]
-        lossy = node.is_lossy or not self._bench.target.exact
+        lossy = candidate.is_lossy or not self._bench.target.exact
         found = replace(found, limit=self._limit(lossy=lossy))
         far = _too_far(found, self._budget, lossy=lossy)
         if far and (found.problem or not lossy or self._bench.prepared.origin == SYNTHESIZED):
@@ -85,8 +85,8 @@ class SourceGate:
         assert self._bench.exported is not None
         return self._bench.settings.component or self._bench.exported.graphs[0].component
 
-    def _compared(self, node: Node) -> SourceDrift:
-        bench, given = self._bench, _comparable(node)
+    def _compared(self, candidate: Candidate) -> SourceDrift:
+        bench, given = self._bench, _comparable(candidate)
         if given.model.digest == bench.original.model.digest:
             return SourceDrift(note=given.note)
         assert bench.exported is not None
@@ -112,13 +112,15 @@ class _Comparable:
     note: str = ""
 
 
-def _comparable(node: Node) -> _Comparable:
+def _comparable(candidate: Candidate) -> _Comparable:
     """The model at the end of the chain, or the one before the step that takes feeds of another kind."""
-    place = recast_place(node.interfaces)
-    if place is None or node.given is None or node.recast is None:
-        return _Comparable(node.model, node.interfaces)
-    note = f"the model as it was before {node.recast.pass_name}, which takes and gives something else than the source"
-    return _Comparable(node.given, node.interfaces[:place], note)
+    place = recast_place(candidate.interfaces)
+    if place is None or candidate.given is None or candidate.recast is None:
+        return _Comparable(candidate.model, candidate.interfaces)
+    note = (
+        f"the model as it was before {candidate.recast.pass_name}, which takes and gives something else than the source"
+    )
+    return _Comparable(candidate.given, candidate.interfaces[:place], note)
 
 
 def _too_far(found: SourceDrift, budget: Budget, *, lossy: bool) -> str:

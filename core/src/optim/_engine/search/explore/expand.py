@@ -16,12 +16,12 @@ from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE
 from optim._engine.jobs.offer import Proposal
-from optim._engine.search.asking import Asker
+from optim._engine.search.explore.asking import Asker
 from optim._engine.search.journal import Journal, step_of
-from optim._engine.search.nodes import Attempt, Node, StepStatus
+from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
-from optim._engine.search.points import Gallery
-from optim._engine.search.source_gate import SourceGate
+from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.state import Attempt, Candidate, StepStatus
 from optim._engine.search.workbench import Tried, Workbench
 from optim.passes import Role
 
@@ -49,13 +49,13 @@ class Expander:
     """Tries the passes of a stage on a chain."""
 
     def __init__(
-        self, bench: Workbench, asker: Asker, budget: Budget, journal: Journal, gallery: Gallery, deadline: float
+        self, bench: Workbench, asker: Asker, budget: Budget, journal: Journal, archive: ParetoArchive, deadline: float
     ) -> None:
         self._bench = bench
         self._asker = asker
         self._budget = budget
         self._journal = journal
-        self._gallery = gallery
+        self._archive = archive
         self._deadline = deadline
         self._source = SourceGate(bench, budget)
         self._hopeless: dict[tuple[str, str], str] = {}
@@ -63,15 +63,15 @@ class Expander:
         self._took: dict[str, float] = {}
         self._repair_s = _REPAIR_SHARE * max(0.0, deadline - time.monotonic())
 
-    def expand(self, parent: Node, passes: Sequence[Planned]) -> list[Node]:
+    def expand(self, parent: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
         """The parent and every chain that goes on from it through this stage."""
         pool, frontier = [parent], [parent]
         for slot in slots(passes):
-            new: list[Node] = []
-            for node in frontier:
+            new: list[Candidate] = []
+            for candidate in frontier:
                 new += [
                     n
-                    for n in self._try_slot(node, slot)
+                    for n in self._try_slot(candidate, slot)
                     if n.model.digest not in {m.model.digest for m in (*pool, *new)}
                 ]
             if any(planned.forced for planned in slot):
@@ -83,23 +83,25 @@ class Expander:
                 frontier = new if slot[0].pass_class.role is Role.ENABLE else new[:1]
         return pool
 
-    def session_variants(self, node: Node, passes: Sequence[Planned]) -> list[Node]:
-        """The node under every session setting that session-only passes propose, each pass alone."""
-        found: list[Node] = []
+    def session_variants(self, candidate: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
+        """The candidate under every session setting that session-only passes propose, each pass alone."""
+        found: list[Candidate] = []
         chosen = [planned for planned in passes if planned.pass_class.session_only]
         if not chosen:
             return found
-        asked = self._asker.ask(node, [planned.offered for planned in chosen])
+        asked = self._asker.ask(candidate, [planned.offered for planned in chosen])
         for planned in chosen:
             answer = asked[planned.ordered.name]
             for proposal in answer.proposals:
                 if proposal.result is not None and proposal.result.changed:
                     step = step_of(planned.offered, proposal.options)
-                    found.append(node.after(step, proposal.result.model, node.size_bytes, proposal.result.interface))
+                    found.append(
+                        candidate.after(step, proposal.result.model, candidate.size_bytes, proposal.result.interface)
+                    )
         return found
 
-    def together(self, node: Node, passes: Sequence[Planned], won: Sequence[Node]) -> Node | None:
-        """The settings of several chains that each go on from ``node`` by one step of the same pass, in one step."""
+    def together(self, candidate: Candidate, passes: Sequence[Planned], won: Sequence[Candidate]) -> Candidate | None:
+        """The settings of several chains, each one step of the same pass longer than ``candidate``, in one step."""
         steps = [other.steps[-1] for other in won]
         names = {step.pass_name for step in steps if step.session_only}
         if len(steps) < 2 or len(names) != 1:
@@ -109,69 +111,73 @@ class Expander:
         options = plain | {
             name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET
         }
-        attempt = self._journal.open(step_of(planned.offered, options), node)
-        tried = self._bench.try_one(node, planned.offered, options, _GRACE_S)
-        return self._judge(node, attempt, tried)
+        attempt = self._journal.open(step_of(planned.offered, options), candidate)
+        tried = self._bench.try_one(candidate, planned.offered, options, _GRACE_S)
+        return self._judge(candidate, attempt, tried)
 
-    def _try_slot(self, node: Node, slot: Sequence[Planned]) -> list[Node]:
-        asked = self._asker.ask(node, [planned.offered for planned in slot])
-        found: list[Node] = []
+    def _try_slot(self, candidate: Candidate, slot: Sequence[Planned]) -> list[Candidate]:
+        asked = self._asker.ask(candidate, [planned.offered for planned in slot])
+        found: list[Candidate] = []
         wanted: list[tuple[Planned, Proposal, Attempt]] = []
         for planned in slot:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
-                attempt = self._journal.open(step_of(planned.offered), node)
+                attempt = self._journal.open(step_of(planned.offered), candidate)
                 attempt.settle(StepStatus.FAILED if answer.failed else StepStatus.NOT_APPLICABLE, answer.reason)
             for proposal in answer.proposals:
-                attempt = self._journal.open(step_of(planned.offered, proposal.options), node)
+                attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
                 if attempt.step.key in self._hopeless and not planned.forced:
                     attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
                     if attempt.step.key in self._repaired_as:
                         options = self._repaired_as[attempt.step.key]
-                        again = self._journal.open(step_of(planned.offered, options), node)
+                        again = self._journal.open(step_of(planned.offered, options), candidate)
                         again.notes = (f"what a repair on another chain leaves {planned.pass_class.kept}",)
                         wanted.append((planned, Proposal(options), again))
                 elif proposal.result is None:
                     wanted.append((planned, proposal, attempt))
                 elif proposal.result.changed:
                     found.append(
-                        node.after(attempt.step, proposal.result.model, node.size_bytes, proposal.result.interface)
+                        candidate.after(
+                            attempt.step, proposal.result.model, candidate.size_bytes, proposal.result.interface
+                        )
                     )
-                    attempt.notes, attempt.size_bytes = proposal.result.notes, node.size_bytes
+                    attempt.notes, attempt.size_bytes = proposal.result.notes, candidate.size_bytes
                 else:
                     attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
-        return found + self._apply(node, wanted)
+        return found + self._apply(candidate, wanted)
 
-    def _apply(self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]]) -> list[Node]:
+    def _apply(self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]]) -> list[Candidate]:
         """What holds of these proposals; of a pass of which nothing holds the closest, repaired."""
         planned = {one.ordered.name: one for one, _, _ in wanted}
         if not self._bench.target.timed:
-            return self._first_that_holds(node, wanted, planned)
-        tried = self._try_all(node, wanted)
-        judged = [(attempt.step.pass_name, self._judge(node, attempt, outcome)) for attempt, outcome in tried]
+            return self._first_that_holds(candidate, wanted, planned)
+        tried = self._try_all(candidate, wanted)
+        judged = [(attempt.step.pass_name, self._judge(candidate, attempt, outcome)) for attempt, outcome in tried]
         # A slow rival that holds is no reason not to repair a fast pass of which nothing does.
         held = {name for name, new in judged if new is not None}
         broken = [(attempt, outcome) for attempt, outcome in tried if attempt.step.pass_name not in held]
-        return [new for _, new in judged if new is not None] + self._repaired(node, planned, broken)
+        return [new for _, new in judged if new is not None] + self._repaired(candidate, planned, broken)
 
     def _first_that_holds(
-        self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]], planned: dict[str, Planned]
-    ) -> list[Node]:
+        self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]], planned: dict[str, Planned]
+    ) -> list[Candidate]:
         """Of each pass the first guess that holds, repaired if need be: no clock says that a later one is better."""
-        found: dict[str, Node] = {}
+        found: dict[str, Candidate] = {}
         for one in wanted:
             name, attempt = one[0].ordered.name, one[2]
             if name in found:
                 attempt.settle(StepStatus.SKIPPED, "an earlier guess holds, and where nothing is timed that is enough")
                 continue
-            for tried, outcome in self._try_all(node, [one]):
-                new = self._judge(node, tried, outcome)
-                held = [new] if new is not None else self._repaired(node, planned, [(tried, outcome)])
+            for tried, outcome in self._try_all(candidate, [one]):
+                new = self._judge(candidate, tried, outcome)
+                held = [new] if new is not None else self._repaired(candidate, planned, [(tried, outcome)])
                 if held:
                     found[name] = held[0]
         return list(found.values())
 
-    def _try_all(self, node: Node, wanted: Sequence[tuple[Planned, Proposal, Attempt]]) -> list[tuple[Attempt, Tried]]:
+    def _try_all(
+        self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]]
+    ) -> list[tuple[Attempt, Tried]]:
         """Run the candidate jobs; what was named gets its full time, the rest what the search has left."""
         tried: list[tuple[Attempt, Tried]] = []
         width = 2
@@ -189,8 +195,8 @@ class Expander:
                     attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
                 continue
             timeout = self._bench.settings.timeout_s if forced else self._time_for_one(left)
-            jobs: list[tuple[Node, Any, dict[str, Any]]] = [
-                (node, p.offered, proposal.options) for p, proposal, _ in batch
+            jobs: list[tuple[Candidate, Any, dict[str, Any]]] = [
+                (candidate, p.offered, proposal.options) for p, proposal, _ in batch
             ]
             tried += zip((attempt for _, _, attempt in batch), self._bench.try_all(jobs, timeout), strict=True)
         return tried
@@ -199,7 +205,9 @@ class Expander:
         """Seconds after which a candidate that was begun in time is stopped."""
         return min(self._bench.settings.timeout_s, left + _GRACE_S)
 
-    def _repaired(self, node: Node, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]) -> list[Node]:
+    def _repaired(
+        self, candidate: Candidate, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]
+    ) -> list[Candidate]:
         """The closest of the candidates that broke the budget, with some nodes left alone; none where time is short."""
         near = [
             (attempt, outcome)
@@ -211,23 +219,23 @@ class Expander:
             return []
         attempt, outcome = min(near, key=lambda item: item[0].drift.relative_l2 if item[0].drift else 0.0)
         one = planned[attempt.step.pass_name]
-        new, again = self._repair_to(node, one, attempt, outcome, self._limit(outcome))
+        new, again = self._repair_to(candidate, one, attempt, outcome, self._limit(outcome))
         times = self._source.times_too_far(again.answer.result.model) if again and again.answer else 1.0
         if new is None and again is not None and again.answer is not None and times > 1:  # only from the source
             drift = worst_drift(again.answer.comparisons).relative_l2
-            new, _ = self._repair_to(node, one, attempt, outcome, drift / times * _MARGIN_TO_SOURCE)
+            new, _ = self._repair_to(candidate, one, attempt, outcome, drift / times * _MARGIN_TO_SOURCE)
         return [new] if new is not None else []
 
     def _repair_to(
-        self, node: Node, planned: Planned, attempt: Attempt, outcome: Tried, limit: float
-    ) -> tuple[Node | None, Tried | None]:
+        self, candidate: Candidate, planned: Planned, attempt: Attempt, outcome: Tried, limit: float
+    ) -> tuple[Candidate | None, Tried | None]:
         """A candidate with as many nodes left alone as a drift takes; what holds, and what was tried."""
         started, left = time.monotonic(), min(self._repair_s, self._deadline - time.monotonic())
         if left <= 0:
             return None, None
         offered = planned.offered
         kept = offered.over_models.kept
-        repair = self._bench.repair(node, offered, attempt.step.options, outcome, limit, left * _FIRST_REPAIR)
+        repair = self._bench.repair(candidate, offered, attempt.step.options, outcome, limit, left * _FIRST_REPAIR)
         took = time.monotonic() - started
         self._repair_s -= took
         if repair is None:
@@ -238,12 +246,12 @@ class Expander:
             attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay {kept}")
             return None, None
         options = {**attempt.step.options, "keep": [*attempt.step.options["keep"], *repair.keep]}
-        again = self._journal.open(step_of(offered, options), node)
+        again = self._journal.open(step_of(offered, options), candidate)
         again.notes = (repair.text(kept),)
         self._repaired_as[attempt.step.key] = options
         timeout = self._bench.settings.timeout_s if planned.forced else self._time_for_one(left - took)
-        tried = self._bench.try_one(node, offered, options, timeout)
-        return self._judge(node, again, tried), tried
+        tried = self._bench.try_one(candidate, offered, options, timeout)
+        return self._judge(candidate, again, tried), tried
 
     def _limit(self, outcome: Tried) -> float:
         """The drift that a repair aims at.
@@ -258,7 +266,7 @@ class Expander:
             return drift / times * _MARGIN_TO_SOURCE
         return drift * PART_FOR_THE_METRIC if drift <= limit else self._budget.repair_limit
 
-    def _judge(self, node: Node, attempt: Attempt, tried: Tried) -> Node | None:
+    def _judge(self, candidate: Candidate, attempt: Attempt, tried: Tried) -> Candidate | None:
         attempt.seconds += tried.seconds
         name = attempt.step.pass_name
         self._took[name] = max(tried.seconds, self._took.get(name, 0.0))
@@ -274,13 +282,13 @@ class Expander:
         if not result.changed:
             attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
             return None
-        new = node.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
+        new = candidate.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
         attempt.drift, attempt.task = worst_drift(tried.answer.comparisons), tried.answer.task
         objection = self._budget.objection(tried.answer.comparisons, new.is_lossy, tried.answer.task, provisional=True)
         if not objection and new.is_lossy:
             objection = self._source.objection(new)
         attempt.size_bytes = new.size_bytes
-        self._gallery.judged(replace(new, drift=attempt.drift, task=attempt.task), objection)
+        self._archive.judged(replace(new, drift=attempt.drift, task=attempt.task), objection)
         if objection:
             attempt.settle(StepStatus.DROPPED, objection)
             if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:

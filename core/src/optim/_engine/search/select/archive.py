@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optim._engine.gate.budget import Budget
-from optim._engine.search.nodes import Measured, Node
-from optim._engine.timing.race import LaneResult
+from optim._engine.search.measure.race import LaneResult
+from optim._engine.search.state import Candidate, Measured
 from optim.errors import ExitStatus, OptimError, unknown_name
 
 PICKS = ("fastest", "smallest", "most-accurate")
@@ -40,12 +40,12 @@ class Point:
     timing: LaneResult | None = None
 
     @property
-    def node(self) -> Node:
+    def candidate(self) -> Candidate:
         """The chain."""
-        return self.measured.node
+        return self.measured.candidate
 
 
-class Gallery:
+class ParetoArchive:
     """What a search measured.
 
     Args:
@@ -58,31 +58,31 @@ class Gallery:
         self._required = frozenset(required)
         self._points: dict[str, Point] = {}
         self._held: set[Path] = set()
-        self._missed: dict[str, Node] = {}
+        self._missed: dict[str, Candidate] = {}
 
     def explored(self, found: Iterable[Measured]) -> None:
         """Keep the figures of a quick look."""
         for item in found:
-            known = self._points.get(item.node.model.digest)
-            if item.node.steps and (known is None or not known.proven):
-                self._points[item.node.model.digest] = Point(replace(item, comparisons=()))
+            known = self._points.get(item.candidate.model.digest)
+            if item.candidate.steps and (known is None or not known.proven):
+                self._points[item.candidate.model.digest] = Point(replace(item, comparisons=()))
 
     def proven(self, item: Measured, timing: LaneResult | None) -> None:
         """Keep the figures of fresh rounds and all samples."""
-        if item.node.steps:
-            self._points[item.node.model.digest] = Point(item, proven=True, timing=timing)
+        if item.candidate.steps:
+            self._points[item.candidate.model.digest] = Point(item, proven=True, timing=timing)
 
-    def judged(self, node: Node, objection: str) -> None:
-        """Note whether a lossy chain held; ``node`` has its drift and its metric. What is said last counts."""
-        if not node.is_lossy:
+    def judged(self, candidate: Candidate, objection: str) -> None:
+        """Note whether a lossy chain held; ``candidate`` has its drift and its metric. What is said last counts."""
+        if not candidate.is_lossy:
             return
-        self._held.discard(node.model.path)
+        self._held.discard(candidate.model.path)
         if not objection:
-            self._held.add(node.model.path)
-        elif math.isfinite(node.drift.relative_l2):
-            self._missed[node.model.digest] = node
+            self._held.add(candidate.model.path)
+        elif math.isfinite(candidate.drift.relative_l2):
+            self._missed[candidate.model.digest] = candidate
         if objection:
-            self._points.pop(node.model.digest, None)
+            self._points.pop(candidate.model.digest, None)
 
     @property
     def lossy_held(self) -> bool:
@@ -94,49 +94,51 @@ class Gallery:
         return [
             point.measured
             for point in self._points.values()
-            if not point.proven and self._required <= {step.pass_name for step in point.node.steps}
+            if not point.proven and self._required <= {step.pass_name for step in point.candidate.steps}
         ]
 
     def aside(self, item: Measured, timing: LaneResult | None) -> None:
         """Keep the figures of the nearest point beyond the budget."""
-        self._points[item.node.model.digest] = Point(item, proven=True, within=False, timing=timing)
+        self._points[item.candidate.model.digest] = Point(item, proven=True, within=False, timing=timing)
 
-    def nearest(self) -> Node | None:
+    def nearest(self) -> Candidate | None:
         """Of the chains beyond the budget the one that is beyond it by least."""
         return min(
             self._missed.values(),
-            key=lambda node: (self._budget.excess(node.drift, node.task), len(node.steps)),
+            key=lambda candidate: (self._budget.excess(candidate.drift, candidate.task), len(candidate.steps)),
             default=None,
         )
 
-    def worth_proving(self, besides: Sequence[Node], most: int) -> list[Node]:
+    def worth_proving(self, besides: Sequence[Candidate], most: int) -> list[Candidate]:
         """Chains that would stand elsewhere on the front than ``besides``: the smallest, the most accurate, between."""
-        there = {node.model.digest for node in besides}
+        there = {candidate.model.digest for candidate in besides}
         held = [item for item in self.held() if item.ratio is not None]
-        front = [item for item in _front(held) if item.node.model.digest not in there]
+        front = [item for item in _front(held) if item.candidate.model.digest not in there]
         wishes = [
-            min(front, key=lambda item: (item.node.size_bytes, item.ratio or 1.0), default=None),
-            min(front, key=lambda item: (item.node.is_lossy, item.ratio or 1.0), default=None),
+            min(front, key=lambda item: (item.candidate.size_bytes, item.ratio or 1.0), default=None),
+            min(front, key=lambda item: (item.candidate.is_lossy, item.ratio or 1.0), default=None),
             *sorted(front, key=lambda item: item.ratio or 1.0),
         ]
-        chosen: dict[str, Node] = {}
+        chosen: dict[str, Candidate] = {}
         for item in wishes:
             if item is not None and len(chosen) < most:
-                chosen.setdefault(item.node.model.digest, item.node)
+                chosen.setdefault(item.candidate.model.digest, item.candidate)
         return list(chosen.values())
 
-    def points(self, delivered: Node | None = None) -> list[Point]:
+    def points(self, delivered: Candidate | None = None) -> list[Point]:
         """Proven ones first, numbered along the front; then what was only explored, the fastest first.
 
         What is delivered has a number even where noise puts another in front of it.
         """
         proven = [point for point in self._points.values() if point.proven and point.within]
         front = _front([point.measured for point in proven])
-        ours = [point.measured for point in proven if delivered and point.node.model.digest == delivered.model.digest]
+        ours = [
+            point.measured for point in proven if delivered and point.candidate.model.digest == delivered.model.digest
+        ]
         front += [item for item in ours if item not in front]
-        order = [item.node.model.digest for item in sorted(front, key=_speed)]
+        order = [item.candidate.model.digest for item in sorted(front, key=_speed)]
         numbered = [
-            replace(point, number=order.index(digest) + 1 if (digest := point.node.model.digest) in order else 0)
+            replace(point, number=order.index(digest) + 1 if (digest := point.candidate.model.digest) in order else 0)
             for point in proven
         ]
         numbered.sort(key=lambda point: (not point.number, point.number, _speed(point.measured)))
@@ -161,7 +163,7 @@ def choose(points: Sequence[Point], wanted: str) -> Point:
     if wanted == "fastest":
         return min(front, key=lambda point: _speed(point.measured))
     if wanted == "smallest":
-        return min(front, key=lambda point: (point.node.size_bytes, _speed(point.measured)))
+        return min(front, key=lambda point: (point.candidate.size_bytes, _speed(point.measured)))
     if wanted == "most-accurate":
         return min(front, key=lambda point: (_inaccuracy(point.measured), _speed(point.measured)))
     for point in front:
@@ -205,19 +207,22 @@ def _dominates(one: Measured, other: Measured) -> bool:
         return False
     if any(a < b * (1 - _SAME) for a, b in pairs):
         return True
-    return (len(one.node.steps), one.node.model.digest) < (len(other.node.steps), other.node.model.digest)
+    return (len(one.candidate.steps), one.candidate.model.digest) < (
+        len(other.candidate.steps),
+        other.candidate.model.digest,
+    )
 
 
 def _figures(item: Measured) -> tuple[float, float, float]:
     """Speed, size and how far off it is; what rounding explains is not far off."""
-    return _speed(item), float(item.node.size_bytes), _inaccuracy(item)
+    return _speed(item), float(item.candidate.size_bytes), _inaccuracy(item)
 
 
 def _inaccuracy(item: Measured) -> float:
-    task = item.node.task
+    task = item.candidate.task
     if task is not None:
         return max(0.0, task.loss) + 1e-9
-    return item.node.drift.relative_l2 if item.node.is_lossy else 0.0
+    return item.candidate.drift.relative_l2 if item.candidate.is_lossy else 0.0
 
 
 def _speed(item: Measured) -> float:

@@ -21,8 +21,8 @@ import numpy as np
 from filelock import FileLock
 
 from optim._engine.jobs.lane import Ready, Request
-from optim._engine.timing.noise import NoiseWatch
-from optim._engine.timing.statistics import Ratio, joined_ratio, paired_ratio
+from optim._engine.search.measure.noise import NoiseWatch
+from optim._engine.search.measure.statistics import Ratio, joined_ratio, paired_ratio
 from optim.jobs.process import WorkerFailed, WorkerProcess
 from optim.jobs.wire import from_wire, to_wire
 

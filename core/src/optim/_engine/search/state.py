@@ -42,7 +42,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Candidate:
     """A model made by a chain of steps from the original.
 
     Attributes:
@@ -70,12 +70,12 @@ class Node:
         """Whether the user's budget is what it is held to."""
         return any(step.lossy for step in self.steps)
 
-    def after(self, step: Step, model: Model, size_bytes: int, interface: Interface | None) -> Node:
+    def after(self, step: Step, model: Model, size_bytes: int, interface: Interface | None) -> Candidate:
         """The chain with one more step."""
         interfaces = (*self.interfaces, interface) if interface else self.interfaces
         recasts = interface is not None and bool(interface.raw)
         recast, given = (step, self.model) if recasts else (self.recast, self.given)
-        return Node(model, size_bytes, (*self.steps, step), interfaces, self.drift, self.task, recast, given)
+        return Candidate(model, size_bytes, (*self.steps, step), interfaces, self.drift, self.task, recast, given)
 
 
 @dataclass
@@ -121,10 +121,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A node with what the clock said of it.
+    """A candidate with what the clock said of it.
 
     Attributes:
-        node: with the session settings it was timed with.
+        candidate: with the session settings it was timed with.
         ratio: latency to the original's; None on a target where time means nothing.
         low: lower end of the 95 % interval.
         high: upper end.
@@ -134,7 +134,7 @@ class Measured:
         source: how far it is from the source that was exported; None where it was not held against one.
     """
 
-    node: Node
+    candidate: Candidate
     ratio: float | None
     low: float | None = None
     high: float | None = None
@@ -143,6 +143,6 @@ class Measured:
     comparisons: tuple[OutputComparison, ...] = ()
     source: SourceDrift | None = None
 
-    def with_node(self, node: Node) -> Measured:
-        """The same figures for an equal node."""
-        return replace(self, node=node)
+    def with_candidate(self, candidate: Candidate) -> Measured:
+        """The same figures for an equal candidate."""
+        return replace(self, candidate=candidate)
