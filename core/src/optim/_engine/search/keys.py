@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from optim._engine.compare.place import Place
-from optim._engine.gate.budget import Budget
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.metrics.spec import MetricSpec
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import plugin_version_key, source_digest
 from optim._engine.search.machine import machine_key
-from optim._engine.search.measure.race import Effort
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
+from optim._engine.search.time_budget import Effort
 from optim._engine.store import cache_key
 from optim.jobs.wire import to_wire
 from optim.model import Model, TensorInfo
@@ -103,32 +101,11 @@ class Keys:
         """Of a repair."""
         return cache_key("repair", self.candidate(candidate, offered, options), limit, samples)
 
-    def race(
-        self,
-        candidates: Sequence[Candidate],
-        purpose: str,
-        samples: Sequence[int],
-        effort: Effort,
-        budget: Budget | None,
-        places: Sequence[Place],
-        *,
-        measure_task: bool,
-    ) -> str:
-        """Of a race."""
-        return cache_key(
-            "race",
-            purpose,
-            [_of(candidate) for candidate in candidates],
-            samples,
-            self._reference,
-            machine_key(),
-            self._prepared.timed,
-            effort.least_rounds,
-            effort.drop,
-            measure_task,
-            to_wire(budget) if budget else None,
-            [to_wire(place) for place in places],
-        )
+    def race(self, candidates: Sequence[Candidate], effort: Effort, wanted: object) -> str:
+        """Of a race; ``wanted`` is what is asked of it, as JSON values."""
+        chains = [_of(candidate) for candidate in candidates]
+        rounds = [effort.least_rounds, effort.drop, self._prepared.timed]
+        return cache_key("race", chains, rounds, wanted, self._reference, machine_key())
 
     def check(self, candidate: Candidate, samples: Sequence[int]) -> str:
         """Of a look at a model that is not timed."""

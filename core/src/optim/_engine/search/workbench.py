@@ -79,6 +79,7 @@ class Workbench:
         self.jobs = Jobs(say)
         self.from_cache = 0
         self.made: set[Path] = set()
+        self.recast_originals: dict[tuple[str, str], Candidate] = {}
         self.executor = executor
         target = registry.target(settings.target)
         registry.backend(target.backend)

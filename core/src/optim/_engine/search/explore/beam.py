@@ -7,31 +7,35 @@ session settings that the tune stage proposes, and the clock decides at the end.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.graphs.node_names import no_such_node
-from optim._engine.search.explore.asking import Asker
 from optim._engine.search.explore.expand import OUT_OF_TIME, Expander
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, slots
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.goal import FASTER, Objective
-from optim._engine.search.state import Candidate, Measured, StepStatus
+from optim._engine.search.state import Candidate, Measured, StepStatus, unique
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Role, Stage
 
 _LOOK_AHEAD = 3
+"""Session settings that each new graph is looked at through: more leave each of them less of the race."""
+
 _LEAST_LANES = 8
+"""Looked at in a stage with enough new graphs, as far as time allows: with fewer, graphs would not meet settings."""
+
 _NEAR = 3
-_FOR_RACES = 0.2
-"""Of the search time, kept for races: candidates that nobody times are worth nothing."""
+"""Names that an error proposes."""
 
 _SAME_SIZE = 0.03
+"""Sizes that differ by less go by the order in which passes offer them: metadata differ by about that."""
+
 _NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
 
 
@@ -47,14 +51,11 @@ class Beam:
         self._plan = plan
         self.journal = Journal()
         self.archive = ParetoArchive(budget, [planned.ordered.name for planned in plan.forced()])
-        seconds = bench.settings.search_seconds
-        self._deadline = time.monotonic() + seconds
+        self.time = TimeBudget(bench.settings.search_seconds, bench.settings.timeout_s)
         self._objective = Objective(bench.settings.goal, bench.target.timed)
-        self._asker = Asker(bench)
-        self._expander = Expander(
-            bench, self._asker, budget, self.journal, self.archive, self._deadline - _FOR_RACES * seconds
-        )
-        self.clock = Clock(bench, budget, self._deadline)
+        self._expander = Expander(bench, budget, self.journal, self.archive, self.time)
+        self._asker = self._expander.asker
+        self.clock = Clock(bench, budget, self.time)
         self._legs = _legs(plan)
         self._legs_left = len(self._legs)
         self._note_left_out()
@@ -84,7 +85,7 @@ class Beam:
 
         The race drops what is beaten, so that those that contend get the time.
         """
-        if time.monotonic() >= self._deadline:
+        if not self.time.left:
             for planned in passes:
                 self.journal.open(step_of(planned.offered), ranking[0].candidate).settle(
                     StepStatus.SKIPPED, OUT_OF_TIME
@@ -93,8 +94,8 @@ class Beam:
         best = ranking[0]
         found = self._stage(stage, passes, [best])
         together = self._expander.together(best.candidate, passes, self._gainful(found, best))
-        if together is not None and not self.clock.is_beaten(together) and time.monotonic() < self._deadline:
-            raced = self.clock.explore([together], self._share())
+        if together is not None and not self.clock.is_beaten(together) and self.time.left:
+            raced = self.clock.explore([together], self.time.share(self._legs_left))
             self.archive.explored(raced)
             self._write_journal([together], {together.model.digest: best}, {o.candidate.model.digest: o for o in raced})
             found = self._by_rank([*found, *raced])
@@ -121,12 +122,12 @@ class Beam:
         if first[0].pass_class.role is not Role.ENABLE and len(beam) > 1:
             self._asker.ask_side_by_side([parent.candidate for parent in beam], [planned.offered for planned in passes])
         pools = [(parent, self._expander.expand(parent.candidate, passes)) for parent in beam]
-        candidates = _unique([candidate for _, pool in pools for candidate in pool])
+        candidates = unique([candidate for _, pool in pools for candidate in pool])
         parents = {candidate.model.digest: parent for parent, pool in reversed(pools) for candidate in pool}
         if not candidates:
             return []
         if self._objective.goal == "size":
-            sized = [self._sized(candidate) for candidate in candidates]
+            sized = [Measured(candidate, None) for candidate in candidates]
             self.archive.explored(sized)
             return self._by_rank(sized)
         if len(candidates) == len(beam) and all(
@@ -155,16 +156,15 @@ class Beam:
             for candidate in racing
             if candidate.model.digest != parents[candidate.model.digest].candidate.model.digest
         )
-        measured = self.clock.explore(lanes, self._share(), least=min(_LEAST_LANES, 2 * fresh))
+        measured = self.clock.explore(lanes, self.time.share(self._legs_left), min(_LEAST_LANES, 2 * fresh))
         self.archive.explored(measured)
         best = self._best_by_candidate(measured, owner, beam)
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with
-            if lane.model.digest in self.clock.objections:
-                why = self.clock.objections[lane.model.digest]
-                self.clock.objections.setdefault(owner[lane.model.digest].model.digest, why)
+            score = self.clock.board[owner[lane.model.digest]]
+            score.objection = score.objection or self.clock.board[lane].objection
         for candidate in candidates:
             if candidate not in racing and candidate.steps and candidate.model.digest not in best:
-                best[candidate.model.digest] = parents[candidate.model.digest].with_candidate(candidate)
+                best[candidate.model.digest] = replace(parents[candidate.model.digest], candidate=candidate)
         self._write_journal(candidates, parents, best)
         return self._by_rank(list(best.values()))
 
@@ -196,10 +196,6 @@ class Beam:
             and candidate.model.digest != parents[candidate.model.digest].candidate.model.digest
         )
 
-    def _share(self) -> float:
-        """Of the time that is left: what the stages still to come will need is not spent here."""
-        return 0.85 / self._legs_left
-
     def _best_by_candidate(
         self, measured: Sequence[Measured], owner: dict[str, Candidate], beam: Sequence[Measured]
     ) -> dict[str, Measured]:
@@ -215,7 +211,7 @@ class Beam:
                 drift = (
                     item.candidate.drift if item.candidate.model.digest == candidate.model.digest else candidate.drift
                 )
-                best[candidate.model.digest] = item.with_candidate(replace(candidate, drift=drift))
+                best[candidate.model.digest] = replace(item, candidate=replace(candidate, drift=drift))
         return best
 
     def _write_journal(
@@ -226,13 +222,14 @@ class Beam:
             parent, attempt = parents[candidate.model.digest], self.journal.find(candidate)
             if attempt is None or candidate.model.digest == parent.candidate.model.digest:
                 continue
+            score = self.clock.board[candidate]
             without = ratios.get(chain_key(candidate)[:-1], parent.ratio)
             if candidate.model.digest in best:
                 self.journal.timed(best[candidate.model.digest], without)
-            elif candidate.model.digest in self.clock.objections:
-                attempt.settle(StepStatus.DROPPED, self.clock.objections[candidate.model.digest])
-            elif candidate.model.digest in self.clock.seen:
-                attempt.ratio, attempt.parent_ratio = self.clock.seen[candidate.model.digest], without
+            elif score.objection:
+                attempt.drop(score.objection)
+            elif score.explored is not None:
+                attempt.ratio, attempt.parent_ratio = score.explored, without
             else:
                 attempt.settle(StepStatus.SKIPPED, _NOT_TIMED)
 
@@ -265,9 +262,6 @@ class Beam:
     def _figure(self, item: Measured) -> float:
         return self._objective.figure(item, self.clock.base)
 
-    def _sized(self, candidate: Candidate) -> Measured:
-        return Measured(candidate, None)
-
     def _fail(self, passes: Sequence[Planned]) -> None:
         named = [planned for planned in passes if planned.forced]
         name = named[0].ordered.name if named else passes[0].ordered.name
@@ -292,13 +286,6 @@ def _legs(plan: Plan) -> list[tuple[Stage, Sequence[Planned]]]:
         parts = slots(passes) if stage is Stage.TUNE else [passes]
         found += [(stage, part) for part in parts]
     return found
-
-
-def _unique(candidates: Sequence[Candidate]) -> list[Candidate]:
-    found: dict[str, Candidate] = {}
-    for candidate in candidates:
-        found.setdefault(candidate.model.digest, candidate)
-    return list(found.values())
 
 
 def _in_turns(candidates: Sequence[Candidate], variants: dict[str, list[Candidate]]) -> list[Candidate]:

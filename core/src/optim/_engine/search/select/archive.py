@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optim._engine.gate.budget import Budget
-from optim._engine.search.measure.race import LaneResult
-from optim._engine.search.state import Candidate, Measured
+from optim._engine.search.state import Candidate, LaneResult, Measured, unique
 from optim.errors import ExitStatus, OptimError, unknown_name
 
 PICKS = ("fastest", "smallest", "most-accurate")
@@ -119,11 +118,7 @@ class ParetoArchive:
             min(front, key=lambda item: (item.candidate.is_lossy, item.ratio or 1.0), default=None),
             *sorted(front, key=lambda item: item.ratio or 1.0),
         ]
-        chosen: dict[str, Candidate] = {}
-        for item in wishes:
-            if item is not None and len(chosen) < most:
-                chosen.setdefault(item.candidate.model.digest, item.candidate)
-        return list(chosen.values())
+        return unique(item.candidate for item in wishes if item is not None)[:most]
 
     def points(self, delivered: Candidate | None = None) -> list[Point]:
         """Proven ones first, numbered along the front; then what was only explored, the fastest first.
