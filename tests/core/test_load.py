@@ -147,6 +147,30 @@ def test_a_session_json_that_somebody_broke_is_named(run_folder, text):
         optim.load(run_folder)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"session_options": {"optimized_model_filepath": "victim"}},
+        {"session_options": {"profile_file_prefix": "victim", "enable_profiling": True}},
+        {"session_config": {"session.optimized_model_external_initializers_file_name": "victim"}},
+        {"session_config": {"ep.context_enable": "1", "ep.context_file_path": "victim"}},
+        {"library": "planted"},
+        {"operator_libraries": ["planted"]},
+        {"provider_options": {"backend_path": "./planted.so"}},
+    ],
+)
+def test_a_session_json_from_a_stranger_names_no_file_and_no_code(run_folder, monkeypatch, said):
+    monkeypatch.chdir(run_folder)
+    (run_folder / "planted.py").write_text("open('victim', 'w').close()\ndef get_library_path(): return ''\n")
+    saved = json.loads((run_folder / "session.json").read_text())
+    (run_folder / "session.json").write_text(json.dumps({**saved, **said}))
+    with pytest.raises(OptimError, match="untrusted-setting") as caught:
+        optim.load(run_folder)
+    name = next(iter(next(iter(said.values())))) if not isinstance(next(iter(said.values())), str) else "planted"
+    assert name in caught.value.cause
+    assert not (run_folder / "victim").exists()
+
+
 def test_a_provider_that_is_not_there_is_an_error_and_no_silent_cpu(run_folder):
     saved = json.loads((run_folder / "session.json").read_text())
     saved |= {"provider": "TensorrtExecutionProvider", "provider_options": {}}
