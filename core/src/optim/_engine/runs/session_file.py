@@ -22,10 +22,13 @@ LOAD_TEXT = '''\
 """Opens model.onnx with the settings of session.json. Needs onnxruntime, and the provider's package if it has one."""
 
 import json
+import os
 from importlib import import_module
 from pathlib import Path
 
-import onnxruntime as ort
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+import onnxruntime as ort  # noqa: E402
 
 
 def load():
