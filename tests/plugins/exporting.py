@@ -12,10 +12,10 @@ import onnx
 import onnxruntime
 
 from optim._engine.generation.decoder import Decoder
-from optim._engine.jobs import source_check, source_export, source_reference
-from optim._engine.jobs.source_export import Graph
 from optim._engine.plugins.registry import load_registry
+from optim._engine.sources import check_job, export_job, reference_job
 from optim._engine.sources.evidence import Evidence
+from optim._engine.sources.export_job import Graph
 from optim._engine.sources.pipeline import Choice, SourceStep
 from optim._engine.sources.verify import Verified
 from optim.onnx.files import deliver
@@ -68,12 +68,10 @@ def export(
     target = replace(load_registry().target("cpu"), probe=None)
     choice = Choice(dict(named or {}), without)
     channel: Any = Silent()
-    recorded = source_reference.run(
-        source_reference.Request(asked, target, choice, folder / "evidence"), channel
-    ).evidence
-    made = source_export.run(source_export.Request(asked, target, choice, folder / "store"), channel)
+    recorded = reference_job.run(reference_job.Request(asked, target, choice, folder / "evidence"), channel).evidence
+    made = export_job.run(export_job.Request(asked, target, choice, folder / "store"), channel)
     models = {graph.component: graph.model for graph in made.graphs}
-    checked = source_check.run(source_check.Request(models, folder / "evidence", made.lossy), channel)
+    checked = check_job.run(check_job.Request(models, folder / "evidence", made.lossy), channel)
     return Exported(
         folder,
         {graph.component: graph for graph in made.graphs},
