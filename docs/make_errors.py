@@ -44,7 +44,7 @@ GROUPS = {
         "options.py",
         "search/plan.py",
     ),
-    "Recipes and locks": ("recipes", "runs/locking.py", "search/replay.py"),
+    "Recipes and locks": ("recipes", "runs/locking.py", "search/select/chains.py"),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py"),
     "What a pass or a model did wrong": ("jobs", "compare", "gate", "testing"),
 }

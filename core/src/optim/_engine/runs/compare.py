@@ -18,15 +18,15 @@ from optim._engine.metrics.spec import MaxLoss, MetricSpec
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.execute import require_target
 from optim._engine.runs.session_file import MODEL_FILE, read_session_file
-from optim._engine.search.nodes import Node
-from optim._engine.search.racing import check_chain, race_chains
+from optim._engine.search.measure.race import Effort, LaneResult
+from optim._engine.search.measure.racing import check_chain, race_chains
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
+from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.naming import needs_export
 from optim._engine.sources.pipeline import Choice
 from optim._engine.store import Store
-from optim._engine.timing.race import Effort, LaneResult
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.owner import ending_workers
 from optim.jobs.wire import to_wire
@@ -138,7 +138,7 @@ def verify_models(
         )
 
 
-def _compared(bench: Workbench, candidate: Node) -> LaneResult:
+def _compared(bench: Workbench, candidate: Candidate) -> LaneResult:
     """The candidate's outputs on the reference's feeds; the reference is opened again only where both are timed."""
     if not bench.target.timed:
         return check_chain(bench, candidate)
@@ -188,17 +188,17 @@ def bench_models(
             status=ExitStatus.USAGE,
         )
     with workbench_for(models[0], registry, store, say, data, target, seed, component) as (bench, first):
-        nodes = [_node(bench, path, component) for path in models[1:]]
+        candidates = [_node(bench, path, component) for path in models[1:]]
         bench.original = first
         lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
         say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
-        base, results = race_chains(bench, nodes, effort, purpose="bench", samples=(), places=lanes)
+        base, results = race_chains(bench, candidates, effort, purpose="bench", samples=(), places=lanes)
         if base.ready is None:
             raise OptimError(
                 "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"
             )
-        sizes = (first.size_bytes, *(node.size_bytes for node in nodes), *[0] * len(lanes))
+        sizes = (first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes))
         return Benchmark((*map(str, models), *beside), sizes, (base, *results), bench.prepared)
 
 
@@ -229,7 +229,7 @@ def workbench_for(
     seed: int,
     component: str = "",
     asked: RunSettings | None = None,
-) -> Iterator[tuple[Workbench, Node]]:
+) -> Iterator[tuple[Workbench, Candidate]]:
     """A workbench prepared on the first model's feeds, and that model with its own settings.
 
     The metric and its budget are those of ``asked``.
@@ -288,11 +288,11 @@ def _component(exported: ExportedSource, name: str) -> str:
     )
 
 
-def _node(bench: Workbench, path: Path, component: str) -> Node:
+def _node(bench: Workbench, path: Path, component: str) -> Candidate:
     exported = _exported(path, bench.target, bench.registry, bench.store, bench.say)
     if exported is not None:
         graph_of = exported.graph(_component(exported, component))
-        return Node(graph_of.model, graph_of.size_bytes)
+        return Candidate(graph_of.model, graph_of.size_bytes)
     graph, session = resolve(path)
     found = bench.ingest_file(graph)
-    return Node(found.model.with_session(session), found.size_bytes)
+    return Candidate(found.model.with_session(session), found.size_bytes)

@@ -69,8 +69,10 @@ def execute(
             return known
         outcome = _judged(bench, source, plan)
         outcome.key = key
-        proven = [point.node.model.path for point in outcome.points if point.proven]
-        kept = {bench.original.model.path, *proven} | ({outcome.result.node.model.path} if outcome.result else set())
+        proven = [point.candidate.model.path for point in outcome.points if point.proven]
+        kept = {bench.original.model.path, *proven} | (
+            {outcome.result.candidate.model.path} if outcome.result else set()
+        )
         store.keep_only(bench.made | set(store.models.iterdir()) - there, kept)
         outcome.seconds = time.monotonic() - started
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
@@ -94,7 +96,7 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
         verdict.original,
         result,
         timing=verdict.timing,
-        operators=operator_counts(result.node.model.path) if result else {},
+        operators=operator_counts(result.candidate.model.path) if result else {},
         attempts=verdict.attempts,
         points=verdict.points,
         versions=_versions(bench),
@@ -134,9 +136,9 @@ def finished_run(store: Store, key: str) -> Outcome | None:
         outcome = from_wire(Outcome, data)
     except ValueError:
         return None
-    if outcome.result is not None and not is_whole(outcome.result.node.model.path):
+    if outcome.result is not None and not is_whole(outcome.result.candidate.model.path):
         return None
-    outcome.points = [point for point in outcome.points if not point.proven or is_whole(point.node.model.path)]
+    outcome.points = [point for point in outcome.points if not point.proven or is_whole(point.candidate.model.path)]
     return outcome
 
 

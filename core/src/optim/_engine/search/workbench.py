@@ -21,9 +21,9 @@ from optim._engine.metrics.spec import require_known
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys
-from optim._engine.search.nodes import Node
 from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
+from optim._engine.search.state import Candidate
 from optim._engine.sensitivity import measure_job, repair_job
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.pipeline import Choice
@@ -80,12 +80,12 @@ class Workbench:
         self.keys = Keys(settings, registry, self.target, self._metric)
         self.prepared: prepare.Answer
         self.reference: Reference
-        self.original: Node
+        self.original: Candidate
 
     def ingest(self) -> Ingested:
         """Bring the source into the store; it is the original from then on."""
         found = self._ingest_source()
-        self.original = Node(found.model, found.size_bytes)
+        self.original = Candidate(found.model, found.size_bytes)
         return found
 
     def ingest_file(self, path: Path) -> Ingested:
@@ -181,7 +181,9 @@ class Workbench:
         )
         return self.prepared
 
-    def try_all(self, wanted: Sequence[tuple[Node, OfferedPass, dict[str, Any]]], timeout_s: float) -> Iterator[Tried]:
+    def try_all(
+        self, wanted: Sequence[tuple[Candidate, OfferedPass, dict[str, Any]]], timeout_s: float
+    ) -> Iterator[Tried]:
         """Apply and judge candidates at the same time; in order.
 
         Where one of them damaged a model of the store, all are tried again one by one: it may have been any of them.
@@ -194,7 +196,7 @@ class Workbench:
         yield from found
 
     def try_one(
-        self, node: Node, offered: OfferedPass, options: dict[str, Any], timeout_s: float, *, anew: bool = False
+        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], timeout_s: float, *, anew: bool = False
     ) -> Tried:
         """Apply one pass and judge the result on the explored samples; if it broke, see that it broke nothing else."""
         tried = self._try(node, offered, options, timeout_s, anew=anew)
@@ -203,7 +205,7 @@ class Workbench:
         return tried
 
     def _try(
-        self, node: Node, offered: OfferedPass, options: dict[str, Any], timeout_s: float, *, anew: bool = False
+        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], timeout_s: float, *, anew: bool = False
     ) -> Tried:
         key = self.keys.candidate(node, offered, options)
         tried = None if anew else self.runner.known(key, Tried, holds=_is_there)
@@ -233,7 +235,7 @@ class Workbench:
             self.made.add(tried.answer.result.model.path)
 
     def repair(
-        self, node: Node, offered: OfferedPass, options: dict[str, Any], tried: Tried, limit: float, seconds: float
+        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], tried: Tried, limit: float, seconds: float
     ) -> Repair | None:
         """Which nodes a candidate that broke the budget must leave alone; None where nothing was found in time."""
         assert tried.answer is not None
@@ -257,7 +259,7 @@ class Workbench:
         return answer.repair
 
     def sensitivity(
-        self, node: Node, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
+        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
     ) -> measure_job.Answer:
         """What a lossy pass costs at each node of a model; see :mod:`optim._engine.sensitivity.measure_job`.
 
@@ -270,7 +272,7 @@ class Workbench:
         return self._need(measure_job.JOB, request, "measure")
 
     def _candidate_request(
-        self, node: Node, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
+        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
     ) -> candidate.Request:
         lossy = node.is_lossy or offered.over_models.lossy
         return candidate.Request(
@@ -289,7 +291,7 @@ class Workbench:
             node.given,
         )
 
-    def restore(self, node: Node) -> bool:
+    def restore(self, node: Candidate) -> bool:
         """Make damaged files of the original and of a chain anew; whether there were any."""
 
         def rebuild() -> Path:
