@@ -15,7 +15,7 @@ from optim._engine.search.state import Candidate, LaneResult
 from optim._engine.search.time_budget import Effort
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
-from optim.jobs.wire import from_wire, to_wire
+from optim.jobs.wire import to_wire
 
 _MODELS_OPEN = 3
 """Times a model's size that an open session is expected to take: weights, packed copies of them, and activations."""
@@ -55,9 +55,9 @@ def race_candidates(
         What became of the original, and of every candidate and place, in order.
     """
     key = bench.keys.race(candidates, effort, to_wire(wanted))
-    known = bench.known(key)
+    known = bench.runner.known(key, tuple[LaneResult, list[LaneResult]])
     if known is not None:
-        return from_wire(LaneResult, known[0]), from_wire(list[LaneResult], known[1])
+        return known
     original = comparable_original(bench, candidates[0])
     lanes = [_lane(bench, one, compared=wanted.samples, measure_task=wanted.measure_task) for one in candidates]
     base = _lane(bench, original)
@@ -68,9 +68,9 @@ def race_candidates(
         for place, candidate in enumerate(candidates):
             if candidate.model.digest == original.model.digest:
                 others[place] = as_base(others[place])
-    bench.jobs.count += 1
+    bench.runner.count += 1
     if not any(found.failure for found in others):
-        bench.store.write("steps", key, [to_wire(first), to_wire(others)])
+        bench.runner.keep(key, (first, others))
     return first, others
 
 
@@ -78,14 +78,14 @@ def check_candidate(bench: Workbench, candidate: Candidate) -> LaneResult:
     """Open a model on a target that cannot be timed, and compare it on every sample the gate uses."""
     samples = bench.prepared.compared
     key = bench.keys.check(candidate, samples)
-    known = bench.known(key)
+    known = bench.runner.known(key, LaneResult)
     if known is not None:
-        return from_wire(LaneResult, known)
+        return known
     request = replace(_lane(bench, candidate, compared=samples, measure_task=True), timed=())
     result = look(request, bench.settings.timeout_s)
-    bench.jobs.count += 1
+    bench.runner.count += 1
     if not result.failure:
-        bench.store.write("steps", key, to_wire(result))
+        bench.runner.keep(key, result)
     return result
 
 
