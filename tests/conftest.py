@@ -11,7 +11,7 @@ _WIDE = {"class", "module", "package", "session"}
 
 def pytest_configure() -> None:
     """Races take tenths of seconds: what is tested is what a search makes of them, and what differs does by factors."""
-    TimeBudget.pace = 0.1
+    TimeBudget.pace = 0.05
 
 
 @pytest.hookimpl(tryfirst=True)
