@@ -70,6 +70,11 @@ class Candidate:
     given: Model | None = None
 
     @property
+    def digest(self) -> str:
+        """Of the model."""
+        return self.model.digest
+
+    @property
     def is_lossy(self) -> bool:
         """Whether the user's budget is what it is held to."""
         return any(step.lossy for step in self.steps)
@@ -201,6 +206,11 @@ class Measured:
     comparisons: tuple[OutputComparison, ...] = ()
     source: SourceDrift | None = None
 
+    @property
+    def digest(self) -> str:
+        """Of the model."""
+        return self.candidate.digest
+
     @classmethod
     def of(cls, candidate: Candidate, result: LaneResult) -> Measured:
         """The figures of a lane; the drift is that of the samples compared there."""
@@ -289,5 +299,5 @@ def unique(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Each model once, in order; of several candidates with one model the first."""
     found: dict[str, Candidate] = {}
     for candidate in candidates:
-        found.setdefault(candidate.model.digest, candidate)
+        found.setdefault(candidate.digest, candidate)
     return list(found.values())

@@ -28,13 +28,13 @@ _LOOK_AHEAD = 3
 """Session settings that each new graph is looked at through: more leave each of them less of the race."""
 
 _LEAST_LANES = 8
-"""Looked at in a stage with enough new graphs, as far as time allows: with fewer, graphs would not meet settings."""
+"""Looked at in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
 
 _NEAR = 3
 """Names that an error proposes."""
 
 _SAME_SIZE = 0.03
-"""Sizes that differ by less go by the order in which passes offer them: metadata differ by about that."""
+"""Sizes that differ by less go by the order in which passes offer them: more hides what is really smaller."""
 
 _NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
 
@@ -87,9 +87,8 @@ class Beam:
         """
         if not self.time.left:
             for planned in passes:
-                self.journal.open(step_of(planned.offered), ranking[0].candidate).settle(
-                    StepStatus.SKIPPED, OUT_OF_TIME
-                )
+                attempt = self.journal.open(step_of(planned.offered), ranking[0].candidate)
+                attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
             return ranking
         best = ranking[0]
         found = self._stage(stage, passes, [best])
@@ -97,10 +96,10 @@ class Beam:
         if together is not None and not self.clock.is_beaten(together) and self.time.left:
             raced = self.clock.explore([together], self.time.share(self._legs_left))
             self.archive.explored(raced)
-            self._write_journal([together], {together.model.digest: best}, {o.candidate.model.digest: o for o in raced})
+            self._write_journal([together], {together.digest: best}, {o.digest: o for o in raced})
             found = self._by_rank([*found, *raced])
-        there = {item.candidate.model.digest for item in found}
-        return self._by_rank([*found, *(item for item in ranking if item.candidate.model.digest not in there)])
+        there = {item.digest for item in found}
+        return self._by_rank([*found, *(item for item in ranking if item.digest not in there)])
 
     def _gainful(self, found: Sequence[Measured], best: Measured) -> list[Candidate]:
         """The chains one step longer that are better than what they go on from, the best first."""
@@ -123,7 +122,7 @@ class Beam:
             self._asker.ask_side_by_side([parent.candidate for parent in beam], [planned.offered for planned in passes])
         pools = [(parent, self._expander.expand(parent.candidate, passes)) for parent in beam]
         candidates = unique([candidate for _, pool in pools for candidate in pool])
-        parents = {candidate.model.digest: parent for parent, pool in reversed(pools) for candidate in pool}
+        parents = {candidate.digest: parent for parent, pool in reversed(pools) for candidate in pool}
         if not candidates:
             return []
         if self._objective.goal == "size":
@@ -139,32 +138,25 @@ class Beam:
         if looking:
             self._asker.ask_side_by_side(candidates, looking)
         variants = {
-            candidate.model.digest: self._expander.session_variants(candidate, tune)[:_LOOK_AHEAD]
-            for candidate in candidates
+            candidate.digest: self._expander.session_variants(candidate, tune)[:_LOOK_AHEAD] for candidate in candidates
         }
         racing = [
             candidate for candidate in candidates if candidate.steps and not self._only_makes_way(candidate, parents)
         ]
         lanes = [lane for lane in _in_turns(racing, variants) if lane.steps and not self.clock.is_beaten(lane)]
         owner = {
-            lane.model.digest: candidate
-            for candidate in candidates
-            for lane in (candidate, *variants[candidate.model.digest])
+            lane.digest: candidate for candidate in candidates for lane in (candidate, *variants[candidate.digest])
         }
-        fresh = sum(
-            1
-            for candidate in racing
-            if candidate.model.digest != parents[candidate.model.digest].candidate.model.digest
-        )
+        fresh = sum(1 for candidate in racing if candidate.digest != parents[candidate.digest].digest)
         measured = self.clock.explore(lanes, self.time.share(self._legs_left), min(_LEAST_LANES, 2 * fresh))
         self.archive.explored(measured)
         best = self._best_by_candidate(measured, owner, beam)
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with
-            score = self.clock.board[owner[lane.model.digest]]
+            score = self.clock.board[owner[lane.digest]]
             score.objection = score.objection or self.clock.board[lane].objection
         for candidate in candidates:
-            if candidate not in racing and candidate.steps and candidate.model.digest not in best:
-                best[candidate.model.digest] = replace(parents[candidate.model.digest], candidate=candidate)
+            if candidate not in racing and candidate.steps and candidate.digest not in best:
+                best[candidate.digest] = replace(parents[candidate.digest], candidate=candidate)
         self._write_journal(candidates, parents, best)
         return self._by_rank(list(best.values()))
 
@@ -175,7 +167,7 @@ class Beam:
         them is a note there.
 
         Raises:
-            OptimError[unknown-candidate]: names the near ones.
+            OptimError[unknown-node]: names the near ones.
         """
         settings = self._bench.settings
         for planned in passes:
@@ -191,10 +183,7 @@ class Beam:
 
     def _only_makes_way(self, candidate: Candidate, parents: dict[str, Measured]) -> bool:
         """Whether its last step is new and only makes way: not worth a race, it goes on as its parent would."""
-        return (
-            candidate.steps[-1].role is Role.ENABLE
-            and candidate.model.digest != parents[candidate.model.digest].candidate.model.digest
-        )
+        return candidate.steps[-1].role is Role.ENABLE and candidate.digest != parents[candidate.digest].digest
 
     def _best_by_candidate(
         self, measured: Sequence[Measured], owner: dict[str, Candidate], beam: Sequence[Measured]
@@ -202,16 +191,14 @@ class Beam:
         """Each graph with its best time over session settings; the graph itself goes on, not the settings."""
         best: dict[str, Measured] = {}
         for parent in beam:
-            if parent.candidate.model.digest in owner:
-                best[parent.candidate.model.digest] = parent
+            if parent.digest in owner:
+                best[parent.digest] = parent
         for item in measured:
-            candidate = owner[item.candidate.model.digest]
-            known = best.get(candidate.model.digest)
+            candidate = owner[item.digest]
+            known = best.get(candidate.digest)
             if known is None or known.ratio is None or self._figure(item) < self._figure(known):
-                drift = (
-                    item.candidate.drift if item.candidate.model.digest == candidate.model.digest else candidate.drift
-                )
-                best[candidate.model.digest] = replace(item, candidate=replace(candidate, drift=drift))
+                drift = item.candidate.drift if item.digest == candidate.digest else candidate.drift
+                best[candidate.digest] = replace(item, candidate=replace(candidate, drift=drift))
         return best
 
     def _write_journal(
@@ -219,13 +206,13 @@ class Beam:
     ) -> None:
         ratios = {chain_key(item.candidate): item.ratio for item in best.values()}
         for candidate in candidates:
-            parent, attempt = parents[candidate.model.digest], self.journal.find(candidate)
-            if attempt is None or candidate.model.digest == parent.candidate.model.digest:
+            parent, attempt = parents[candidate.digest], self.journal.find(candidate)
+            if attempt is None or candidate.digest == parent.digest:
                 continue
             score = self.clock.board[candidate]
             without = ratios.get(chain_key(candidate)[:-1], parent.ratio)
-            if candidate.model.digest in best:
-                self.journal.timed(best[candidate.model.digest], without)
+            if candidate.digest in best:
+                self.journal.timed(best[candidate.digest], without)
             elif score.objection:
                 attempt.drop(score.objection)
             elif score.explored is not None:
@@ -239,9 +226,9 @@ class Beam:
             item for item in ranking if not item.candidate.steps or item.candidate.steps[-1].role is not Role.ENABLE
         ]
         chosen = ready[: self._bench.settings.beam]
-        before = {parent.candidate.model.digest for parent in beam}
-        if all(item.candidate.model.digest not in before for item in chosen):
-            chosen += [item for item in ranking if item.candidate.model.digest in before][:1]
+        before = {parent.digest for parent in beam}
+        if all(item.digest not in before for item in chosen):
+            chosen += [item for item in ranking if item.digest in before][:1]
         enabling = [item for item in ranking if item.candidate.steps and item.candidate.steps[-1].role is Role.ENABLE]
         if (
             enabling
@@ -291,6 +278,6 @@ def _legs(plan: Plan) -> list[tuple[Stage, Sequence[Planned]]]:
 def _in_turns(candidates: Sequence[Candidate], variants: dict[str, list[Candidate]]) -> list[Candidate]:
     """Newest chains first under their first guess, then the next guess of each, so that little time is well spent."""
     newest = sorted(candidates, key=lambda candidate: -len(candidate.steps))
-    rows = [[candidate, *variants[candidate.model.digest]] for candidate in newest]
+    rows = [[candidate, *variants[candidate.digest]] for candidate in newest]
     order = (1, 0, *range(2, _LOOK_AHEAD + 1))
     return [row[i] for i in order for row in rows if i < len(row)]

@@ -61,11 +61,7 @@ class Expander:
         for slot in slots(passes):
             new: list[Candidate] = []
             for candidate in frontier:
-                new += [
-                    n
-                    for n in self._try_slot(candidate, slot)
-                    if n.model.digest not in {m.model.digest for m in (*pool, *new)}
-                ]
+                new += [n for n in self._try_slot(candidate, slot) if n.digest not in {m.digest for m in (*pool, *new)}]
             if any(planned.forced for planned in slot):
                 pool = frontier = new
                 if not new:

@@ -9,7 +9,6 @@ from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import lane
 from optim._engine.jobs.lane import Ready
-from optim._engine.search.machine import available_memory_bytes
 from optim._engine.search.measure.race import Admit, as_base, look, race
 from optim._engine.search.state import Candidate, LaneResult
 from optim._engine.search.time_budget import Effort
@@ -66,7 +65,7 @@ def race_candidates(
     first, others = race(base, lanes, effort, bench.settings.seed, admit)
     if original.recast is not None:  # the very model that it is timed against: apart by noise only
         for place, candidate in enumerate(candidates):
-            if candidate.model.digest == original.model.digest:
+            if candidate.digest == original.digest:
                 others[place] = as_base(others[place])
     bench.runner.count += 1
     if not any(found.failure for found in others):
@@ -120,8 +119,10 @@ def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
 
 def lanes_at_once(bench: Workbench) -> int:
     """How many models may be open together in half of the free memory."""
+    import psutil
+
     each = _MODELS_OPEN * bench.original.size_bytes + _PROCESS_BYTES
-    return max(2, min(_MOST_LANES, int(available_memory_bytes() * 0.5 / each)))
+    return max(2, min(_MOST_LANES, int(psutil.virtual_memory().available * 0.5 / each)))
 
 
 def _lane(

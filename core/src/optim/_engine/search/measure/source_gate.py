@@ -75,7 +75,7 @@ class SourceGate:
 
     def _compared(self, candidate: Candidate) -> SourceDrift:
         bench, given = self._bench, _comparable(candidate)
-        if given.model.digest == bench.original.model.digest:
+        if given.model.digest == bench.original.digest:
             return SourceDrift(note=given.note)
         assert bench.exported is not None
         evidence = bench.exported.evidence

@@ -92,8 +92,8 @@ class Selection:
         figures = [self._rank(item) for item in found]
         contending = [item for item, figure in zip(found, figures, strict=True) if figure <= _CONTENDS * min(figures)]
         if contending and self.objective.goal != "size":
-            again = {item.candidate.model.digest: item for item in self.clock.again(contending)}
-            found = [again.get(item.candidate.model.digest, item) for item in found]
+            again = {item.digest: item for item in self.clock.again(contending)}
+            found = [again.get(item.digest, item) for item in found]
             found = [item for item in found if not self._board[item.candidate].objection]
         found = self._held_against_source(found)
         for item in found:
@@ -147,17 +147,17 @@ class Selection:
         finalists = [*finalists, *(one for one in others if _is_alike(one, finalists[0]))]
         measured = self._prove(finalists)
         measured += self._repaired(finalists, ranking, measured)
-        known = {candidate.model.digest for candidate in finalists}
+        known = {candidate.digest for candidate in finalists}
         with self._time.fallbacks.spending():
             for _ in range(_FALLBACKS):
                 promised = [item for item in ranking if not self._only_makes_way(item.candidate.steps)]
                 promised += [item for item in self._archive.held() if _is_alike(item.candidate, finalists[0])]
-                new = [item for item in promised if item.candidate.model.digest not in known]
+                new = [item for item in promised if item.digest not in known]
                 waiting = self._promising(new, measured)
                 if not waiting or self._time.fallbacks.left < 0:
                     break
                 self._bench.say("the best did not hold: measuring what came next")
-                known |= {candidate.model.digest for candidate in waiting}
+                known |= {candidate.digest for candidate in waiting}
                 measured += self._prove(waiting)
         return measured
 
@@ -165,10 +165,10 @@ class Selection:
         self, candidates: Sequence[Candidate], ranking: Sequence[Measured], measured: Sequence[Measured]
     ) -> list[Measured]:
         """The best of those that break the budget on all samples, repaired: where nothing that holds is as fast."""
-        explored = {item.candidate.model.digest: self._rank(item) for item in (*self._archive.held(), *ranking)}
+        explored = {item.digest: self._rank(item) for item in (*self._archive.held(), *ranking)}
 
         def promise(candidate: Candidate) -> float:
-            return explored.get(candidate.model.digest, math.inf)
+            return explored.get(candidate.digest, math.inf)
 
         best = self._best(measured)
         for candidate in sorted(filter(self._may_be_repaired, candidates), key=promise):
