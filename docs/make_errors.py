@@ -34,7 +34,12 @@ GROUPS = {
         "runs/source_run.py",
     ),
     "The feeds": ("feeds",),
-    "Task metrics": ("metrics", "compare/task.py"),
+    "Task metrics": (
+        "compare/metric_spec.py",
+        "compare/metric_maker.py",
+        "compare/metric_counts.py",
+        "compare/task.py",
+    ),
     "The command line, plugins and passes": (
         "cli",
         "cli_kit",
@@ -52,7 +57,7 @@ GROUPS = {
 
 COMPUTED = {
     ("cli/verbs/run.py", "report.status"): ("budget-missed", "failed"),
-    ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend"),
+    ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend", "unknown-metric"),
     ("preprocess.py", "kind"): ("unknown-input", "unknown-output"),
     ("jobs/runner.py", "reference"): (
         "ingest-failed",

@@ -1,4 +1,4 @@
-"""What keeps the house in order: who may import what, how large a folder gets, and that no folders import in circles."""
+"""What keeps the house in order: who may import what, how large a folder gets, and no circles of imports."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
@@ -24,7 +25,6 @@ from optim._engine.jobs import candidate, ingest, prepare, refuse, repair, sensi
 from optim._engine.jobs.ingest import Answer as Ingested
 from optim._engine.jobs.ingest import Request as IngestRequest
 from optim._engine.jobs.runner import Jobs, Say
-from optim._engine.metrics.spec import require_known
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys
@@ -84,8 +84,7 @@ class Workbench:
         registry.backend(target.backend)
         self.target = target.plain
         self.place = Place(self.target, registry.offered("backend")[target.backend].plugin.name)
-        offered = {name: offer.plugin.name for name, offer in registry.offered("metric").items()}
-        self._metric = require_known(settings.metric, offered) if settings.metric else None
+        self._metric = require_known(settings.metric, registry) if settings.metric else None
         self.keys = Keys(settings, registry, self.target, self._metric)
         self.prepared: prepare.Answer
         self.reference: Reference
