@@ -7,7 +7,7 @@ from typing import Any
 
 from optim._engine.reports.schema import Report
 from optim._engine.runs.outcome import RunStatus
-from optim._engine.search.nodes import StepStatus
+from optim._engine.search.state import StepStatus
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reading-a-report.md").read_text(encoding="utf-8")
 

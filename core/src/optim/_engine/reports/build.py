@@ -29,8 +29,8 @@ from optim._engine.reports.schema import (
 from optim._engine.reports.verdict import verdict
 from optim._engine.reports.words import options_text
 from optim._engine.runs.outcome import Outcome
-from optim._engine.search.nodes import Attempt
-from optim._engine.search.points import Point
+from optim._engine.search.select.archive import Point
+from optim._engine.search.state import Attempt
 
 _BUSY = 0.5
 """Share of disturbed rounds from which the report speaks of it."""
@@ -142,15 +142,15 @@ def _result(outcome: Outcome) -> ResultReport | None:
         return None
     interval = (found.low, found.high) if found.low is not None and found.high is not None else None
     return ResultReport(
-        digest=found.node.model.digest,
+        digest=found.candidate.model.digest,
         latency_ms=found.latency_ms,
         latency_ratio=found.ratio,
         latency_ratio_ci=interval,
-        size_bytes=found.node.size_bytes,
+        size_bytes=found.candidate.size_bytes,
         peak_memory_bytes=found.peak_memory_bytes or None,
         executed_on=dict(outcome.timing.ready.executed_on) if outcome.timing and outcome.timing.ready else {},
-        drift=_drift(found.node.drift),
-        task=_task(outcome, found.node.task),
+        drift=_drift(found.candidate.drift),
+        task=_task(outcome, found.candidate.task),
         operators=outcome.operators,
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
@@ -162,7 +162,7 @@ def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
     if outcome.timing is None or outcome.original is None:
         return ()
     names = outcome.prepared.shapes
-    if outcome.result is not None and outcome.result.node.recast is not None:
+    if outcome.result is not None and outcome.result.candidate.recast is not None:
         names = tuple(f"raw sample {place + 1}" for place in range(len(names)))
     rows = zip(names, outcome.original.sample_ms, outcome.timing.sample_ms, outcome.timing.sample_ratio, strict=True)
     return tuple(
@@ -196,8 +196,8 @@ def _step(attempt: Attempt) -> StepReport:
 
 
 def _point(point: Point, outcome: Outcome) -> PointReport:
-    found, node = point.measured, point.node
-    delivered = outcome.result is not None and outcome.result.node.model.digest == node.model.digest
+    found, node = point.measured, point.candidate
+    delivered = outcome.result is not None and outcome.result.candidate.model.digest == node.model.digest
     words = ((step.pass_name, options_text(step.options)) for step in node.steps)
     return PointReport(
         number=point.number or None,

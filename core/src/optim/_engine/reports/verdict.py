@@ -10,7 +10,7 @@ from optim._engine.reports.words import share_text
 
 if TYPE_CHECKING:
     from optim._engine.runs.outcome import Outcome
-    from optim._engine.search.nodes import Measured
+    from optim._engine.search.state import Measured
 
 _SAME = 0.005
 """Within half a per cent two figures are called the same."""
@@ -25,11 +25,11 @@ def verdict(outcome: Outcome) -> str:
     result = outcome.result
     if result is None:
         return f"{outcome.reason}; nothing is delivered{_aside(outcome)}"
-    if not result.node.steps:
+    if not result.candidate.steps:
         return f"{outcome.reason}; the original is delivered as it is" if outcome.reason else "the original, as it is"
-    if result.node.recast is not None and result.ratio is not None:
+    if result.candidate.recast is not None and result.ratio is not None:
         return f"{_with_recast(outcome, result)}, {_drift(outcome, result)}"
-    parts = [_latency(result), _ran_on(outcome), _size(outcome.source.size_bytes, result.node.size_bytes)]
+    parts = [_latency(result), _ran_on(outcome), _size(outcome.source.size_bytes, result.candidate.size_bytes)]
     if outcome.settings.goal == "size":
         parts = parts[::-1]
     if outcome.settings.goal == "memory":
@@ -43,25 +43,25 @@ def _aside(outcome: Outcome) -> str:
         return ""
     found = outcome.nearest.measured
     speed = "" if found.ratio is None else f"ratio {found.ratio:.2f}, "
-    task = "" if found.node.task is None else f", metric {found.node.task.value:.4g}"
-    name = " + ".join(step.pass_name for step in found.node.steps)
-    drift = f"drift {found.node.drift.relative_l2:.3g}{_to_source(found)}"
+    task = "" if found.candidate.task is None else f", metric {found.candidate.task.value:.4g}"
+    name = " + ".join(step.pass_name for step in found.candidate.steps)
+    drift = f"drift {found.candidate.drift.relative_l2:.3g}{_to_source(found)}"
     return f"; the nearest is kept aside in nearest/: {name}, {speed}{drift}{task}"
 
 
 def _to_source(found: Measured) -> str:
     """How far it is from the source, where that is more than from the exported graph."""
     source = found.source
-    if source is None or not source.samples or source.drift.relative_l2 <= found.node.drift.relative_l2:
+    if source is None or not source.samples or source.drift.relative_l2 <= found.candidate.drift.relative_l2:
         return ""
     return f", {source.drift.relative_l2:.3g} from the source"
 
 
 def _with_recast(outcome: Outcome, result: Measured) -> str:
     """Its figures are against the original with the same steps: the original alone takes and gives something else."""
-    size = _size(outcome.source.size_bytes, result.node.size_bytes)
-    assert result.node.recast is not None
-    return f"{_latency(result)}, against the original with {result.node.recast.pass_name}, {size}"
+    size = _size(outcome.source.size_bytes, result.candidate.size_bytes)
+    assert result.candidate.recast is not None
+    return f"{_latency(result)}, against the original with {result.candidate.recast.pass_name}, {size}"
 
 
 def times(factor: float) -> str:
@@ -111,7 +111,7 @@ def _memory(outcome: Outcome) -> str:
 
 
 def _task(outcome: Outcome, result: Measured) -> str:
-    use, figure = outcome.prepared.task, result.node.task
+    use, figure = outcome.prepared.task, result.candidate.task
     if use is None or figure is None:
         return ""
     limit = outcome.settings.max_loss
@@ -126,9 +126,9 @@ def _task(outcome: Outcome, result: Measured) -> str:
 def _drift(outcome: Outcome, result: Measured) -> str:
     lossless = outcome.settings.lossless
     budget = Budget.of(outcome.settings, outcome.prepared.tolerance)
-    drift = f"drift {result.node.drift.relative_l2:.2g}"
+    drift = f"drift {result.candidate.drift.relative_l2:.2g}"
     task = _task(outcome, result)
-    if (result.node.is_lossy or not outcome.target.exact) and not lossless:
+    if (result.candidate.is_lossy or not outcome.target.exact) and not lossless:
         limit = budget.limit(lossy=True)
         return (drift if math.isinf(limit) else f"{drift} within the budget of {limit:.2g}") + task
     return f"lossless: {drift}, rounding explains up to {budget.limit(lossy=False):.2g}{task}"

@@ -14,18 +14,19 @@ from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs import prepare
+from optim._engine.jobs.runner import Runner, thread_executor
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.execute import require_target
 from optim._engine.runs.session_file import MODEL_FILE, read_session_file
-from optim._engine.search.nodes import Node
-from optim._engine.search.racing import check_chain, race_chains
+from optim._engine.search.measure.race import Effort, LaneResult
+from optim._engine.search.measure.racing import check_chain, race_chains
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
-from optim._engine.search.workbench import Workbench, thread_executor
+from optim._engine.search.state import Candidate
+from optim._engine.search.workbench import Workbench
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.naming import needs_export
 from optim._engine.sources.pipeline import Choice
 from optim._engine.store import Store
-from optim._engine.timing.race import Effort, LaneResult
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.owner import ending_workers
 from optim.jobs.wire import to_wire
@@ -137,7 +138,7 @@ def verify_models(
         )
 
 
-def _compared(bench: Workbench, candidate: Node) -> LaneResult:
+def _compared(bench: Workbench, candidate: Candidate) -> LaneResult:
     """The candidate's outputs on the reference's feeds; the reference is opened again only where both are timed."""
     if not bench.target.timed:
         return check_chain(bench, candidate)
@@ -187,17 +188,17 @@ def bench_models(
             status=ExitStatus.USAGE,
         )
     with workbench_for(models[0], registry, store, say, data, target, seed, component) as (bench, first):
-        nodes = [_node(bench, path, component) for path in models[1:]]
+        candidates = [_node(bench, path, component) for path in models[1:]]
         bench.original = first
         lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
         say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
-        base, results = race_chains(bench, nodes, effort, purpose="bench", samples=(), places=lanes)
+        base, results = race_chains(bench, candidates, effort, purpose="bench", samples=(), places=lanes)
         if base.ready is None:
             raise OptimError(
                 "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"
             )
-        sizes = (first.size_bytes, *(node.size_bytes for node in nodes), *[0] * len(lanes))
+        sizes = (first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes))
         return Benchmark((*map(str, models), *beside), sizes, (base, *results), bench.prepared)
 
 
@@ -214,7 +215,7 @@ def _source_place(bench: Workbench, registry: Registry, name: str, model: Path, 
     target = require_target(registry, name)
     told = {"source": json.dumps(to_wire(bench.settings.export)), "component": component}
     plugin = registry.offered("backend")[target.backend].plugin.name
-    return Place(replace(target, probe=None, provider_options={**target.provider_options, **told}), plugin)
+    return Place(replace(target.plain, provider_options={**target.provider_options, **told}), plugin)
 
 
 @contextmanager
@@ -228,7 +229,7 @@ def workbench_for(
     seed: int,
     component: str = "",
     asked: RunSettings | None = None,
-) -> Iterator[tuple[Workbench, Node]]:
+) -> Iterator[tuple[Workbench, Candidate]]:
     """A workbench prepared on the first model's feeds, and that model with its own settings.
 
     The metric and its budget are those of ``asked``.
@@ -265,7 +266,8 @@ def _exported(model: Path, target: Target, registry: Registry, store: Store, say
     """The graphs of a source; None where the model is an ONNX model."""
     if not needs_export(str(model)):
         return None
-    return make_graphs(SourceRequest(str(model)), target, registry, store, Choice(), say, timeout_s=DEFAULT_TIMEOUT_S)
+    request, runner = SourceRequest(str(model)), Runner(store, say)
+    return make_graphs(request, target, registry, Choice(), runner, timeout_s=DEFAULT_TIMEOUT_S)
 
 
 def _component(exported: ExportedSource, name: str) -> str:
@@ -286,11 +288,11 @@ def _component(exported: ExportedSource, name: str) -> str:
     )
 
 
-def _node(bench: Workbench, path: Path, component: str) -> Node:
+def _node(bench: Workbench, path: Path, component: str) -> Candidate:
     exported = _exported(path, bench.target, bench.registry, bench.store, bench.say)
     if exported is not None:
         graph_of = exported.graph(_component(exported, component))
-        return Node(graph_of.model, graph_of.size_bytes)
+        return Candidate(graph_of.model, graph_of.size_bytes)
     graph, session = resolve(path)
     found = bench.ingest_file(graph)
-    return Node(found.model.with_session(session), found.size_bytes)
+    return Candidate(found.model.with_session(session), found.size_bytes)

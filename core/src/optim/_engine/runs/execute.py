@@ -11,6 +11,7 @@ from pathlib import Path
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import ingest
+from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import plugin_version_key, source_digest
 from optim._engine.runs.judge import judge_chain, judge_search
@@ -18,7 +19,7 @@ from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.search.machine import machine_key
 from optim._engine.search.plan import Plan, make_plan
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.workbench import Workbench, thread_executor
+from optim._engine.search.workbench import Workbench
 from optim._engine.sources.make import ExportedSource
 from optim._engine.store import Store, cache_key
 from optim.errors import ExitStatus, OptimError
@@ -68,8 +69,10 @@ def execute(
             return known
         outcome = _judged(bench, source, plan)
         outcome.key = key
-        proven = [point.node.model.path for point in outcome.points if point.proven]
-        kept = {bench.original.model.path, *proven} | ({outcome.result.node.model.path} if outcome.result else set())
+        proven = [point.candidate.model.path for point in outcome.points if point.proven]
+        kept = {bench.original.model.path, *proven} | (
+            {outcome.result.candidate.model.path} if outcome.result else set()
+        )
         store.keep_only(bench.made | set(store.models.iterdir()) - there, kept)
         outcome.seconds = time.monotonic() - started
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
@@ -93,14 +96,14 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
         verdict.original,
         result,
         timing=verdict.timing,
-        operators=operator_counts(result.node.model.path) if result else {},
+        operators=operator_counts(result.candidate.model.path) if result else {},
         attempts=verdict.attempts,
         points=verdict.points,
         versions=_versions(bench),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=time.monotonic() - started,
-        computed=bench.jobs.count,
-        from_cache=bench.from_cache,
+        computed=bench.runner.count,
+        from_cache=bench.runner.from_cache,
         exported=bench.exported,
     )
 
@@ -133,9 +136,9 @@ def finished_run(store: Store, key: str) -> Outcome | None:
         outcome = from_wire(Outcome, data)
     except ValueError:
         return None
-    if outcome.result is not None and not is_whole(outcome.result.node.model.path):
+    if outcome.result is not None and not is_whole(outcome.result.candidate.model.path):
         return None
-    outcome.points = [point for point in outcome.points if not point.proven or is_whole(point.node.model.path)]
+    outcome.points = [point for point in outcome.points if not point.proven or is_whole(point.candidate.model.path)]
     return outcome
 
 

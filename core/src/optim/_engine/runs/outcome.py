@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from optim._engine.jobs import ingest, prepare
-from optim._engine.search.nodes import Attempt, Measured, Node
-from optim._engine.search.points import Point
+from optim._engine.search.measure.race import LaneResult
+from optim._engine.search.select.archive import Point
 from optim._engine.search.settings import RunSettings
+from optim._engine.search.state import Attempt, Candidate, Measured
 from optim._engine.sources.make import ExportedSource
-from optim._engine.timing.race import LaneResult
 from optim.backend import Check
 from optim.target import Target
 
@@ -79,9 +79,9 @@ class Outcome:
     loader: bool = True
 
     @property
-    def delivered(self) -> Node | None:
+    def delivered(self) -> Candidate | None:
         """The chain that is delivered."""
-        return self.result.node if self.result else None
+        return self.result.candidate if self.result else None
 
     @property
     def nearest(self) -> Point | None:

@@ -15,8 +15,8 @@ from optim._engine.runs.mark import read_mark
 from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.run import publish
 from optim._engine.search.journal import missing_rows
-from optim._engine.search.nodes import Attempt, StepStatus
-from optim._engine.search.points import Point, choose, nothing_to_pick
+from optim._engine.search.select.archive import Point, choose, nothing_to_pick
+from optim._engine.search.state import Attempt, StepStatus
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 from optim.onnx.operators import operator_counts
@@ -64,21 +64,21 @@ def picked(outcome: Outcome, wanted: str) -> Outcome:
     """
     point = choose(outcome.points, wanted)
     front = sum(1 for one in outcome.points if one.number)
-    attempts = [*outcome.attempts, *missing_rows(outcome.attempts, point.node)]
+    attempts = [*outcome.attempts, *missing_rows(outcome.attempts, point.candidate)]
     return replace(
         outcome,
         status=RunStatus.IMPROVED,
         result=point.measured,
         timing=point.timing,
         reason=f"point {point.number} of {front}, picked as {wanted}",
-        operators=operator_counts(point.node.model.path),
+        operators=operator_counts(point.candidate.model.path),
         attempts=[_settled(attempt, point) for attempt in attempts],
     )
 
 
 def _settled(attempt: Attempt, point: Point) -> Attempt:
     """A row of the report, as if this point had won."""
-    steps = point.node.steps
+    steps = point.candidate.steps
     chains = {(step.key, tuple(before.pass_name for before in steps[:place])) for place, step in enumerate(steps)}
     copied = replace(attempt)
     if (attempt.step.key, attempt.on) in chains:

@@ -15,9 +15,9 @@ from optim._engine.runs.locking import lock_of, require_source
 from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.session_file import NEAREST_FOLDER, write_session_files
 from optim._engine.runs.source_run import run_source, write_component_file
-from optim._engine.search.nodes import Node
-from optim._engine.search.points import require_pick
+from optim._engine.search.select.archive import require_pick
 from optim._engine.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
+from optim._engine.search.state import Candidate
 from optim._engine.sources.naming import needs_export
 from optim._engine.store import Store, cache_key
 from optim.backend import Check, Delivery
@@ -216,14 +216,14 @@ def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
         outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
         write_component_file(outcome, folder)
     if outcome.nearest is not None:
-        _set_aside(outcome, outcome.nearest.node, folder / NEAREST_FOLDER)
+        _set_aside(outcome, outcome.nearest.candidate, folder / NEAREST_FOLDER)
     report = build_report(outcome)
     (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
     (folder / "report.html").write_text(render_html(report), encoding="utf-8")
     return report
 
 
-def _deliver(outcome: Outcome, node: Node, registry: Registry, folder: Path) -> tuple[Check, ...]:
+def _deliver(outcome: Outcome, node: Candidate, registry: Registry, folder: Path) -> tuple[Check, ...]:
     """The model with all that is needed to run it, and what the backend adds."""
     from optim._engine.recipes.write import write_lock
     from optim.onnx.files import deliver
@@ -237,7 +237,7 @@ def _deliver(outcome: Outcome, node: Node, registry: Registry, folder: Path) -> 
     return tuple(backend.deliver(Delivery(folder, model, outcome.target, node.interfaces)))
 
 
-def _set_aside(outcome: Outcome, node: Node, folder: Path) -> None:
+def _set_aside(outcome: Outcome, node: Candidate, folder: Path) -> None:
     """A model that missed the budget, with its settings."""
     from optim.onnx.files import deliver
 

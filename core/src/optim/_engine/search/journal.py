@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from optim._engine.gate.drift import Drift
 from optim._engine.plugins.offers import OfferedPass
-from optim._engine.search.nodes import Attempt, Measured, Node, Step, StepStatus
+from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepStatus
 
 
 class Journal:
@@ -16,7 +16,7 @@ class Journal:
         self.attempts: list[Attempt] = []
         self._by_chain: dict[tuple[tuple[str, str], ...], Attempt] = {}
 
-    def open(self, step: Step, on: Node) -> Attempt:
+    def open(self, step: Step, on: Candidate) -> Attempt:
         """A new row; the same step on the same chain again is the same row."""
         chain = (*chain_key(on), step.key)
         if chain not in self._by_chain:
@@ -24,9 +24,9 @@ class Journal:
             self.attempts.append(self._by_chain[chain])
         return self._by_chain[chain]
 
-    def find(self, node: Node) -> Attempt | None:
+    def find(self, candidate: Candidate) -> Attempt | None:
         """The row of the last step of a chain."""
-        return self.find_chain(node.steps)
+        return self.find_chain(candidate.steps)
 
     def find_chain(self, steps: Sequence[Step]) -> Attempt | None:
         """The row of the last of these steps, with the others before it."""
@@ -34,17 +34,17 @@ class Journal:
 
     def timed(self, measured: Measured, parent_ratio: float | None, drift: Drift | None = None) -> None:
         """Note the best time seen of a chain."""
-        attempt = self.find(measured.node)
+        attempt = self.find(measured.candidate)
         if attempt is None or measured.ratio is None:
             return
         if attempt.ratio is None or measured.ratio < attempt.ratio:
             attempt.ratio, attempt.low, attempt.high = measured.ratio, measured.low, measured.high
-            attempt.size_bytes = measured.node.size_bytes
+            attempt.size_bytes = measured.candidate.size_bytes
             attempt.drift = drift or attempt.drift
         if parent_ratio is not None:
             attempt.parent_ratio = parent_ratio
 
-    def conclude(self, winner: Node, best: Measured | None = None) -> None:
+    def conclude(self, winner: Candidate, best: Measured | None = None) -> None:
         """Settle every row that is still open: kept on the winner's chain, else dropped with the reason.
 
         Args:
@@ -68,20 +68,20 @@ class Journal:
                 attempt.settle(*_why_dropped(attempt, best.ratio if best else None, elsewhere=elsewhere))
 
 
-def missing_rows(attempts: Iterable[Attempt], node: Node) -> list[Attempt]:
+def missing_rows(attempts: Iterable[Attempt], candidate: Candidate) -> list[Attempt]:
     """Rows for those steps of a chain that have none: settings that a graph was only looked at through."""
     there = {(attempt.step.key, attempt.on) for attempt in attempts}
     found = []
-    for place, step in enumerate(node.steps):
-        on = tuple(before.pass_name for before in node.steps[:place])
+    for place, step in enumerate(candidate.steps):
+        on = tuple(before.pass_name for before in candidate.steps[:place])
         if (step.key, on) not in there:
-            found.append(Attempt(step, on, drift=node.drift, size_bytes=node.size_bytes, task=node.task))
+            found.append(Attempt(step, on, drift=candidate.drift, size_bytes=candidate.size_bytes, task=candidate.task))
     return found
 
 
-def chain_key(node: Node) -> tuple[tuple[str, str], ...]:
+def chain_key(candidate: Candidate) -> tuple[tuple[str, str], ...]:
     """What a chain is called: its steps with their options, in order."""
-    return tuple(step.key for step in node.steps)
+    return tuple(step.key for step in candidate.steps)
 
 
 def step_of(offered: OfferedPass, options: dict[str, object] | None = None) -> Step:

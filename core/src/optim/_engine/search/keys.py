@@ -15,10 +15,10 @@ from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import plugin_version_key, source_digest
 from optim._engine.search.machine import machine_key
-from optim._engine.search.nodes import Node
+from optim._engine.search.measure.race import Effort
 from optim._engine.search.settings import RunSettings
+from optim._engine.search.state import Candidate
 from optim._engine.store import cache_key
-from optim._engine.timing.race import Effort
 from optim.jobs.wire import to_wire
 from optim.model import Model, TensorInfo
 from optim.passes import Interface
@@ -63,11 +63,11 @@ class Keys:
             time.time_ns() if self._metric and self._metric.is_function else 0,
         )
 
-    def offer(self, node: Node, offered: OfferedPass, options: dict[str, Any] | None, *, forced: bool) -> str:
+    def offer(self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any] | None, *, forced: bool) -> str:
         """Of what a pass offers for a model."""
         return cache_key(
             "offer",
-            node.model.digest,
+            candidate.model.digest,
             offered.name,
             plugin_version_key(offered.plugin),
             options,
@@ -78,11 +78,11 @@ class Keys:
             machine_key(),
         )
 
-    def candidate(self, node: Node, offered: OfferedPass, options: dict[str, Any]) -> str:
+    def candidate(self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any]) -> str:
         """Of a candidate."""
         return cache_key(
             "candidate",
-            *_of(node),
+            *_of(candidate),
             offered.name,
             plugin_version_key(offered.plugin),
             options,
@@ -98,14 +98,14 @@ class Keys:
         )
 
     def repair(
-        self, node: Node, offered: OfferedPass, options: dict[str, Any], limit: float, samples: Sequence[int]
+        self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], limit: float, samples: Sequence[int]
     ) -> str:
         """Of a repair."""
-        return cache_key("repair", self.candidate(node, offered, options), limit, samples)
+        return cache_key("repair", self.candidate(candidate, offered, options), limit, samples)
 
     def race(
         self,
-        nodes: Sequence[Node],
+        candidates: Sequence[Candidate],
         purpose: str,
         samples: Sequence[int],
         effort: Effort,
@@ -118,7 +118,7 @@ class Keys:
         return cache_key(
             "race",
             purpose,
-            [_of(node) for node in nodes],
+            [_of(candidate) for candidate in candidates],
             samples,
             self._reference,
             machine_key(),
@@ -130,9 +130,9 @@ class Keys:
             [to_wire(place) for place in places],
         )
 
-    def check(self, node: Node, samples: Sequence[int]) -> str:
+    def check(self, candidate: Candidate, samples: Sequence[int]) -> str:
         """Of a look at a model that is not timed."""
-        return cache_key("check", *_of(node), samples, self._reference)
+        return cache_key("check", *_of(candidate), samples, self._reference)
 
     def _data(self) -> object:
         """What tells one set of feeds from another before it is read."""
@@ -146,5 +146,5 @@ class Keys:
         return [str(path), [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]]
 
 
-def _of(node: Node) -> list[object]:
-    return [node.model.digest, [to_wire(interface) for interface in node.interfaces]]
+def _of(candidate: Candidate) -> list[object]:
+    return [candidate.model.digest, [to_wire(interface) for interface in candidate.interfaces]]

@@ -1,0 +1,1 @@
+"""Explore: a beam of candidates, stage by stage; which passes are tried, and on which candidates."""

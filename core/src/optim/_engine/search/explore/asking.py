@@ -1,0 +1,115 @@
+"""What the passes offer for a model, asked once for each; one subprocess for all of them, a new one after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from optim._engine.jobs import offer
+from optim._engine.plugins.offers import OfferedPass
+from optim._engine.search.state import Candidate
+from optim._engine.search.workbench import Workbench
+from optim.jobs.process import WorkerFailed
+from optim.jobs.wire import from_wire
+
+_LONGEST_S = 120.0
+"""For one pass to say what it offers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a pass offers for a model: proposals, or the reason there are none; ``failed`` where it broke down.
+
+    ``unknown`` are names in the user's ``keep`` that no candidate of the model has, each with what comes near.
+    """
+
+    proposals: tuple[offer.Proposal, ...]
+    reason: str = ""
+    failed: bool = False
+    unknown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Asker:
+    """Asks passes for one search."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._asked_before: dict[str, Asked] = {}
+
+    def ask_side_by_side(self, candidates: Sequence[Candidate], passes: Sequence[OfferedPass]) -> None:
+        """Ask about several models at the same time; :meth:`ask` then knows the answers."""
+        self._bench.runner.side_by_side(lambda candidate: self.ask(candidate, passes), candidates)
+
+    def ask(self, candidate: Candidate, passes: Sequence[OfferedPass]) -> dict[str, Asked]:
+        """What each pass offers for a model, by the pass's name."""
+        found: dict[str, Asked] = {}
+        left = []
+        for offered in passes:
+            key = self._key(candidate, offered)
+            if key in self._asked_before:
+                found[offered.name] = self._asked_before[key]
+                continue
+            known = self._bench.runner.known(key, offer.Offer)
+            if known is None:
+                left.append(offered)
+            else:
+                found[offered.name] = _asked(known)
+        while left:
+            answers, broken = self._ask_once(candidate, left)
+            for answer in answers:
+                offered = next(p for p in left if p.name == answer.name)
+                self._bench.runner.keep(self._key(candidate, offered), answer)
+                found[answer.name] = self._asked_before[self._key(candidate, offered)] = _asked(answer)
+                self._bench.runner.count += 1
+            if broken is not None:
+                self._bench.restore(candidate)
+                found[broken[0]] = Asked((), broken[1], failed=True)
+            left = [offered for offered in left if offered.name not in found]
+        return found
+
+    def _ask_once(
+        self, candidate: Candidate, passes: Sequence[OfferedPass]
+    ) -> tuple[list[offer.Offer], tuple[str, str] | None]:
+        """The offers, and the pass that broke the subprocess with its reason."""
+        bench = self._bench
+        asked = [
+            offer.Asked(offered.name, offered.plugin.name, self._options(offered), self._is_forced(offered))
+            for offered in passes
+        ]
+        request = offer.Request(
+            candidate.model,
+            bench.target,
+            tuple(asked),
+            bench.store.models,
+            bench.reference.feeds,
+            bench.settings.seed,
+            bench.settings.goal,
+        )
+        answers: list[offer.Offer] = []
+        current = passes[0].name
+        try:
+            for event in bench.runner.events(offer.JOB, request, silence_s=min(bench.settings.timeout_s, _LONGEST_S)):
+                if event["event"] == "asking":
+                    current = event["name"]
+                elif event["event"] == "offer":
+                    answers.append(from_wire(offer.Offer, event["offer"]))
+        except WorkerFailed as failed:
+            return answers, (current, failed.reason)
+        return answers, None
+
+    def _key(self, candidate: Candidate, offered: OfferedPass) -> str:
+        return self._bench.keys.offer(candidate, offered, self._options(offered), forced=self._is_forced(offered))
+
+    def _options(self, offered: OfferedPass) -> dict[str, Any] | None:
+        """What the user gave; None where the pass is to propose."""
+        named = self._bench.settings.named_options(offered.name)
+        return dict(named.options) if named and named.options is not None else None
+
+    def _is_forced(self, offered: OfferedPass) -> bool:
+        named = self._bench.settings.named_options(offered.name) is not None
+        return named or offered.name in self._bench.target.requires
+
+
+def _asked(answer: offer.Offer) -> Asked:
+    return Asked(answer.proposals, answer.reason, unknown=answer.unknown)

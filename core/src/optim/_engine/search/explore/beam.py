@@ -1,0 +1,309 @@
+"""The beam: chains that go on from stage to stage, always with one that leaves a stage out.
+
+Stages are not independent: a fusion that is slower under the runtime's default settings may be the fastest under
+others, and the best quantized model may come from the unfused graph. So every stage is looked at through the first
+session settings that the tune stage proposes, and the clock decides at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optim._engine.gate.budget import Budget
+from optim._engine.graphs.node_names import no_such_node
+from optim._engine.search.explore.asking import Asker
+from optim._engine.search.explore.expand import OUT_OF_TIME, Expander
+from optim._engine.search.journal import Journal, chain_key, failures, step_of
+from optim._engine.search.measure.clock import Clock
+from optim._engine.search.plan import Plan, Planned, slots
+from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.select.goal import FASTER, Objective
+from optim._engine.search.state import Candidate, Measured, StepStatus
+from optim._engine.search.workbench import Workbench
+from optim.errors import ExitStatus, OptimError
+from optim.passes import Role, Stage
+
+_LOOK_AHEAD = 3
+_LEAST_LANES = 8
+_NEAR = 3
+_FOR_RACES = 0.2
+"""Of the search time, kept for races: candidates that nobody times are worth nothing."""
+
+_SAME_SIZE = 0.03
+_NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
+
+
+class NamedPassError(OptimError):
+    """A pass asked for by name was wrong, broke, or was slower."""
+
+
+class Beam:
+    """One search."""
+
+    def __init__(self, bench: Workbench, budget: Budget, plan: Plan) -> None:
+        self._bench = bench
+        self._plan = plan
+        self.journal = Journal()
+        self.archive = ParetoArchive(budget, [planned.ordered.name for planned in plan.forced()])
+        seconds = bench.settings.search_seconds
+        self._deadline = time.monotonic() + seconds
+        self._objective = Objective(bench.settings.goal, bench.target.timed)
+        self._asker = Asker(bench)
+        self._expander = Expander(
+            bench, self._asker, budget, self.journal, self.archive, self._deadline - _FOR_RACES * seconds
+        )
+        self.clock = Clock(bench, budget, self._deadline)
+        self._legs = _legs(plan)
+        self._legs_left = len(self._legs)
+        self._note_left_out()
+
+    def run(self) -> list[Measured]:
+        """Search; what held, best first. The original is among them unless a pass was named.
+
+        Raises:
+            NamedPassError: no chain with a pass that was named is left.
+        """
+        self._try_recasts()
+        beam = [Measured(self._bench.original, 1.0, 1.0, 1.0)]
+        ranking = beam
+        for place, (stage, passes) in enumerate(self._legs):
+            self._legs_left = len(self._legs) - place
+            if place and self._legs[place - 1][0] is stage and not passes[0].forced:
+                ranking = self._settings_on_top(stage, passes, ranking)
+            else:
+                ranking = self._stage(stage, passes, beam)
+            if not ranking:
+                self._fail(passes)
+            beam = self._select(ranking, beam, stage)
+        return ranking
+
+    def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
+        """More settings for the best chain alone, while there is time; first each for itself, then what won together.
+
+        The race drops what is beaten, so that those that contend get the time.
+        """
+        if time.monotonic() >= self._deadline:
+            for planned in passes:
+                self.journal.open(step_of(planned.offered), ranking[0].candidate).settle(
+                    StepStatus.SKIPPED, OUT_OF_TIME
+                )
+            return ranking
+        best = ranking[0]
+        found = self._stage(stage, passes, [best])
+        together = self._expander.together(best.candidate, passes, self._gainful(found, best))
+        if together is not None and not self.clock.is_beaten(together) and time.monotonic() < self._deadline:
+            raced = self.clock.explore([together], self._share())
+            self.archive.explored(raced)
+            self._write_journal([together], {together.model.digest: best}, {o.candidate.model.digest: o for o in raced})
+            found = self._by_rank([*found, *raced])
+        there = {item.candidate.model.digest for item in found}
+        return self._by_rank([*found, *(item for item in ranking if item.candidate.model.digest not in there)])
+
+    def _gainful(self, found: Sequence[Measured], best: Measured) -> list[Candidate]:
+        """The chains one step longer that are better than what they go on from, the best first."""
+        limit = self._figure(best) * FASTER
+        longer = [item for item in found if len(item.candidate.steps) == len(best.candidate.steps) + 1]
+        return [item.candidate for item in longer if self._figure(item) < limit]
+
+    def _try_recasts(self) -> None:
+        """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""
+        for planned in self._plan.forced():
+            if planned.pass_class.recasts and not self._expander.expand(self._bench.original, [planned]):
+                self._fail([planned])
+
+    def _stage(self, stage: Stage, passes: Sequence[Planned], beam: Sequence[Measured]) -> list[Measured]:
+        self._bench.say(f"stage {stage}")
+        self._require_kept_nodes(passes, beam)
+        tune = self._plan.stages.get(Stage.TUNE, ())[:1] if stage is not Stage.TUNE else ()
+        first = slots(passes)[0]
+        if first[0].pass_class.role is not Role.ENABLE and len(beam) > 1:
+            self._asker.ask_side_by_side([parent.candidate for parent in beam], [planned.offered for planned in passes])
+        pools = [(parent, self._expander.expand(parent.candidate, passes)) for parent in beam]
+        candidates = _unique([candidate for _, pool in pools for candidate in pool])
+        parents = {candidate.model.digest: parent for parent, pool in reversed(pools) for candidate in pool}
+        if not candidates:
+            return []
+        if self._objective.goal == "size":
+            sized = [self._sized(candidate) for candidate in candidates]
+            self.archive.explored(sized)
+            return self._by_rank(sized)
+        if len(candidates) == len(beam) and all(
+            not candidate.steps or candidate is parent.candidate
+            for candidate, parent in zip(candidates, beam, strict=True)
+        ):
+            return list(beam)
+        looking = [planned.offered for planned in tune if planned.pass_class.session_only]
+        if looking:
+            self._asker.ask_side_by_side(candidates, looking)
+        variants = {
+            candidate.model.digest: self._expander.session_variants(candidate, tune)[:_LOOK_AHEAD]
+            for candidate in candidates
+        }
+        racing = [
+            candidate for candidate in candidates if candidate.steps and not self._only_makes_way(candidate, parents)
+        ]
+        lanes = [lane for lane in _in_turns(racing, variants) if lane.steps and not self.clock.is_beaten(lane)]
+        owner = {
+            lane.model.digest: candidate
+            for candidate in candidates
+            for lane in (candidate, *variants[candidate.model.digest])
+        }
+        fresh = sum(
+            1
+            for candidate in racing
+            if candidate.model.digest != parents[candidate.model.digest].candidate.model.digest
+        )
+        measured = self.clock.explore(lanes, self._share(), least=min(_LEAST_LANES, 2 * fresh))
+        self.archive.explored(measured)
+        best = self._best_by_candidate(measured, owner, beam)
+        for lane in lanes:  # a graph that was wrong under every setting it was looked at with
+            if lane.model.digest in self.clock.objections:
+                why = self.clock.objections[lane.model.digest]
+                self.clock.objections.setdefault(owner[lane.model.digest].model.digest, why)
+        for candidate in candidates:
+            if candidate not in racing and candidate.steps and candidate.model.digest not in best:
+                best[candidate.model.digest] = parents[candidate.model.digest].with_candidate(candidate)
+        self._write_journal(candidates, parents, best)
+        return self._by_rank(list(best.values()))
+
+    def _require_kept_nodes(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> None:
+        """Refuse names in the user's ``keep`` that no node has, in the model or in what the stages before made of it.
+
+        A recipe may be for several models, and options are those of every component of a source: what fits only one of
+        them is a note there.
+
+        Raises:
+            OptimError[unknown-candidate]: names the near ones.
+        """
+        settings = self._bench.settings
+        for planned in passes:
+            named = settings.named_options(planned.ordered.name)
+            if named is None or not (named.options or {}).get("keep") or named.carried or settings.component:
+                continue
+            asked = [self._asker.ask(parent.candidate, [planned.offered])[planned.ordered.name] for parent in beam]
+            unknown = [answer.unknown for answer in asked if answer.proposals]
+            for name in unknown[0] if unknown else ():
+                if all(name in others for others in unknown):
+                    near = list(dict.fromkeys(word for others in unknown for word in others[name]))[:_NEAR]
+                    raise no_such_node(name, near, planned.ordered.name, "the model and in what this run made of it")
+
+    def _only_makes_way(self, candidate: Candidate, parents: dict[str, Measured]) -> bool:
+        """Whether its last step is new and only makes way: not worth a race, it goes on as its parent would."""
+        return (
+            candidate.steps[-1].role is Role.ENABLE
+            and candidate.model.digest != parents[candidate.model.digest].candidate.model.digest
+        )
+
+    def _share(self) -> float:
+        """Of the time that is left: what the stages still to come will need is not spent here."""
+        return 0.85 / self._legs_left
+
+    def _best_by_candidate(
+        self, measured: Sequence[Measured], owner: dict[str, Candidate], beam: Sequence[Measured]
+    ) -> dict[str, Measured]:
+        """Each graph with its best time over session settings; the graph itself goes on, not the settings."""
+        best: dict[str, Measured] = {}
+        for parent in beam:
+            if parent.candidate.model.digest in owner:
+                best[parent.candidate.model.digest] = parent
+        for item in measured:
+            candidate = owner[item.candidate.model.digest]
+            known = best.get(candidate.model.digest)
+            if known is None or known.ratio is None or self._figure(item) < self._figure(known):
+                drift = (
+                    item.candidate.drift if item.candidate.model.digest == candidate.model.digest else candidate.drift
+                )
+                best[candidate.model.digest] = item.with_candidate(replace(candidate, drift=drift))
+        return best
+
+    def _write_journal(
+        self, candidates: Sequence[Candidate], parents: dict[str, Measured], best: dict[str, Measured]
+    ) -> None:
+        ratios = {chain_key(item.candidate): item.ratio for item in best.values()}
+        for candidate in candidates:
+            parent, attempt = parents[candidate.model.digest], self.journal.find(candidate)
+            if attempt is None or candidate.model.digest == parent.candidate.model.digest:
+                continue
+            without = ratios.get(chain_key(candidate)[:-1], parent.ratio)
+            if candidate.model.digest in best:
+                self.journal.timed(best[candidate.model.digest], without)
+            elif candidate.model.digest in self.clock.objections:
+                attempt.settle(StepStatus.DROPPED, self.clock.objections[candidate.model.digest])
+            elif candidate.model.digest in self.clock.seen:
+                attempt.ratio, attempt.parent_ratio = self.clock.seen[candidate.model.digest], without
+            else:
+                attempt.settle(StepStatus.SKIPPED, _NOT_TIMED)
+
+    def _select(self, ranking: Sequence[Measured], beam: Sequence[Measured], stage: Stage) -> list[Measured]:
+        """The best chains, and with them the best that leaves the stage out."""
+        ready = [
+            item for item in ranking if not item.candidate.steps or item.candidate.steps[-1].role is not Role.ENABLE
+        ]
+        chosen = ready[: self._bench.settings.beam]
+        before = {parent.candidate.model.digest for parent in beam}
+        if all(item.candidate.model.digest not in before for item in chosen):
+            chosen += [item for item in ranking if item.candidate.model.digest in before][:1]
+        enabling = [item for item in ranking if item.candidate.steps and item.candidate.steps[-1].role is Role.ENABLE]
+        if (
+            enabling
+            and stage is not Stage.POST_PROCESS
+            and enabling[0] not in chosen
+            and enabling[0].candidate.steps[-1].stage is stage
+        ):
+            chosen.append(enabling[0])
+        return chosen
+
+    def _by_rank(self, measured: list[Measured]) -> list[Measured]:
+        if self._objective.goal == "size" and not self._bench.target.timed:
+            # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
+            smallest = min((item.candidate.size_bytes for item in measured), default=1)
+            return sorted(measured, key=lambda item: int((item.candidate.size_bytes / smallest - 1) / _SAME_SIZE))
+        return sorted(measured, key=lambda item: (self._figure(item), len(item.candidate.steps)))
+
+    def _figure(self, item: Measured) -> float:
+        return self._objective.figure(item, self.clock.base)
+
+    def _sized(self, candidate: Candidate) -> Measured:
+        return Measured(candidate, None)
+
+    def _fail(self, passes: Sequence[Planned]) -> None:
+        named = [planned for planned in passes if planned.forced]
+        name = named[0].ordered.name if named else passes[0].ordered.name
+        raise NamedPassError(
+            "pass-did-not-hold",
+            f"{name} was asked for and did not hold",
+            failures(self.journal.attempts, name),
+            f"leave it out, give it other options (optim passes show {name}), or allow more with --max-drift",
+            status=ExitStatus.NOT_HELD,
+        )
+
+    def _note_left_out(self) -> None:
+        for left_out in self._plan.left_out:
+            attempt = self.journal.open(step_of(left_out.offered), self._bench.original)
+            attempt.settle(StepStatus.SKIPPED, left_out.reason)
+
+
+def _legs(plan: Plan) -> list[tuple[Stage, Sequence[Planned]]]:
+    """Stages in order; settings are laid over settings, so each pass of the tune stage is a leg of its own."""
+    found: list[tuple[Stage, Sequence[Planned]]] = []
+    for stage, passes in plan.stages.items():
+        parts = slots(passes) if stage is Stage.TUNE else [passes]
+        found += [(stage, part) for part in parts]
+    return found
+
+
+def _unique(candidates: Sequence[Candidate]) -> list[Candidate]:
+    found: dict[str, Candidate] = {}
+    for candidate in candidates:
+        found.setdefault(candidate.model.digest, candidate)
+    return list(found.values())
+
+
+def _in_turns(candidates: Sequence[Candidate], variants: dict[str, list[Candidate]]) -> list[Candidate]:
+    """Newest chains first under their first guess, then the next guess of each, so that little time is well spent."""
+    newest = sorted(candidates, key=lambda candidate: -len(candidate.steps))
+    rows = [[candidate, *variants[candidate.model.digest]] for candidate in newest]
+    order = (1, 0, *range(2, _LOOK_AHEAD + 1))
+    return [row[i] for i in order for row in rows if i < len(row)]

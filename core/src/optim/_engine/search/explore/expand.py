@@ -1,0 +1,307 @@
+"""One stage on one chain: which new chains there are.
+
+Passes of a stage are tried in order, each on the chain of what held before it (its *frontier*); passes of one
+``alternatives`` group are tried on the same frontier. Everything that held stands in the pool, the chain that leaves
+the stage out too, unless the user named a pass: then only chains with it go on. What was tried is in the journal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from optim._engine.gate.budget import Budget
+from optim._engine.gate.drift import worst_drift
+from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE
+from optim._engine.jobs.offer import Proposal
+from optim._engine.search.explore.asking import Asker
+from optim._engine.search.journal import Journal, step_of
+from optim._engine.search.measure.source_gate import SourceGate
+from optim._engine.search.plan import Planned, slots
+from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.state import Attempt, Candidate, StepStatus
+from optim._engine.search.workbench import Tried, Workbench
+from optim.passes import Role
+
+OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
+_STOPPED = "search time ran out while it was tried; give more with --search-seconds"
+_GRACE_S = 10.0
+"""For a candidate that was begun in time."""
+
+_UNSET: tuple[Any, ...] = (None, [], ())
+
+_MARGIN_TO_SOURCE = 0.9
+"""Drifts from the source do not go down quite as those do that a repair measures."""
+
+_REPAIR_SHARE = 0.4
+"""Of the search time, for all repairs together."""
+
+_FIRST_REPAIR = 0.7
+"""Of what is left for repairs, for the next one: what the first finds is tried on other chains too."""
+
+_HOPELESS = 1.5
+"""Options that broke the budget by this factor on one chain are not tried on the next."""
+
+
+class Expander:
+    """Tries the passes of a stage on a chain."""
+
+    def __init__(
+        self, bench: Workbench, asker: Asker, budget: Budget, journal: Journal, archive: ParetoArchive, deadline: float
+    ) -> None:
+        self._bench = bench
+        self._asker = asker
+        self._budget = budget
+        self._journal = journal
+        self._archive = archive
+        self._deadline = deadline
+        self._source = SourceGate(bench, budget)
+        self._hopeless: dict[tuple[str, str], str] = {}
+        self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
+        self._took: dict[str, float] = {}
+        self._repair_s = _REPAIR_SHARE * max(0.0, deadline - time.monotonic())
+
+    def expand(self, parent: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
+        """The parent and every chain that goes on from it through this stage."""
+        pool, frontier = [parent], [parent]
+        for slot in slots(passes):
+            new: list[Candidate] = []
+            for candidate in frontier:
+                new += [
+                    n
+                    for n in self._try_slot(candidate, slot)
+                    if n.model.digest not in {m.model.digest for m in (*pool, *new)}
+                ]
+            if any(planned.forced for planned in slot):
+                pool = frontier = new
+                if not new:
+                    return []
+            elif new:
+                pool = pool + new
+                frontier = new if slot[0].pass_class.role is Role.ENABLE else new[:1]
+        return pool
+
+    def session_variants(self, candidate: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
+        """The candidate under every session setting that session-only passes propose, each pass alone."""
+        found: list[Candidate] = []
+        chosen = [planned for planned in passes if planned.pass_class.session_only]
+        if not chosen:
+            return found
+        asked = self._asker.ask(candidate, [planned.offered for planned in chosen])
+        for planned in chosen:
+            answer = asked[planned.ordered.name]
+            for proposal in answer.proposals:
+                if proposal.result is not None and proposal.result.changed:
+                    step = step_of(planned.offered, proposal.options)
+                    found.append(
+                        candidate.after(step, proposal.result.model, candidate.size_bytes, proposal.result.interface)
+                    )
+        return found
+
+    def together(self, candidate: Candidate, passes: Sequence[Planned], won: Sequence[Candidate]) -> Candidate | None:
+        """The settings of several chains, each one step of the same pass longer than ``candidate``, in one step."""
+        steps = [other.steps[-1] for other in won]
+        names = {step.pass_name for step in steps if step.session_only}
+        if len(steps) < 2 or len(names) != 1:
+            return None
+        planned = next(planned for planned in passes if planned.ordered.name in names)
+        plain = {name: value for step in steps for name, value in step.options.items() if value in _UNSET}
+        options = plain | {
+            name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET
+        }
+        attempt = self._journal.open(step_of(planned.offered, options), candidate)
+        tried = self._bench.try_one(candidate, planned.offered, options, _GRACE_S)
+        return self._judge(candidate, attempt, tried)
+
+    def _try_slot(self, candidate: Candidate, slot: Sequence[Planned]) -> list[Candidate]:
+        asked = self._asker.ask(candidate, [planned.offered for planned in slot])
+        found: list[Candidate] = []
+        wanted: list[tuple[Planned, Proposal, Attempt]] = []
+        for planned in slot:
+            answer = asked[planned.ordered.name]
+            if not answer.proposals:
+                attempt = self._journal.open(step_of(planned.offered), candidate)
+                attempt.settle(StepStatus.FAILED if answer.failed else StepStatus.NOT_APPLICABLE, answer.reason)
+            for proposal in answer.proposals:
+                attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
+                if attempt.step.key in self._hopeless and not planned.forced:
+                    attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
+                    if attempt.step.key in self._repaired_as:
+                        options = self._repaired_as[attempt.step.key]
+                        again = self._journal.open(step_of(planned.offered, options), candidate)
+                        again.notes = (f"what a repair on another chain leaves {planned.pass_class.kept}",)
+                        wanted.append((planned, Proposal(options), again))
+                elif proposal.result is None:
+                    wanted.append((planned, proposal, attempt))
+                elif proposal.result.changed:
+                    found.append(
+                        candidate.after(
+                            attempt.step, proposal.result.model, candidate.size_bytes, proposal.result.interface
+                        )
+                    )
+                    attempt.notes, attempt.size_bytes = proposal.result.notes, candidate.size_bytes
+                else:
+                    attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
+        return found + self._apply(candidate, wanted)
+
+    def _apply(self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]]) -> list[Candidate]:
+        """What holds of these proposals; of a pass of which nothing holds the closest, repaired."""
+        planned = {one.ordered.name: one for one, _, _ in wanted}
+        if not self._bench.target.timed:
+            return self._first_that_holds(candidate, wanted, planned)
+        tried = self._try_all(candidate, wanted)
+        judged = [(attempt.step.pass_name, self._judge(candidate, attempt, outcome)) for attempt, outcome in tried]
+        # A slow rival that holds is no reason not to repair a fast pass of which nothing does.
+        held = {name for name, new in judged if new is not None}
+        broken = [(attempt, outcome) for attempt, outcome in tried if attempt.step.pass_name not in held]
+        return [new for _, new in judged if new is not None] + self._repaired(candidate, planned, broken)
+
+    def _first_that_holds(
+        self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]], planned: dict[str, Planned]
+    ) -> list[Candidate]:
+        """Of each pass the first guess that holds, repaired if need be: no clock says that a later one is better."""
+        found: dict[str, Candidate] = {}
+        for one in wanted:
+            name, attempt = one[0].ordered.name, one[2]
+            if name in found:
+                attempt.settle(StepStatus.SKIPPED, "an earlier guess holds, and where nothing is timed that is enough")
+                continue
+            for tried, outcome in self._try_all(candidate, [one]):
+                new = self._judge(candidate, tried, outcome)
+                held = [new] if new is not None else self._repaired(candidate, planned, [(tried, outcome)])
+                if held:
+                    found[name] = held[0]
+        return list(found.values())
+
+    def _try_all(
+        self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]]
+    ) -> list[tuple[Attempt, Tried]]:
+        """Run the candidate jobs; what was named gets its full time, the rest what the search has left."""
+        tried: list[tuple[Attempt, Tried]] = []
+        width = 2
+        for start in range(0, len(wanted), width):
+            batch = wanted[start : start + width]
+            left = self._deadline - time.monotonic()
+            forced = any(planned.forced for planned, _, _ in batch)
+            if left <= 0 and not forced:
+                for _, _, attempt in batch:
+                    attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                continue
+            longest = max(self._took.get(attempt.step.pass_name, 0.0) for _, _, attempt in batch)
+            if not forced and longest > left + _GRACE_S:
+                for _, _, attempt in batch:
+                    attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                continue
+            timeout = self._bench.settings.timeout_s if forced else self._time_for_one(left)
+            jobs: list[tuple[Candidate, Any, dict[str, Any]]] = [
+                (candidate, p.offered, proposal.options) for p, proposal, _ in batch
+            ]
+            tried += zip((attempt for _, _, attempt in batch), self._bench.try_all(jobs, timeout), strict=True)
+        return tried
+
+    def _time_for_one(self, left: float) -> float:
+        """Seconds after which a candidate that was begun in time is stopped."""
+        return min(self._bench.settings.timeout_s, left + _GRACE_S)
+
+    def _repaired(
+        self, candidate: Candidate, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]
+    ) -> list[Candidate]:
+        """The closest of the candidates that broke the budget, with some nodes left alone; none where time is short."""
+        near = [
+            (attempt, outcome)
+            for attempt, outcome in tried
+            if "keep" in attempt.step.options and _may_be_repaired(outcome, self._limit(outcome))
+        ]
+        left = min(self._repair_s, self._deadline - time.monotonic())
+        if not near or left <= 0:
+            return []
+        attempt, outcome = min(near, key=lambda item: item[0].drift.relative_l2 if item[0].drift else 0.0)
+        one = planned[attempt.step.pass_name]
+        new, again = self._repair_to(candidate, one, attempt, outcome, self._limit(outcome))
+        times = self._source.times_too_far(again.answer.result.model) if again and again.answer else 1.0
+        if new is None and again is not None and again.answer is not None and times > 1:  # only from the source
+            drift = worst_drift(again.answer.comparisons).relative_l2
+            new, _ = self._repair_to(candidate, one, attempt, outcome, drift / times * _MARGIN_TO_SOURCE)
+        return [new] if new is not None else []
+
+    def _repair_to(
+        self, candidate: Candidate, planned: Planned, attempt: Attempt, outcome: Tried, limit: float
+    ) -> tuple[Candidate | None, Tried | None]:
+        """A candidate with as many nodes left alone as a drift takes; what holds, and what was tried."""
+        started, left = time.monotonic(), min(self._repair_s, self._deadline - time.monotonic())
+        if left <= 0:
+            return None, None
+        offered = planned.offered
+        kept = offered.over_models.kept
+        repair = self._bench.repair(candidate, offered, attempt.step.options, outcome, limit, left * _FIRST_REPAIR)
+        took = time.monotonic() - started
+        self._repair_s -= took
+        if repair is None:
+            note = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
+            attempt.notes = (*attempt.notes, note)
+            return None, None
+        if repair.work > MOST_WORK_KEPT:
+            attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay {kept}")
+            return None, None
+        options = {**attempt.step.options, "keep": [*attempt.step.options["keep"], *repair.keep]}
+        again = self._journal.open(step_of(offered, options), candidate)
+        again.notes = (repair.text(kept),)
+        self._repaired_as[attempt.step.key] = options
+        timeout = self._bench.settings.timeout_s if planned.forced else self._time_for_one(left - took)
+        tried = self._bench.try_one(candidate, offered, options, timeout)
+        return self._judge(candidate, again, tried), tried
+
+    def _limit(self, outcome: Tried) -> float:
+        """The drift that a repair aims at.
+
+        Where only the drift from the source is beyond the budget, it is brought down by as much; where the task metric
+        is what was missed, a part of what there is.
+        """
+        limit = self._budget.limit(lossy=True)
+        drift = worst_drift(outcome.answer.comparisons).relative_l2 if outcome.answer else 0.0
+        times = self._source.times_too_far(outcome.answer.result.model) if outcome.answer else 1.0
+        if drift <= limit and times > 1:
+            return drift / times * _MARGIN_TO_SOURCE
+        return drift * PART_FOR_THE_METRIC if drift <= limit else self._budget.repair_limit
+
+    def _judge(self, candidate: Candidate, attempt: Attempt, tried: Tried) -> Candidate | None:
+        attempt.seconds += tried.seconds
+        name = attempt.step.pass_name
+        self._took[name] = max(tried.seconds, self._took.get(name, 0.0))
+        cut_short = tried.ran_out and tried.seconds < self._bench.settings.timeout_s
+        if cut_short and time.monotonic() > self._deadline:
+            attempt.settle(StepStatus.SKIPPED, _STOPPED)
+            return None
+        if tried.answer is None:
+            attempt.settle(StepStatus.FAILED, tried.failure)
+            return None
+        result = tried.answer.result
+        attempt.counts, attempt.notes = dict(result.counts), (*attempt.notes, *result.notes)
+        if not result.changed:
+            attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
+            return None
+        new = candidate.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
+        attempt.drift, attempt.task = worst_drift(tried.answer.comparisons), tried.answer.task
+        objection = self._budget.objection(tried.answer.comparisons, new.is_lossy, tried.answer.task, provisional=True)
+        if not objection and new.is_lossy:
+            objection = self._source.objection(new)
+        attempt.size_bytes = new.size_bytes
+        self._archive.judged(replace(new, drift=attempt.drift, task=attempt.task), objection)
+        if objection:
+            attempt.settle(StepStatus.DROPPED, objection)
+            if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
+                self._hopeless[attempt.step.key] = f"on another chain: {objection}"
+            return None
+        return replace(new, drift=attempt.drift, task=attempt.task)
+
+
+def _may_be_repaired(outcome: Tried, limit: float) -> bool:
+    """Whether it is beyond the budget by little, or by what a few nodes that overflow may explain."""
+    if outcome.answer is None or not outcome.answer.comparisons:
+        return False
+    wrong = [comparison for comparison in outcome.answer.comparisons if comparison.problem]
+    if wrong:
+        return all(comparison.overflowed for comparison in wrong)
+    return limit < worst_drift(outcome.answer.comparisons).relative_l2 < REPAIRABLE * limit

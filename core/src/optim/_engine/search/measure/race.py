@@ -1,0 +1,294 @@
+"""Time models against a base, round by round, and drop what is clearly beaten.
+
+Each model runs in a fresh process of its own (a lane). A round runs every lane once, in random order: an untimed
+run and a burst of timed ones for each sample, whose median counts. Only one lane works at a time. A lane's ratio is
+the geometric mean over samples of lane / base in the same round; rounds in which other processes took more than 3 %
+of the machine are dropped, as long as enough others remain. The machine's clock lock is held meanwhile.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock
+
+from optim._engine.jobs.lane import JOB, Ready, Request
+from optim._engine.search.measure.noise import NoiseWatch
+from optim._engine.search.measure.statistics import Ratio, joined_ratio, paired_ratio
+from optim.jobs.process import WorkerFailed, WorkerProcess
+from optim.jobs.wire import from_wire
+
+Admit = Callable[[int, Ready], bool]
+
+_FOREIGN_SHARE = 0.03
+_ROUND_TIMEOUT_S = 300.0
+_HOPELESS = 1.35
+"""After a few rounds a lane this much slower than the best needs no confidence interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to look.
+
+    Attributes:
+        seconds: of racing, after the lanes are open.
+        least_rounds: before anything is decided.
+        most_rounds: at which it ends.
+        width: ends earlier when the best lane's interval is narrower than this share.
+        drop: whether beaten lanes leave the race.
+        open_timeout_s: for opening, comparing and warming up.
+        patience_s: how much longer to wait for enough quiet rounds where other processes use the machine.
+    """
+
+    seconds: float
+    least_rounds: int = 6
+    most_rounds: int = 40
+    width: float = 0.02
+    drop: bool = True
+    open_timeout_s: float = 300.0
+    patience_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LaneResult:
+    """What became of one lane.
+
+    Attributes:
+        failure: why it has no figures, or empty.
+        ready: what it said before the race.
+        ratio: to the base; None for a lane that failed or was not admitted.
+        latency_ms: median over rounds, geometric mean over samples.
+        sample_ms: median of each timed sample.
+        sample_ratio: of each timed sample.
+        disturbed: share of the race's rounds in which other processes used the machine, 0..1.
+        open_s: of the base: how long a lane of this race took to open on average, in seconds.
+    """
+
+    failure: str = ""
+    ready: Ready | None = None
+    ratio: Ratio | None = None
+    latency_ms: float = 0.0
+    sample_ms: tuple[float, ...] = ()
+    sample_ratio: tuple[Ratio, ...] = ()
+    disturbed: float = 0.0
+    open_s: float = 0.0
+
+
+def joined(first: LaneResult, second: LaneResult) -> LaneResult:
+    """One model's figures over two races, each in fresh processes; what it said before the race is of the first."""
+    if first.ratio is None or second.ratio is None:
+        return first
+    return replace(
+        first,
+        ratio=joined_ratio(first.ratio, second.ratio),
+        latency_ms=(first.latency_ms * second.latency_ms) ** 0.5,
+        sample_ms=tuple((a * b) ** 0.5 for a, b in zip(first.sample_ms, second.sample_ms, strict=True)),
+        sample_ratio=tuple(joined_ratio(a, b) for a, b in zip(first.sample_ratio, second.sample_ratio, strict=True)),
+        disturbed=max(first.disturbed, second.disturbed),
+    )
+
+
+def as_base(result: LaneResult) -> LaneResult:
+    """The result of a lane that ran the base's own model: its ratio is 1 by definition."""
+    if result.ratio is None:
+        return result
+    whole, *samples = (replace(ratio, value=1.0, low=1.0, high=1.0) for ratio in (result.ratio, *result.sample_ratio))
+    return replace(result, ratio=whole, sample_ratio=tuple(samples))
+
+
+@dataclass
+class _Lane:
+    worker: WorkerProcess
+    ready: Ready
+    times: list[list[float]] = field(default_factory=list)  # by round, by sample, in seconds
+    racing: bool = True
+
+
+def race(
+    base: Request, lanes: Sequence[Request], effort: Effort, seed: int, admit: Admit | None = None
+) -> tuple[LaneResult, list[LaneResult]]:
+    """Time ``lanes`` against ``base``.
+
+    Args:
+        base: what the others are timed against.
+        lanes: the others.
+        effort: how long to look.
+        seed: of the order in a round.
+        admit: whether a lane may race, by its place and what it said before; all do by default.
+
+    Returns:
+        The base's own result (ratio 1) and one result a lane, in order.
+
+    Raises:
+        WorkerFailed: the base itself does not run.
+    """
+    with _clock_lock():
+        started = time.monotonic()
+        opened = _open([base, *lanes], effort.open_timeout_s)
+        open_s = (time.monotonic() - started) / len(opened)
+        try:
+            if isinstance(opened[0], WorkerFailed):
+                raise opened[0]
+            running = {i: lane for i, lane in enumerate(opened) if isinstance(lane, _Lane)}
+            for i, one in running.items():
+                one.racing = i == 0 or admit is None or admit(i - 1, one.ready)
+            rounds = _run_rounds(running, effort, seed)
+        finally:
+            for lane in opened:
+                if isinstance(lane, _Lane):
+                    lane.worker.close()
+    results = []
+    for i, lane in enumerate(opened):
+        if isinstance(lane, WorkerFailed):
+            results.append(LaneResult(lane.reason))
+        elif i in rounds.failures:
+            results.append(LaneResult(rounds.failures[i], lane.ready))
+        elif not lane.times:
+            results.append(LaneResult("", lane.ready))
+        else:
+            results.append(_figures(lane, running[0], rounds))
+    return replace(results[0], open_s=open_s), results[1:]
+
+
+def look(request: Request, timeout_s: float) -> LaneResult:
+    """Open and compare one model without timing it; holds no clock."""
+    opened = _open_one(request, timeout_s)
+    if isinstance(opened, WorkerFailed):
+        return LaneResult(opened.reason)
+    opened.worker.close()
+    return LaneResult(ready=opened.ready)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rounds:
+    """Rounds to count, lanes that died on the way by their place, and the share of rounds that was disturbed."""
+
+    kept: list[int]
+    failures: dict[int, str]
+    disturbed: float
+
+
+def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int) -> _Rounds:
+    """Rounds until the answer is clear, or the time is spent."""
+    order = random.Random(seed)
+    deadline = time.monotonic() + effort.seconds
+    watch, failures = NoiseWatch(), {}
+    quiet: list[int] = []
+    window: list[int] = []
+    for number in range(effort.most_rounds * 3):
+        alive = [i for i in lanes if lanes[i].racing and i not in failures]
+        order.shuffle(alive)
+        for i in alive:
+            try:
+                watch.add_own(_run_lane(lanes[i]))
+            except WorkerFailed as failed:
+                if i == 0:
+                    raise
+                failures[i] = failed.reason
+        window.append(number)
+        share = watch.foreign_share()
+        if share is not None:
+            quiet += window if share <= _FOREIGN_SHARE else []
+            window = []
+        late = time.monotonic() > deadline + (effort.patience_s if len(quiet) < effort.least_rounds else 0)
+        kept = _usable(quiet + window, number + 1, effort.least_rounds)
+        if number + 1 >= effort.least_rounds:
+            best = _judge(lanes, failures, kept, effort.drop)
+            if late or (
+                best is not None
+                and best.rounds >= effort.least_rounds
+                and best.high - best.low < effort.width * best.value
+            ):
+                break
+        elif late and number + 1 >= 3:
+            break
+        if len(quiet) >= effort.most_rounds:
+            break
+    total = len(lanes[0].times)
+    disturbed = 1 - len(quiet + window) / total
+    return _Rounds(_usable(quiet + window, total, effort.least_rounds), failures, disturbed)
+
+
+def _usable(quiet: list[int], rounds: int, least: int) -> list[int]:
+    """Quiet rounds, or all of them where too few were quiet."""
+    return quiet if len(quiet) >= min(least, rounds) else list(range(rounds))
+
+
+def _judge(lanes: dict[int, _Lane], failures: dict[int, str], kept: list[int], drop: bool) -> Ratio | None:
+    """The best lane's ratio; lanes that are clearly beaten stop racing."""
+    racing = [i for i in lanes if i and lanes[i].racing and i not in failures]
+    ratios = {i: _ratio(lanes[i], lanes[0], kept) for i in racing}
+    if not ratios:
+        return None
+    best = min(ratios.values(), key=lambda ratio: ratio.value)
+    for i, ratio in ratios.items():
+        if drop and ratio is not best and (ratio.value > _HOPELESS * best.value or ratio.low > best.high * 1.02):
+            lanes[i].racing = False
+    return best
+
+
+def _ratio(lane: _Lane, base: _Lane, kept: list[int]) -> Ratio:
+    own, other = _paired(lane, base, kept)
+    logs = np.log(own) - np.log(other)
+    return paired_ratio(np.exp(logs.mean(axis=1)).tolist(), [1.0] * len(own))
+
+
+def _paired(lane: _Lane, base: _Lane, kept: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Times of the same rounds, (rounds, samples); a lane that left early has only its own rounds."""
+    rounds = [r for r in kept if r < len(lane.times)] or list(range(len(lane.times)))
+    return np.asarray([lane.times[r] for r in rounds]), np.asarray([base.times[r] for r in rounds])
+
+
+def _figures(lane: _Lane, base: _Lane, rounds: _Rounds) -> LaneResult:
+    own, other = _paired(lane, base, rounds.kept)
+    per_sample = np.median(own, axis=0) * 1e3
+    return LaneResult(
+        ready=lane.ready,
+        ratio=_ratio(lane, base, rounds.kept),
+        disturbed=rounds.disturbed,
+        latency_ms=float(np.exp(np.log(per_sample).mean())),
+        sample_ms=tuple(per_sample.tolist()),
+        sample_ratio=tuple(paired_ratio(own[:, i].tolist(), other[:, i].tolist()) for i in range(own.shape[1])),
+    )
+
+
+def _run_lane(lane: _Lane) -> float:
+    """One round of one lane; the processor seconds it used."""
+    lane.worker.send({"go": True})
+    answer = lane.worker.receive(_ROUND_TIMEOUT_S)
+    lane.times.append([float(np.median(burst)) for burst in answer["seconds"]])
+    return float(answer["cpu_s"])
+
+
+def _open(requests: Sequence[Request], timeout_s: float) -> list[_Lane | WorkerFailed]:
+    """Open all lanes, two at a time: nothing is timed yet."""
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda request: _open_one(request, timeout_s), requests))
+
+
+def _open_one(request: Request, timeout_s: float) -> _Lane | WorkerFailed:
+    worker = JOB.start(request)
+    try:
+        message = worker.receive(timeout_s)
+        return _Lane(worker, from_wire(Ready, message["ready"]))
+    except WorkerFailed as failed:
+        worker.close()
+        return failed
+    except BaseException:
+        worker.close()
+        raise
+
+
+@contextmanager
+def _clock_lock() -> Iterator[None]:
+    """One race at a time on this machine, whoever runs it."""
+    with FileLock(Path(tempfile.gettempdir()) / "optim-clock.lock", mode=0o666):
+        yield

@@ -1,0 +1,129 @@
+"""The gate towards the source: what is about to be delivered is held against the module that was exported.
+
+Everything else in a search is compared with the exported graph, on the feeds of the run. Here the result itself meets
+what the source computed on its trials, in shapes, paddings and lengths of the past that those feeds may not have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from optim._engine.compare.recast import recast_place
+from optim._engine.feeds.feedset import SYNTHESIZED
+from optim._engine.gate.budget import Budget
+from optim._engine.search.state import Candidate, Measured
+from optim._engine.search.workbench import Workbench
+from optim._engine.sources import result_job
+from optim._engine.sources.result import SourceDrift
+from optim._engine.sources.verify import LIMITS
+from optim.jobs.process import WorkerFailed
+from optim.model import Model
+from optim.passes import Interface
+
+
+class SourceGate:
+    """Holds results against their source; where the original came as an ONNX model, everything holds."""
+
+    def __init__(self, bench: Workbench, budget: Budget) -> None:
+        self._bench = bench
+        self._budget = budget
+        self.found: dict[str, SourceDrift] = {}
+        """By the digest of a model: how far it is from the source."""
+        self.objections: dict[str, str] = {}
+        """Likewise: why it does not hold."""
+
+    def judge(self, items: Sequence[Measured]) -> list[Measured]:
+        """Those that hold, with how far they are from the source."""
+        candidates = [item.candidate for item in items if item.candidate.steps]
+        if self._bench.exported is None or not candidates:
+            return list(items)
+        self._bench.say("running the result on what its source was run on")
+        self._bench.runner.side_by_side(self.objection, candidates)
+        held = [item for item in items if item.candidate.model.digest not in self.objections]
+        return [replace(item, source=self.found.get(item.candidate.model.digest)) for item in held]
+
+    def objection(self, candidate: Candidate) -> str:
+        """Why a chain is not what its source computes, in one sentence; empty where it is."""
+        digest = candidate.model.digest
+        if self._bench.exported is None:
+            return ""
+        try:
+            found = self._compared(candidate)
+        except WorkerFailed as failed:
+            self.objections[digest] = f"on what its source was run on: {failed.reason}"
+            return self.objections[digest]
+        lossy = candidate.is_lossy or not self._bench.target.exact
+        found = replace(found, limit=self._limit(lossy=lossy))
+        far = _too_far(found, self._budget, lossy=lossy)
+        if far and (found.problem or not lossy or self._bench.prepared.origin == SYNTHESIZED):
+            self.objections[digest] = far
+        elif far:  # the user's own data says what the budget is for; the values of a trial are made up
+            found = replace(found, note=f"{far}; the budget is held on your data")
+        self.found[digest] = found
+        return self.objections.get(digest, "")
+
+    def times_too_far(self, model: Model) -> float:
+        """By which factor a model is beyond what it is held to; 1 where it is not, or was not looked at."""
+        found = self.found.get(model.digest)
+        if found is None or model.digest not in self.objections or not math.isfinite(found.drift.relative_l2):
+            return 1.0
+        return max(1.0, found.drift.relative_l2 / found.limit)
+
+    def _limit(self, *, lossy: bool) -> float:
+        """What the run accepts, and how far the exported graph itself is from the source."""
+        made = self._bench.exported
+        assert made is not None
+        export = next(one.drift.relative_l2 for one in made.verified if one.component == self._component)
+        own = self._budget.limit(lossy) if lossy else max(self._budget.tolerance, LIMITS["float32"])
+        return own + export
+
+    @property
+    def _component(self) -> str:
+        assert self._bench.exported is not None
+        return self._bench.settings.component or self._bench.exported.graphs[0].component
+
+    def _compared(self, candidate: Candidate) -> SourceDrift:
+        bench, given = self._bench, _comparable(candidate)
+        if given.model.digest == bench.original.model.digest:
+            return SourceDrift(note=given.note)
+        assert bench.exported is not None
+        evidence = bench.exported.evidence
+        key = bench.keys.source_result(given.model, given.interfaces, evidence.name, self._component)
+        request = result_job.Request(
+            given.model, bench.place, bench.original.model, given.interfaces, evidence, self._component
+        )
+        found = bench.runner.call(result_job.JOB, request, timeout_s=bench.settings.timeout_s, key=key).found
+        return replace(found, note=given.note) if given.note else found
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparable:
+    """What of a chain can be fed as the source is; ``note`` says where that is not the whole."""
+
+    model: Model
+    interfaces: tuple[Interface, ...]
+    note: str = ""
+
+
+def _comparable(candidate: Candidate) -> _Comparable:
+    """The model at the end of the chain, or the one before the step that takes feeds of another kind."""
+    place = recast_place(candidate.interfaces)
+    if place is None or candidate.given is None or candidate.recast is None:
+        return _Comparable(candidate.model, candidate.interfaces)
+    note = (
+        f"the model as it was before {candidate.recast.pass_name}, which takes and gives something else than the source"
+    )
+    return _Comparable(candidate.given, candidate.interfaces[:place], note)
+
+
+def _too_far(found: SourceDrift, budget: Budget, *, lossy: bool) -> str:
+    """Why a result is not what its source computes, in one sentence; empty where it is."""
+    where = f"output '{found.output}' {found.place}, where the source itself was run"
+    if found.problem:
+        return f"{where}: {found.problem}"
+    if found.drift.relative_l2 <= found.limit:
+        return ""
+    bound = "the budget" if lossy and budget.max_drift is not None else "what rounding explains"
+    return f"drift {found.drift.relative_l2:.3g} from the source at {where}, is beyond {bound} ({found.limit:.3g})"

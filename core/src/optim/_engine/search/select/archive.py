@@ -1,0 +1,229 @@
+"""Everything that was measured, as points: what the report's plot shows, and what ``--pick`` chooses from.
+
+A point is *proven* when it was timed on fresh rounds and compared on all samples; only such a point is delivered. The
+front is the proven points within the budget of which no other is at least as fast, as small and as accurate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from optim._engine.gate.budget import Budget
+from optim._engine.search.measure.race import LaneResult
+from optim._engine.search.state import Candidate, Measured
+from optim.errors import ExitStatus, OptimError, unknown_name
+
+PICKS = ("fastest", "smallest", "most-accurate")
+_SAME = 0.005
+"""Within half a per cent two figures are the same: noise does not make a front."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A model that was measured.
+
+    Attributes:
+        measured: its figures.
+        proven: on fresh rounds and all samples.
+        within: the budget.
+        number: its place on the front, the fastest first; 0 beside it.
+        timing: the clock's figures, shape by shape, of a proven one.
+    """
+
+    measured: Measured
+    proven: bool = False
+    within: bool = True
+    number: int = 0
+    timing: LaneResult | None = None
+
+    @property
+    def candidate(self) -> Candidate:
+        """The chain."""
+        return self.measured.candidate
+
+
+class ParetoArchive:
+    """What a search measured.
+
+    Args:
+        budget: what the user accepts.
+        required: passes that every delivered chain must have.
+    """
+
+    def __init__(self, budget: Budget, required: Iterable[str] = ()) -> None:
+        self._budget = budget
+        self._required = frozenset(required)
+        self._points: dict[str, Point] = {}
+        self._held: set[Path] = set()
+        self._missed: dict[str, Candidate] = {}
+
+    def explored(self, found: Iterable[Measured]) -> None:
+        """Keep the figures of a quick look."""
+        for item in found:
+            known = self._points.get(item.candidate.model.digest)
+            if item.candidate.steps and (known is None or not known.proven):
+                self._points[item.candidate.model.digest] = Point(replace(item, comparisons=()))
+
+    def proven(self, item: Measured, timing: LaneResult | None) -> None:
+        """Keep the figures of fresh rounds and all samples."""
+        if item.candidate.steps:
+            self._points[item.candidate.model.digest] = Point(item, proven=True, timing=timing)
+
+    def judged(self, candidate: Candidate, objection: str) -> None:
+        """Note whether a lossy chain held; ``candidate`` has its drift and its metric. What is said last counts."""
+        if not candidate.is_lossy:
+            return
+        self._held.discard(candidate.model.path)
+        if not objection:
+            self._held.add(candidate.model.path)
+        elif math.isfinite(candidate.drift.relative_l2):
+            self._missed[candidate.model.digest] = candidate
+        if objection:
+            self._points.pop(candidate.model.digest, None)
+
+    @property
+    def lossy_held(self) -> bool:
+        """Whether any lossy chain kept within the budget, as far as it was looked at."""
+        return bool(self._held)
+
+    def held(self) -> list[Measured]:
+        """What a quick look found within the budget and has not been proven."""
+        return [
+            point.measured
+            for point in self._points.values()
+            if not point.proven and self._required <= {step.pass_name for step in point.candidate.steps}
+        ]
+
+    def aside(self, item: Measured, timing: LaneResult | None) -> None:
+        """Keep the figures of the nearest point beyond the budget."""
+        self._points[item.candidate.model.digest] = Point(item, proven=True, within=False, timing=timing)
+
+    def nearest(self) -> Candidate | None:
+        """Of the chains beyond the budget the one that is beyond it by least."""
+        return min(
+            self._missed.values(),
+            key=lambda candidate: (self._budget.excess(candidate.drift, candidate.task), len(candidate.steps)),
+            default=None,
+        )
+
+    def worth_proving(self, besides: Sequence[Candidate], most: int) -> list[Candidate]:
+        """Chains that would stand elsewhere on the front than ``besides``: the smallest, the most accurate, between."""
+        there = {candidate.model.digest for candidate in besides}
+        held = [item for item in self.held() if item.ratio is not None]
+        front = [item for item in _front(held) if item.candidate.model.digest not in there]
+        wishes = [
+            min(front, key=lambda item: (item.candidate.size_bytes, item.ratio or 1.0), default=None),
+            min(front, key=lambda item: (item.candidate.is_lossy, item.ratio or 1.0), default=None),
+            *sorted(front, key=lambda item: item.ratio or 1.0),
+        ]
+        chosen: dict[str, Candidate] = {}
+        for item in wishes:
+            if item is not None and len(chosen) < most:
+                chosen.setdefault(item.candidate.model.digest, item.candidate)
+        return list(chosen.values())
+
+    def points(self, delivered: Candidate | None = None) -> list[Point]:
+        """Proven ones first, numbered along the front; then what was only explored, the fastest first.
+
+        What is delivered has a number even where noise puts another in front of it.
+        """
+        proven = [point for point in self._points.values() if point.proven and point.within]
+        front = _front([point.measured for point in proven])
+        ours = [
+            point.measured for point in proven if delivered and point.candidate.model.digest == delivered.model.digest
+        ]
+        front += [item for item in ours if item not in front]
+        order = [item.candidate.model.digest for item in sorted(front, key=_speed)]
+        numbered = [
+            replace(point, number=order.index(digest) + 1 if (digest := point.candidate.model.digest) in order else 0)
+            for point in proven
+        ]
+        numbered.sort(key=lambda point: (not point.number, point.number, _speed(point.measured)))
+        rest = [point for point in self._points.values() if not (point.proven and point.within)]
+        return numbered + sorted(rest, key=lambda point: (not point.proven, _speed(point.measured)))
+
+
+def choose(points: Sequence[Point], wanted: str) -> Point:
+    """The point that ``--pick`` names.
+
+    Args:
+        points: of a run.
+        wanted: ``fastest``, ``smallest``, ``most-accurate``, or a number of the front.
+
+    Raises:
+        OptimError[no-points]: the run found nothing that could be delivered.
+        OptimError[unknown-point]: there is none of that name.
+    """
+    front = [point for point in points if point.number]
+    if not front:
+        raise nothing_to_pick(wanted)
+    if wanted == "fastest":
+        return min(front, key=lambda point: _speed(point.measured))
+    if wanted == "smallest":
+        return min(front, key=lambda point: (point.candidate.size_bytes, _speed(point.measured)))
+    if wanted == "most-accurate":
+        return min(front, key=lambda point: (_inaccuracy(point.measured), _speed(point.measured)))
+    for point in front:
+        if wanted == str(point.number):
+            return point
+    numbers = [str(point.number) for point in front]
+    raise unknown_name("point", wanted, [*PICKS, *numbers], fix="report.html shows the points: --pick fastest")
+
+
+def require_pick(wanted: str) -> None:
+    """Refuse what can be no point of any run.
+
+    Raises:
+        OptimError[unknown-point]: it is neither a word nor a number from 1 on.
+    """
+    if wanted not in PICKS and not (wanted.isdecimal() and int(wanted)):
+        raise unknown_name("point", wanted, [*PICKS, "1", "2"], fix="a number of report.html, or --pick fastest")
+
+
+def nothing_to_pick(wanted: str) -> OptimError:
+    """The error for a run without points, of its front at least."""
+    return OptimError(
+        "no-points",
+        f"there is nothing to pick: {wanted}",
+        "the run found no better model within its budget",
+        "run it again with a larger budget, or with more --search-seconds",
+        status=ExitStatus.USAGE,
+    )
+
+
+def _front(items: Sequence[Measured]) -> list[Measured]:
+    return [item for item in items if not any(_dominates(other, item) for other in items)]
+
+
+def _dominates(one: Measured, other: Measured) -> bool:
+    """Whether one is nowhere worse and somewhere clearly better; of two that are the same the shorter chain stays."""
+    if one is other:
+        return False
+    pairs = list(zip(_figures(one), _figures(other), strict=True))
+    if any(a > b * (1 + _SAME) for a, b in pairs):
+        return False
+    if any(a < b * (1 - _SAME) for a, b in pairs):
+        return True
+    return (len(one.candidate.steps), one.candidate.model.digest) < (
+        len(other.candidate.steps),
+        other.candidate.model.digest,
+    )
+
+
+def _figures(item: Measured) -> tuple[float, float, float]:
+    """Speed, size and how far off it is; what rounding explains is not far off."""
+    return _speed(item), float(item.candidate.size_bytes), _inaccuracy(item)
+
+
+def _inaccuracy(item: Measured) -> float:
+    task = item.candidate.task
+    if task is not None:
+        return max(0.0, task.loss) + 1e-9
+    return item.candidate.drift.relative_l2 if item.candidate.is_lossy else 0.0
+
+
+def _speed(item: Measured) -> float:
+    return item.ratio if item.ratio is not None else 1.0

@@ -1,0 +1,91 @@
+"""Chains of known steps: applied to another candidate than the one they were found on, or repeated from a lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optim._engine.gate.budget import Budget
+from optim._engine.gate.drift import worst_drift
+from optim._engine.search.journal import Journal, step_of
+from optim._engine.search.settings import Named
+from optim._engine.search.state import Candidate, Step, StepStatus
+from optim._engine.search.workbench import Workbench
+from optim.errors import ExitStatus, OptimError
+from optim.jobs.wire import to_wire
+from optim.options import parse_options
+
+_LONGEST_S = 48.0
+"""For one step that is applied again; a step that takes longer is not worth the end of a search."""
+
+
+class Chains:
+    """Applies steps that were tried before."""
+
+    def __init__(self, bench: Workbench, journal: Journal) -> None:
+        self._bench = bench
+        self._journal = journal
+
+    def apply(self, steps: Sequence[Step], on: Candidate | None = None) -> Candidate | None:
+        """The steps on top of ``on``, or of the original; None where one changes nothing or fails there."""
+        candidate = on or self._bench.original
+        for step in steps:
+            longer = self._longer(candidate, step)
+            if longer is None:
+                return None
+            candidate = longer
+        return candidate
+
+    def _longer(self, candidate: Candidate, step: Step) -> Candidate | None:
+        offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
+        attempt = self._journal.open(step, candidate)
+        tried = self._bench.try_one(candidate, offered, step.options, min(self._bench.settings.timeout_s, _LONGEST_S))
+        if tried.answer is None:
+            attempt.settle(StepStatus.FAILED, tried.failure)
+            return None
+        result = tried.answer.result
+        if not result.changed:
+            attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
+            return None
+        attempt.drift, attempt.size_bytes = worst_drift(tried.answer.comparisons), tried.answer.size_bytes
+        attempt.counts, attempt.seconds = dict(result.counts), tried.seconds
+        attempt.notes = tuple(dict.fromkeys((*attempt.notes, *result.notes)))
+        longer = candidate.after(step, result.model, tried.answer.size_bytes, result.interface)
+        return replace(longer, drift=attempt.drift)
+
+
+def repeat(bench: Workbench, budget: Budget, journal: Journal, chain: tuple[Named, ...]) -> Candidate:
+    """Apply the ``chain`` of a lock to the original, step by step: nothing is searched, each step is verified.
+
+    Raises:
+        OptimError[replay-failed]: a step fails, changes nothing, or is not right.
+        OptimError[unknown-pass]: a step's plugin is not installed.
+    """
+    candidate = bench.original
+    for named in chain:
+        offered = bench.registry.find_pass(named.name, bench.target)
+        options = to_wire(parse_options(offered.over_models, named.options or {}))
+        attempt = journal.open(step_of(offered, options), candidate)
+        tried = bench.try_one(candidate, offered, options, bench.settings.timeout_s)
+        attempt.seconds = tried.seconds
+        reason = tried.failure
+        if tried.answer is not None:
+            result = tried.answer.result
+            attempt.counts, attempt.notes = dict(result.counts), result.notes
+            attempt.drift = worst_drift(tried.answer.comparisons) if tried.answer.comparisons else None
+            attempt.task, attempt.size_bytes = tried.answer.task, tried.answer.size_bytes or None
+            candidate = candidate.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
+            changed = result.changed
+            objection = budget.objection(tried.answer.comparisons, candidate.is_lossy) if changed else ""
+            reason = objection if changed else "; ".join(result.notes)
+        if reason:
+            attempt.settle(StepStatus.FAILED, reason)
+            raise OptimError(
+                "replay-failed",
+                f"{named.name} does not repeat",
+                reason,
+                "run the search again, without the lock",
+                offered.plugin.release,
+                ExitStatus.NOT_HELD,
+            )
+    return candidate

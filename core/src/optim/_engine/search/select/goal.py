@@ -1,0 +1,56 @@
+"""What better means: the figure of a model that a search makes small."""
+
+from __future__ import annotations
+
+import math
+
+from optim._engine.search.measure.race import LaneResult
+from optim._engine.search.settings import Goal
+from optim._engine.search.state import Candidate, Measured
+
+FASTER = 0.995
+"""The upper end of the interval must lie below this for a result to be called faster."""
+
+_LESS_MEMORY = 0.98
+"""Peak memory differs by about a per cent from process to process."""
+
+
+class Objective:
+    """The goal of a run on its target: size where time means nothing.
+
+    Args:
+        goal: what the user asked for.
+        timed: whether time means something on the target.
+    """
+
+    def __init__(self, goal: Goal, timed: bool) -> None:
+        self.goal: Goal = goal if timed else "size"
+
+    def figure(self, item: Measured, base: LaneResult | None) -> float:
+        """What is made small: latency to the original's, bytes on disk, or peak memory in bytes."""
+        if self.goal == "size":
+            return float(item.candidate.size_bytes)
+        if self.goal == "memory":
+            return float(item.peak_memory_bytes or self._memory_of(item, base))
+        return item.ratio if item.ratio is not None else 1.0
+
+    def is_reached(self, item: Measured, base: LaneResult | None, original: Candidate) -> bool:
+        """Whether it is better than the original beyond the noise.
+
+        Args:
+            item: what was measured.
+            base: the original in the last race.
+            original: the model as it came, taking and giving what ``item`` does.
+        """
+        if self.goal == "size":
+            return item.candidate.size_bytes < original.size_bytes
+        if self.goal == "memory":
+            before = base.ready.peak_memory_bytes if base and base.ready else 0
+            return 0 < item.peak_memory_bytes < _LESS_MEMORY * before
+        return item.high is not None and item.high < FASTER
+
+    def _memory_of(self, item: Measured, base: LaneResult | None) -> float:
+        """The original's own peak is that of the base of the last race; a model that was not raced comes last."""
+        if item.candidate.steps or base is None or base.ready is None:
+            return math.inf
+        return base.ready.peak_memory_bytes

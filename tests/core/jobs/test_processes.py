@@ -1,0 +1,239 @@
+"""Work in subprocesses: whatever becomes of one, its parent is told, and nothing is left running."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from installed_plugin import workers_import
+
+from optim.errors import ExitStatus
+from optim.jobs.memory import peak_memory_bytes
+from optim.jobs.process import WorkerFailed, WorkerProcess, kill_all, run_job
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and process groups")
+
+
+@pytest.fixture(autouse=True)
+def _jobs_importable(monkeypatch):
+    workers_import(monkeypatch)
+
+
+def do(action, timeout_s=30.0, on_event=None, **arguments):
+    answer, _ = run_job("unruly_job", {"action": action, "arguments": arguments}, timeout_s, on_event)
+    return answer["said"]
+
+
+def failure(action, **kwargs):
+    with pytest.raises(WorkerFailed) as caught:
+        do(action, **kwargs)
+    return caught.value
+
+
+def is_running(pid):
+    """Whether a process is alive; one that only waits to be collected is not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def gone(pid, within_s=10.0):
+    deadline = time.monotonic() + within_s
+    while is_running(pid):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("exit", "its process ended with exit status 1 on sample 1 of feeds.npz: Bogus DQT index 14"),
+        ("raise", "ValueError: no (at unruly_job.py:"),
+        ("hang", "did not finish within 3 s on sample 1 of feeds.npz and was stopped"),
+    ],
+)
+def test_a_worker_that_fails_on_a_sample_is_reported_with_its_name(how, says):
+    failed = failure("end_on_a_sample", how=how, timeout_s=3.0)
+    assert says in failed.reason
+    assert failed.doing == "sample 1 of feeds.npz"
+    assert failed.doing in failed.reason
+
+
+def test_a_sample_that_was_done_is_not_blamed():
+    failed = failure("end_on_a_sample", how="later")
+    assert failed.reason == "its process ended with exit status 1"
+
+
+def test_an_answer_comes_back_whole():
+    assert do("echo", text='grüße\n"quoted" \u2028') == 'grüße\n"quoted" \u2028'
+
+
+def test_a_megabyte_each_way_does_not_block():
+    assert len(do("echo", text="x" * (1 << 20))) == 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "says"),
+    [
+        ("abort", {}, "its process ended with SIGABRT"),
+        ("segfault", {}, "its process ended with SIGSEGV"),
+        ("leave_at_once", {"status": 0}, "its process ended with exit status 0"),
+        ("leave_at_once", {"status": 7}, "its process ended with exit status 7"),
+    ],
+)
+def test_a_crash_is_named(action, arguments, says):
+    found = failure(action, **arguments)
+    assert found.kind == "crashed"
+    assert found.reason.startswith(says)
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_sys_exit_in_a_job_is_a_failure_even_with_status_0(status):
+    found = failure("leave", status=status)
+    assert found.kind == "raised"
+    assert found.reason.startswith(f"SystemExit: {status}")
+
+
+def test_a_timeout_ends_the_whole_process_group_a_grandchild_too():
+    pids = []
+    started = time.monotonic()
+    found = failure("hang_with_a_child", timeout_s=2.0, on_event=lambda e: pids.extend([e["child"], e["own"]]))
+    assert found.kind == "timeout"
+    assert "did not finish within" in found.reason
+    assert time.monotonic() - started < 10
+    assert len(pids) == 2
+    assert all(gone(pid) for pid in pids)
+
+
+def test_the_timeout_is_of_the_whole_job_not_of_each_event():
+    """The reason gives the time that the job had."""
+    found = failure("hang_with_a_child", timeout_s=2.0)
+    assert found.reason == "did not finish within 2 s and was stopped"
+
+
+def test_a_crash_is_seen_at_once_though_a_fork_holds_the_pipe_open():
+    pids = []
+    started = time.monotonic()
+    found = failure("abort_beside_a_fork", on_event=lambda event: pids.append(event["child"]))
+    assert "SIGABRT" in found.reason
+    assert time.monotonic() - started < 15
+    assert gone(pids[0])
+
+
+def test_noise_on_stdout_does_not_break_the_protocol():
+    events = []
+    assert do("shout", on_event=lambda event: events.append(event["event"])) == "quiet"
+    assert events == ["before", "after"]
+
+
+def test_a_job_that_reads_stdin_gets_nothing_and_the_protocol_goes_on():
+    assert do("listen") == "nobody answers; the child read 0"
+
+
+def test_an_exception_comes_back_with_its_type_and_place():
+    found = failure("fail")
+    assert found.kind == "raised"
+    assert found.reason.startswith("KeyError: 'missing' (at unruly_job.py:")
+    assert "Traceback" in found.details
+    assert found.error is None
+
+
+def test_the_reason_is_one_line_and_never_empty():
+    assert failure("fail_in_lines").reason.startswith("ValueError: first line (at unruly_job.py:")
+    assert failure("fail_without_words").reason.startswith("ValueError: ValueError() (at unruly_job.py:")
+
+
+def test_an_optim_error_comes_back_whole():
+    error = failure("diagnose").error
+    assert error is not None
+    assert (error.reference, error.what, error.cause, error.fix, error.package, error.status) == (
+        "sample-error",
+        "what",
+        "cause",
+        "fix",
+        "some-plugin 1.0",
+        ExitStatus.TARGET_UNAVAILABLE,
+    )
+
+
+def test_a_full_disk_in_a_job_is_a_diagnosis():
+    error = failure("no_space").error
+    assert error is not None
+    assert error.reference == "disk-full"
+    assert "weights.data" in error.cause
+
+
+def test_an_unknown_job_or_request_is_a_failure_with_its_reason():
+    with pytest.raises(WorkerFailed, match="no_such_job"):
+        run_job("no_such_job", {}, 30.0)
+    with pytest.raises(WorkerFailed, match="ValidationError"):
+        run_job("unruly_job", {"acting": "echo"}, 30.0)
+
+
+def test_a_conversation_goes_to_and_fro():
+    with WorkerProcess("unruly_job", {"action": "converse"}) as worker:
+        for add, total in ((1, 1), (5, 6)):
+            worker.send({"add": add})
+            assert worker.receive(30.0)["total"] == total
+        worker.send({})
+        assert worker.receive(30.0)["result"] == {"said": "6"}
+
+
+def test_a_worker_that_is_gone_shows_at_the_next_receive_not_at_send():
+    with WorkerProcess("unruly_job", {"action": "leave_at_once", "arguments": {"status": 9}}) as worker:
+        time.sleep(1.0)
+        worker.send({"add": 1})
+        with pytest.raises(WorkerFailed, match="exit status 9"):
+            worker.receive(30.0)
+
+
+def test_kill_all_ends_every_worker():
+    workers = [WorkerProcess("unruly_job", {"action": "hang_with_a_child"}) for _ in range(2)]
+    pids = [worker.receive(30.0)["child"] for worker in workers]
+    kill_all()
+    assert all(gone(pid) for pid in pids)
+    for worker in workers:
+        worker.close()  # closing twice is harmless
+
+
+def test_a_worker_dies_when_its_parent_is_killed():
+    script = (
+        "from optim.jobs.process import WorkerProcess\n"
+        "worker = WorkerProcess('unruly_job', {'action': 'hang_with_a_child'})\n"
+        "event = worker.receive(30.0)\n"
+        "print(event['own'], event['child'], flush=True)\n"
+        "worker.receive(600.0)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(is_running(pid) for pid in pids)
+        parent.send_signal(signal.SIGKILL)
+    assert all(gone(pid) for pid in pids)
+
+
+def test_peak_memory_is_the_jobs_own_and_not_inherited_from_the_parent():
+    ballast = bytearray(300 << 20)
+    assert peak_memory_bytes() > len(ballast)
+    requests = [{"action": "touch_memory", "arguments": {"mebibytes": size}} for size in (1, 100)]
+    small, large = (run_job("unruly_job", request, 30.0)[1] for request in requests)
+    assert 0 < small < 150 << 20
+    assert 95 << 20 < large - small < 105 << 20
+    del ballast
+
+
+def test_numbers_that_json_lacks_pass_through():
+    with WorkerProcess("unruly_job", {"action": "converse"}) as worker:
+        worker.send({"add": math.inf})
+        assert worker.receive(30.0)["total"] == math.inf

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import sample_outcome as sample
+
+from optim._engine.gate.drift import Drift
+from optim._engine.reports.build import build_report
+from optim._engine.reports.machine import _from_cpuinfo, this_machine
+from optim._engine.reports.schema import Report
+from optim._engine.runs.outcome import RunStatus
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.state import Candidate, Measured
+
+STEP_FIELDS = {
+    "stage",
+    "pass",
+    "plugin",
+    "options",
+    "on",
+    "status",
+    "reason",
+    "ratio_to_original",
+    "ratio_to_best",
+    "ratio_ci",
+    "size_bytes",
+    "task_value",
+    "task_loss",
+    "drift",
+    "seconds",
+    "counts",
+    "notes",
+}
+
+
+def strict_json(report: Report) -> dict:
+    def refuse(text: str) -> None:
+        raise AssertionError(f"{text} is no JSON")
+
+    return json.loads(report.as_json(), parse_constant=refuse)
+
+
+def test_the_report_has_the_figures_of_the_run():
+    data = strict_json(build_report(sample.improved()))
+    assert data["status"] == "improved"
+    assert (data["target"], data["goal"]) == ("cpu", "latency")
+    assert data["budget"] == {"max_drift": 0.17, "lossless": False, "metric": None, "max_loss": None}
+    assert data["original"] == {
+        "path": "models/minilm.onnx",
+        "digest": "a" * 64,
+        "latency_ms": 11.0,
+        "size_bytes": 90_000_000,
+        "peak_memory_bytes": 120_000_000,
+        "operators": {"MatMul": 36, "Add": 100, "Gelu": 6},
+    }
+    result = data["result"]
+    assert (result["latency_ms"], result["latency_ratio"], result["latency_ratio_ci"]) == (4.7, 0.43, [0.42, 0.44])
+    assert (result["size_bytes"], result["peak_memory_bytes"]) == (60_000_000, 70_000_000)
+    assert result["drift"] == {"relative_l2": 0.15, "max_abs": 0.06, "cosine": 0.989, "foreseen": 0.15}
+    assert result["outputs"][0]["name"] == "embeddings"
+    assert result["shapes"][1] == {
+        "shape": "input_ids 1x32",
+        "original_ms": 4.0,
+        "result_ms": 1.8,
+        "ratio": 0.43,
+        "ci": [0.42, 0.44],
+    }
+    assert data["feeds"]["assumptions"][0]["input"] == "input_ids"
+    assert (data["feeds"]["samples"], data["feeds"]["compared"]) == (8, 8)
+    assert data["search"] == {"computed": 40, "from_cache": 3, "seconds": 58.0, "budget_seconds": 60.0}
+    assert data["cached"] is False
+
+
+def test_every_step_has_every_field_and_its_gain_over_the_chain_without_it():
+    steps = strict_json(build_report(sample.improved()))["steps"]
+    assert all(set(step) == STEP_FIELDS for step in steps)
+    kept = [step for step in steps if step["status"] == "kept"]
+    assert [step["pass"] for step in kept] == ["ort.quantize-dynamic", "ort.tune-session"]
+    assert kept[1]["ratio_to_original"] == 0.43
+    assert kept[1]["ratio_to_best"] == pytest.approx(0.43 / 0.45)
+    assert kept[1]["on"] == ["ort.quantize-dynamic"]
+    assert {step["status"] for step in steps} == {"kept", "dropped", "not-applicable", "failed", "skipped"}
+
+
+def test_what_is_not_finite_is_null_and_the_reason_says_it():
+    step = next(s for s in strict_json(build_report(sample.improved()))["steps"] if "NaN" in s["reason"])
+    assert step["drift"] == {"relative_l2": None, "max_abs": None, "cosine": -1.0, "foreseen": None}
+    equal = replace(sample.compared(0.0), sqnr_db=math.inf)
+    outcome = sample.improved()
+    outcome.result = replace(outcome.result, comparisons=(equal,))
+    assert strict_json(build_report(outcome))["result"]["outputs"][0]["sqnr_db"] is None
+
+
+def test_options_that_are_not_finite_are_still_json():
+    outcome = sample.improved()
+    outcome.attempts[0].step.options["limit"] = math.inf
+    try:
+        assert strict_json(build_report(outcome))["steps"][0]["options"]["limit"] is None
+    finally:
+        del outcome.attempts[0].step.options["limit"]
+
+
+@pytest.mark.parametrize("make", [sample.improved, sample.unchanged, sample.budget_missed])
+def test_report_json_reads_back_as_the_same_report(make):
+    report = build_report(replace(make(), cached=True))
+    assert Report.model_validate_json(report.as_json()) == report
+
+
+def test_a_run_that_delivers_nothing_has_no_result_and_says_why():
+    report = build_report(sample.budget_missed())
+    assert report.status == "budget-missed"
+    assert report.result is None
+    assert report.original.latency_ms is None
+    assert "beyond the budget (0.05)" in report.reason
+    assert report.reason.endswith("nothing is delivered")
+
+
+def verdict_of(candidate: Candidate, *, settings: RunSettings | None = None, **measured: float | None) -> str:
+    outcome = sample.improved()
+    outcome.settings = settings or outcome.settings
+    outcome.result = Measured(candidate, **measured)
+    return build_report(outcome).reason
+
+
+def test_the_verdict_says_what_was_gained_and_at_which_price():
+    assert build_report(sample.improved()).reason == (
+        "2.3 times faster (ratio 0.43, 95 % interval 0.42 to 0.44), 1.5 times smaller, "
+        "drift 0.15 within the budget of 0.17"
+    )
+
+
+def test_the_verdict_on_a_lossless_result_names_the_tolerance():
+    candidate = Candidate(sample.model("c" * 64), 90_000_000, (sample.FUSE,), (), Drift(3e-7, 1e-6, 1.0))
+    assert verdict_of(candidate, ratio=0.805, low=0.80, high=0.81) == (
+        "1.2 times faster (ratio 0.81, 95 % interval 0.80 to 0.81), the same size, "
+        "lossless: drift 3e-07, rounding explains up to 0.0001"
+    )
+
+
+def test_the_verdict_never_calls_noise_a_gain_nor_hides_a_loss():
+    candidate = Candidate(sample.model("c" * 64), 45_000_000, (sample.QUANTIZE,), (), Drift(0.01, 0.1, 0.99))
+    by_size = replace(sample.improved().settings, goal="size")
+    text = verdict_of(candidate, settings=by_size, ratio=0.98, low=0.95, high=1.02)
+    assert text.startswith("2 times smaller, as fast as before (ratio 0.98, 95 % interval 0.95 to 1.02)")
+    assert "1.8 times slower" in verdict_of(candidate, settings=by_size, ratio=1.8, low=1.7, high=1.9)
+    assert "2 times larger" in verdict_of(replace(candidate, size_bytes=180_000_000), ratio=0.5, low=0.5, high=0.5)
+
+
+def test_the_verdict_on_a_target_without_a_clock_speaks_of_no_time():
+    candidate = Candidate(sample.model("c" * 64), 45_000_000, (sample.QUANTIZE,), (), Drift(0.01, 0.1, 0.99))
+    text = verdict_of(candidate, ratio=None)
+    assert text == "2 times smaller, drift 0.01 within the budget of 0.17"
+
+
+def test_an_unchanged_run_delivers_the_original():
+    report = build_report(sample.unchanged())
+    assert report.status == RunStatus.UNCHANGED.value
+    assert report.reason == "nothing that was tried made it better; the original is delivered as it is"
+    assert report.result.latency_ratio == 1.0
+    assert report.result.shapes == ()
+
+
+def test_the_machine_is_known():
+    machine = this_machine()
+    assert machine.cpu
+    assert machine.cores >= 1
+    assert machine.memory_bytes is None or machine.memory_bytes > 1 << 28
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("processor\t: 0\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n", "AMD EPYC"),
+        ("processor\t: 0\nCPU part\t: 0xd08\n\nHardware\t: BCM2835\nModel\t\t: Raspberry Pi 4\n", "BCM2835"),
+        ("processor\t: 0\nCPU part\t: 0xd08\nModel\t\t: Raspberry Pi 5\n", "Raspberry Pi 5"),
+        ("", ""),
+    ],
+)
+def test_processors_name_themselves_in_different_ways(text, name):
+    assert _from_cpuinfo(text) == name

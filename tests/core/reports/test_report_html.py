@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import sample_outcome as sample
+
+import optim._engine.reports
+from optim._engine.reports.build import build_report
+from optim._engine.reports.html import render_html
+from optim._engine.search.state import StepStatus
+
+VOID = {"meta", "br", "col", "hr", "img", "input", "link"}
+
+
+class Page(HTMLParser):
+    """Text, tags and folded parts of a page; fails on tags that are not closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(html)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+    def groups(self) -> list[bool]:
+        """Whether each group of steps is shown without a click."""
+        return ["open" in attrs for tag, attrs in self.tags if tag == "details" and attrs.get("class") == "group"]
+
+
+def page(outcome) -> Page:
+    return Page(render_html(build_report(outcome)))
+
+
+def test_the_verdict_is_on_top_in_plain_words():
+    found = page(sample.improved())
+    heading = found.text.index("2.3 times faster (ratio 0.43, 95 % interval 0.42 to 0.44), 1.5 times smaller")
+    assert heading < found.text.index("Steps")
+    assert [attrs["class"] for tag, attrs in found.tags if tag == "span" and "pill" in (attrs.get("class") or "")] == [
+        "pill improved"
+    ]
+
+
+def test_every_step_is_there_with_its_reason_and_figures():
+    text = page(sample.improved()).text
+    for attempt in sample.attempts():
+        assert attempt.step.pass_name in text
+        assert attempt.reason in text
+    for title in ("Kept (2)", "Failed (1)", "Dropped (2)", "Not applicable (1)", "Skipped (1)"):
+        assert title in text
+    assert "infinite" in text
+
+
+def test_what_counts_is_open_and_long_lists_are_folded():
+    assert page(sample.improved()).groups() == [True, True, True, False, False]
+    dropped = [replace(sample.attempts()[1], on=(str(n),), status=StepStatus.DROPPED) for n in range(9)]
+    assert page(sample.improved(attempts=dropped)).groups() == [False]
+
+
+def test_operators_outputs_shapes_machine_and_feeds_are_there():
+    text = page(sample.improved()).text
+    assert re.search(r"MatMulInteger 0 36 \+36", text)
+    assert re.search(r"MatMul 36 0 -36", text)
+    assert "2 operators whose count did not change" in text
+    assert "embeddings float32 1×384 0.15 0.06 0.989000 16.5 dB 2e+06" in text  # noqa: RUF001
+    assert "input_ids 1x32 4 ms 1.8 ms 0.43 0.42 to 0.44" in text
+    assert "token ids below 30522" in text
+    assert "onnxruntime 1.31.1" in text
+    assert 'optim.load("DIR")' in text
+    assert "import onnxruntime as ort" in text
+
+
+def test_the_page_needs_no_network_and_runs_no_script():
+    html = render_html(build_report(sample.improved()))
+    assert not re.search(r"https?:|//[a-z]|@import|url\(|<script|<link|<img|<iframe", html)
+
+
+def test_words_of_models_and_plugins_are_never_markup():
+    outcome = sample.improved(versions={"<script>alert(1)</script>": "<i>"})
+    outcome.result = replace(outcome.result, comparisons=(replace(sample.compared(), name="<script>"),))
+    outcome.settings = replace(outcome.settings, source=Path('"><script>.onnx'))
+    html = render_html(build_report(outcome))
+    assert "<script" not in html
+    assert "<b>IndexError" not in html
+    assert "&lt;b&gt;IndexError&lt;/b&gt;" in html
+
+
+@pytest.mark.parametrize("make", [sample.improved, sample.unchanged, sample.budget_missed])
+def test_every_kind_of_verdict_makes_a_whole_page(make):
+    found = page(make())
+    assert build_report(make()).status in found.text
+
+
+def test_a_run_that_delivers_nothing_does_not_say_how_to_load_it():
+    text = page(sample.budget_missed()).text
+    assert "ort.quantize-dynamic was asked for and did not hold" in text
+    assert "Load the result" not in text
+
+
+def test_an_unchanged_result_has_the_operators_of_the_original():
+    text = page(sample.unchanged()).text
+    assert "Nothing that was tried made it better; the original is delivered as it is." in text
+    assert "The graph has the same operators as the original." in text
+
+
+def test_a_run_without_steps_says_so():
+    assert "No pass was tried." in page(sample.improved(attempts=[])).text
+
+
+def test_it_follows_the_readers_light_or_dark_scheme_and_fits_a_phone():
+    html = render_html(build_report(sample.improved()))
+    assert "prefers-color-scheme: dark" in html
+    assert 'name="viewport" content="width=device-width' in html
+    colours = re.findall(r"var\((--\w+)\)", html)
+    defined = set(re.findall(r"(--\w+):", html))
+    assert set(colours) == defined
+
+
+def test_the_template_lies_in_the_package():
+    assert (Path(optim._engine.reports.__file__).parent / "report.html.j2").is_file()
+
+
+def drawn(report):
+    """The drawings of a page, each parsed as XML: what is not well-formed raises."""
+    import xml.etree.ElementTree as ElementTree
+
+    return [ElementTree.fromstring(found) for found in re.findall(r"<svg.*?</svg>", render_html(report), re.DOTALL)]
+
+
+def words_of(drawing):
+    return [element.text for element in drawing.iter("text")]
+
+
+def test_the_plots_show_every_point_the_intervals_and_the_steps():
+    measured, latency, steps = drawn(build_report(sample.improved()))
+    assert len(list(measured.iter("circle"))) == 1 + 3
+    assert {"1", "2", "original", "budget 0.17"} <= set(words_of(measured))
+    assert "4.7 ms" in words_of(latency)
+    assert len([one for one in latency.iter("line") if one.get("class") == "won"]) == 3
+    assert {"original", "+ ort.quantize-dynamic", "+ ort.tune-session", "60 MB", "0.43"} <= set(words_of(steps))
+
+
+def test_the_drawings_need_no_network_and_escape_what_a_plugin_calls_itself():
+    outcome = sample.improved()
+    evil = replace(sample.FUSE, pass_name='acme.<script>"&')
+    point = outcome.points[1]
+    candidate = replace(point.candidate, steps=(evil,))
+    outcome.points[1] = replace(point, measured=replace(point.measured, candidate=candidate))
+    page = render_html(build_report(outcome))
+    assert "<script>" not in page
+    assert drawn(build_report(outcome))
+    for one in re.findall(r"(?:href|src|url)\s*[=(]\s*['\"]?([^'\")\s]+)", page):
+        assert not one.startswith(("http:", "https:", "//"))
+
+
+def test_where_nothing_was_timed_there_is_no_plot():
+    assert drawn(build_report(sample.budget_missed())) == []
+
+
+def test_other_compromises_are_listed_with_what_picks_them():
+    page = render_html(build_report(sample.improved()))
+    assert "--pick 2" in page
+    assert "ort.fuse-transformer (with=onnxscript)" in page

@@ -1,0 +1,85 @@
+"""What the report says of a step that was kept or dropped, from figures that are given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from optim._engine.gate.drift import NO_DRIFT
+from optim._engine.search.journal import Journal
+from optim._engine.search.state import Candidate, Measured, Step, StepStatus
+from optim.model import Model
+from optim.passes import Role, Stage
+
+
+def model(name):
+    return Model(Path(f"{name}.onnx"), f"digest of {name}", (), (), {"": 17}, 9)
+
+
+ORIGINAL = Candidate(model("original"), 100)
+
+
+def step(name, role=Role.IMPROVE):
+    return Step(Stage.FUSE, name, "ours", {}, role, lossy=False)
+
+
+def after(candidate, *steps):
+    for one in steps:
+        candidate = candidate.after(one, model(one.pass_name), 100, None)
+    return candidate
+
+
+def concluded(ratio, without, *, kept=True):
+    """A row of a step with these figures; its chain, one step longer, wins or does not."""
+    journal, first = Journal(), step("first")
+    row = journal.open(first, ORIGINAL)
+    candidate = after(ORIGINAL, first)
+    journal.timed(Measured(candidate, ratio), without)
+    last = step("last")
+    journal.open(last, candidate)
+    winner = after(candidate, last) if kept else ORIGINAL
+    journal.conclude(winner, Measured(winner, 0.5, 0.4, 0.6))
+    return row
+
+
+def test_a_kept_step_that_was_faster_says_both_figures():
+    row = concluded(0.8, 1.0)
+    assert (row.status, row.reason) == (StepStatus.KEPT, "latency ratio 0.80, 1.00 without it")
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.05])
+def test_a_kept_step_that_was_no_faster_when_explored_says_that_its_chain_won(ratio):
+    row = concluded(ratio, 1.0)
+    assert row.status is StepStatus.KEPT
+    assert row.reason == f"latency ratio {ratio:.2f}, 1.00 without it when explored; the chain with it won"
+
+
+def test_a_dropped_step_that_was_no_faster_says_so():
+    row = concluded(1.02, 1.0, kept=False)
+    assert (row.status, row.reason) == (StepStatus.DROPPED, "no faster: latency ratio 1.02, 1.00 without it")
+
+
+def test_a_dropped_step_that_was_faster_names_what_won():
+    row = concluded(0.8, 1.0, kept=False)
+    assert row.reason == "latency ratio 0.80 when explored; another won in the end, 0.50 on fresh rounds"
+
+
+def test_a_dropped_step_that_is_kept_behind_others_says_so():
+    journal, first, last = Journal(), step("first"), step("last")
+    row = journal.open(last, after(ORIGINAL, first))
+    journal.timed(Measured(after(ORIGINAL, first, last), 0.45), 1.0)
+    winner = after(ORIGINAL, last)
+    journal.conclude(winner, Measured(winner, 0.5, 0.4, 0.6))
+    assert row.status is StepStatus.DROPPED
+    assert row.reason == "latency ratio 0.45 when explored; kept in another chain, 0.50 on fresh rounds"
+    (kept,) = [one for one in journal.attempts if one.status is StepStatus.KEPT]
+    assert (kept.step.key, kept.on) == (last.key, ())
+
+
+def test_the_drift_of_a_row_is_kept_where_none_is_measured_again():
+    journal, first = Journal(), step("first")
+    row = journal.open(first, ORIGINAL)
+    row.drift = NO_DRIFT
+    journal.timed(Measured(after(ORIGINAL, first), 0.9), None)
+    assert row.drift is NO_DRIFT

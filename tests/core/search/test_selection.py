@@ -1,0 +1,153 @@
+"""Which of the finalists is delivered, given what the clock said of them: figures are made up here, models are not run.
+
+The clock itself is tested in ``test_race.py``, a search to its end in ``test_search.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from optim._engine.gate.budget import Budget
+from optim._engine.search.journal import Journal
+from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.select.selection import Selection
+from optim._engine.search.settings import Named, RunSettings
+from optim._engine.search.state import Candidate, Measured, Step
+from optim.model import Model
+from optim.passes import Role, Stage
+
+
+def step(name: str) -> Step:
+    role = Role.ENABLE if name.startswith("way") else Role.REQUESTED if name == "wish" else Role.IMPROVE
+    return Step(Stage.FUSE, name, "plugin", {}, role, lossy=False)
+
+
+def candidate(*names: str, size: int = 100) -> Candidate:
+    digest = "-".join(names) or "original"
+    return Candidate(
+        Model(Path(f"{digest}.onnx"), digest, (), (), {"": 17}, 9), size, tuple(step(name) for name in names)
+    )
+
+
+@pytest.fixture
+def decide(monkeypatch):
+    """Steps of the chain that wins, given ratios with their interval's ends by chain; None for the original.
+
+    A chain whose ratios are None breaks the budget on all samples; ``aside`` are chains that only the archive knows.
+    """
+
+    def decided(ratios, *, sizes=None, rebuilds=(), aside=(), looked=None, journal=None, **changes):
+        journal = journal or Journal()
+        bench = SimpleNamespace(
+            settings=RunSettings(Path("m.onnx"), **changes),
+            target=SimpleNamespace(timed=True, requires=()),
+            original=candidate(),
+            prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
+            lanes_at_once=lambda: 3,
+            say=lambda text: None,
+        )
+        archive = ParetoArchive(Budget(0.05, 1e-4))
+        selection = Selection(bench, Budget(0.05, 1e-4), journal, archive)
+        raced = []
+
+        def measure(self, candidates):
+            raced.extend(candidates)
+            wrong = [one.model.digest for one in candidates if ratios[one.model.digest] is None]
+            self.clock.objections |= dict.fromkeys(wrong, "drift 0.06 is beyond the budget")
+            return [Measured(one, *ratios[one.model.digest]) for one in candidates if one.model.digest not in wrong]
+
+        def rebuild(self, steps):
+            digest = "-".join(one.pass_name for one in steps)
+            return replace(candidate(*digest.split("-")), steps=tuple(steps)) if digest in rebuilds else None
+
+        monkeypatch.setattr(Selection, "measure", measure)
+        monkeypatch.setattr(Selection, "_rebuild", rebuild)
+        chains = [candidate(*key.split("-"), size=(sizes or {}).get(key, 100)) for key in ratios if key not in rebuilds]
+        explored = [Measured(one, (looked or {}).get(one.model.digest, 0.5)) for one in chains]
+        archive.explored(item for item in explored if item.candidate.model.digest in aside)
+        winner = selection.decide([item for item in explored if item.candidate.model.digest not in aside])
+        assert len({one.model.digest for one in raced}) == len(raced)
+        return None if winner is None else winner.candidate.model.digest
+
+    return decided
+
+
+def test_the_fastest_is_delivered(decide):
+    assert decide({"a": (0.8, 0.79, 0.81), "b": (0.6, 0.59, 0.61)}) == "b"
+
+
+def test_within_one_per_cent_the_shorter_chain_is_delivered(decide):
+    assert decide({"a-b": (0.800, 0.79, 0.81), "a": (0.806, 0.79, 0.82)}) == "a"
+    assert decide({"a-b": (0.800, 0.79, 0.81), "a": (0.815, 0.79, 0.83)}) == "a-b"
+
+
+def test_what_is_not_clearly_faster_is_not_delivered(decide):
+    assert decide({"a": (0.99, 0.97, 1.01)}) is None
+    assert decide({"a": (0.99, 0.98, 0.994)}) == "a"
+    assert decide({}) is None
+
+
+def test_what_only_makes_way_is_taken_out_unless_something_needs_it(decide):
+    way, none = (0.80, 0.79, 0.81), (0.83, 0.82, 0.84)
+    assert decide({"way-a": way, "a": none}, rebuilds=("a",)) == "a"
+    assert decide({"way-a": way, "a": (0.9, 0.89, 0.91)}, rebuilds=("a",)) == "way-a"
+    assert decide({"way-a": way}) == "way-a"
+
+
+def test_each_of_two_that_make_way_is_looked_at(decide):
+    same = (0.8, 0.79, 0.81)
+    chains = {"way1-way2-a": same, "way1-a": same, "a": same}
+    assert decide(chains, rebuilds=("way1-a", "a")) == "a"
+    assert decide({"way1-way2-a": same, "way1-a": same}, rebuilds=("way1-a",)) == "way1-a"
+    assert decide({"way1-way2-a": same, "way2-a": same}, rebuilds=("way2-a",)) == "way2-a"
+
+
+def test_a_chain_that_only_makes_way_is_never_delivered_however_fast_it_looks(decide):
+    assert decide({"way": (0.9, 0.89, 0.91)}) is None
+    assert decide({"way1-way2": (0.9, 0.89, 0.91), "a": (0.95, 0.94, 0.96)}) == "a"
+
+
+def test_what_was_asked_for_is_delivered_though_it_is_no_faster(decide):
+    assert decide({"wish": (1.02, 1.01, 1.03)}, named=(Named("wish"),)) == "wish"
+    assert decide({"way": (1.02, 1.01, 1.03)}, named=(Named("way"),)) == "way"
+
+
+def test_with_size_as_the_goal_the_smallest_is_delivered(decide):
+    figures = {"a": (0.5, 0.49, 0.51), "b": (1.5, 1.4, 1.6)}
+    assert decide(figures, sizes={"a": 90, "b": 40}, goal="size") == "b"
+    assert decide(figures, sizes={"a": 100, "b": 120}, goal="size") is None
+
+
+def test_where_the_best_break_the_budget_on_all_samples_the_next_best_is_delivered(decide):
+    wrong = {"a": None, "b": None, "c": None}
+    assert decide({**wrong, "d": (0.6, 0.59, 0.61)}) == "d"
+    assert decide({**wrong, "d": (0.6, 0.59, 0.61)}, aside=("d",)) == "d"
+    assert decide({**wrong, "d": None, "e": None, "f": None, "g": (0.6, 0.59, 0.61)}) == "g"
+    assert decide(wrong) is None
+
+
+def test_what_promised_more_than_what_held_is_looked_at_too(decide):
+    held, looked = (0.9, 0.89, 0.91), {"d": 0.6}
+    figures = {"a": None, "b": None, "c": held, "d": (0.6, 0.59, 0.61)}
+    assert decide(figures, looked=looked) == "d"
+    assert decide({**figures, "d": None}, looked=looked) == "c"
+
+
+def test_where_the_best_are_no_faster_on_fresh_rounds_the_next_is_looked_at(decide):
+    slow = (1.0, 0.98, 1.02)
+    assert decide({"a": slow, "b": slow, "c": slow, "d": (0.6, 0.59, 0.61)}) == "d"
+
+
+def test_what_is_no_faster_on_fresh_rounds_says_so_with_both_figures(decide):
+    journal = Journal()
+    attempt = journal.open(step("a"), candidate())
+    attempt.ratio = 0.8
+    assert decide({"a": (0.97, 0.9, 1.04)}, journal=journal) is None
+    assert attempt.reason == (
+        "not clearly faster than the original: latency ratio 0.97 on fresh rounds (95 % interval 0.90 to 1.04), "
+        "0.80 when explored"
+    )

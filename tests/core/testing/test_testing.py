@@ -1,0 +1,184 @@
+"""The author's kit: good passes pass every check, and each bad one fails the right one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from installed_plugin import HERE
+
+from optim import Target
+from optim._engine.plugins.weight import HEAVY
+from optim.onnx.backend import OnnxRuntimeBackend
+from optim.testing import Trial, models
+
+BAD = {
+    "NeverFires": "it_fires",
+    "SaysChanged": "it_fires",
+    "DeclinesWithoutReason": "it_declines_with_a_reason",
+    "MutatesInput": "it_leaves_its_input_alone",
+    "NotIdempotent": "it_is_idempotent",
+    "RenamesOutput": "it_keeps_inputs_outputs_and_opset",
+    "RaisesOpset": "it_keeps_inputs_outputs_and_opset",
+    "InterfaceOfNobody": "it_keeps_inputs_outputs_and_opset",
+    "Wrong": "it_computes_the_same_within_the_tolerance",
+    "UndocumentedOption": "its_options_are_documented",
+    "MisspeltOrder": "its_order_can_be_resolved",
+    "BeforeAndAfter": "its_order_can_be_resolved",
+    "NeverTheSame": "it_gives_the_same_twice",
+    "KnowsItsProcess": "it_works_in_a_process_of_its_own",
+    "ForeignCandidates": "its_candidates_are_its_options",
+    "KeepsNothing": "what_it_can_keep_is_kept",
+    "BadName": "its_name_and_attributes_fit",
+    "SecretTuner": "it_changes_session_settings_alone_if_it_says_so",
+    "Heavy": "importing_it_loads_nothing_heavy",
+}
+ALSO = {
+    "RenamesOutput": {"it_computes_the_same_within_the_tolerance"},
+    "InterfaceOfNobody": {"it_computes_the_same_within_the_tolerance"},
+    "SaysChanged": {"it_changes_session_settings_alone_if_it_says_so"},
+    "MutatesInput": {
+        "it_works_in_a_process_of_its_own",
+        "it_computes_the_same_within_the_tolerance",
+        "it_gives_the_same_twice",
+    },
+    "NeverTheSame": {"it_works_in_a_process_of_its_own", "it_is_idempotent"},
+}
+"""What one defect must break too: a renamed output cannot be compared."""
+
+LOSSY = {"GoodLossy", "KeepsNothing"}
+
+MODULE = """
+import pytest
+import conforming_passes
+import heavy_pass
+from optim.testing import PassConformance, models
+
+class Mlp(PassConformance):
+    max_drift = 1e-5
+
+    @pytest.fixture
+    def model_path(self, tmp_path):
+        return models.mlp(tmp_path)
+"""
+
+CLASS = """
+class Test{name}(Mlp):
+    {extra}
+
+    @pytest.fixture
+    def pass_class(self):
+        return {module}.{name}
+"""
+
+TOLERANCE = """
+class Test{name}(Mlp):
+    max_drift = {value}
+
+    @pytest.fixture
+    def pass_class(self):
+        return conforming_passes.Good
+"""
+
+UNFINISHED = """
+import pytest
+from optim.testing import PassConformance
+
+class TestUnfinished(PassConformance):
+    pass
+"""
+
+
+def outcomes(folder: Path, source: str, *arguments: str) -> dict[str, dict[str, str]]:
+    """By test class, the outcome of each check: passed, failed or skipped."""
+    (folder / "test_kit.py").write_text(source)
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=report.xml", "test_kit.py"]
+    subprocess.run(
+        [*command, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        check=False,
+        timeout=250,
+    )
+    found: dict[str, dict[str, str]] = {}
+    for case in ElementTree.parse(folder / "report.xml").iter("testcase"):
+        kinds = {child.tag for child in case}
+        outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+        found.setdefault(case.get("classname", "").rpartition(".")[2], {})[case.get("name", "")] = outcome
+    return found
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    classes = []
+    for name in (*BAD, "Good", "GoodLossy", "Tuner"):
+        extra = "max_drift = 0.05" if name in LOSSY else "fires_on_everything = True" if name == "Tuner" else "pass"
+        module = "heavy_pass" if name == "Heavy" else "conforming_passes"
+        classes.append(CLASS.format(name=name, extra=extra, module=module))
+    return outcomes(tmp_path_factory.mktemp("kit"), MODULE + "".join(classes))
+
+
+def failed(seen, name):
+    return {check.removeprefix("test_") for check, outcome in seen[f"Test{name}"].items() if outcome == "failed"}
+
+
+@pytest.mark.parametrize("name", ["Good", "GoodLossy", "Tuner"])
+def test_a_good_pass_holds_every_promise(seen, name):
+    assert failed(seen, name) == set()
+    assert sum(outcome == "passed" for outcome in seen[f"Test{name}"].values()) >= 12
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_pass_fails_the_right_check_and_no_other(seen, name):
+    found = failed(seen, name)
+    assert BAD[name] in found
+    assert found <= {BAD[name], *ALSO.get(name, ())}
+
+
+def test_every_check_fails_for_some_pass(seen):
+    assert {check.removeprefix("test_") for check in seen["TestGood"]} == set(BAD.values())
+
+
+def test_a_class_without_its_fixtures_says_so(tmp_path):
+    found = outcomes(tmp_path, UNFINISHED)["TestUnfinished"]
+    assert set(found.values()) == {"failed"}
+
+
+def test_a_tolerance_that_is_none_fails_the_comparison(tmp_path):
+    values = {"None": "None", "Whole": "1", "All": "1.0", "Nothing": "0.0", "NotANumber": "float('nan')"}
+    classes = [TOLERANCE.format(name=name, value=value) for name, value in values.items()]
+    found = outcomes(tmp_path, MODULE + "".join(classes), "-k", "test_it_computes_the_same")
+    assert [name for name in values if failed(found, name)] == list(values)
+
+
+def test_pytest_starts_without_anything_heavy_and_the_kits_asserts_say_what_they_compared(tmp_path):
+    (tmp_path / "test_start.py").write_text(
+        "import sys\n"
+        f"def test_light():\n    assert [name for name in {HEAVY!r} if name in sys.modules] == []\n"
+        "def test_rewritten():\n"
+        "    from optim.testing import conformance\n    assert '@pytest_ar' in vars(conformance)\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_start.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout
+
+
+class Cpu(OnnxRuntimeBackend):
+    name = "onnxruntime"
+
+
+@pytest.mark.parametrize("make", [models.identity, models.mlp, models.convnet, models.encoder])
+def test_the_models_of_the_kit_run_on_feeds_of_several_sizes(make, tmp_path):
+    target = Target("cpu", "onnxruntime", "CPUExecutionProvider")
+    trial = Trial.of(make(tmp_path), tmp_path / "trial", target, Cpu())
+    shapes = set()
+    with trial.backend.open(trial.model, target) as session:
+        for feeds in trial.feeds.iterate():
+            shapes |= {output.shape for output in session.run(feeds).values()}
+    assert len(shapes) > 1

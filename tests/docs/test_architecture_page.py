@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from optim.errors import ExitStatus
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+SOURCE = ROOT / "core" / "src" / "optim"
+
+
+def test_the_picture_shows_the_folders_that_there_are() -> None:
+    picture = re.findall(r"```\n(.*?)```", PAGE, re.DOTALL)[0]
+    shown = set(re.findall(r"(?<![a-z_])([a-z_]+)/", picture)) - {"out"}
+    assert shown == {
+        path.parent.name for path in (*SOURCE.glob("*/__init__.py"), *SOURCE.glob("_engine/*/__init__.py"))
+    }
+
+
+def test_every_file_beside_the_folders_is_named() -> None:
+    files = {path.name for path in SOURCE.glob("*.py")} - {"__init__.py", "__main__.py"}
+    assert [name for name in sorted(files) if f"`{name}`" not in PAGE] == []
+
+
+def test_every_exit_status_is_in_the_table() -> None:
+    table = PAGE.partition("## Exit status")[2]
+    assert [int(value) for value in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == [s.value for s in ExitStatus]
+
+
+def test_links_between_the_pages_lead_somewhere() -> None:
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"

@@ -1,0 +1,109 @@
+"""Runs from a source to a result that is held against what torch itself computes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_models
+from tiny_models import save
+
+import optim
+
+HERE = Path(tiny_models.__file__).parent
+SMALLER = ("--goal", "size", "--stage", "quantize", "--search-seconds", "10")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def run(cache: Path, output: Path, source: str | Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
+    """Exit status, report and standard error of ``optim run``."""
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("optim")), "run", str(source), "-o", str(output), "--json", *arguments],
+        cwd=HERE,
+        env={**os.environ, "OPTIM_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def test_a_smaller_module_is_held_against_torch_on_every_trial(cache: Path, tmp_path: Path) -> None:
+    status, report, _ = run(cache, tmp_path / "out", "torch_factories:linear_layers", *SMALLER)
+    assert status == 0 and report["status"] == "improved"
+    found = report["export"]["result_drift"]
+    assert found["trials"] == report["export"]["trials"] and found["samples"] == 5
+    assert 1e-4 < found["drift"]["relative_l2"] < found["limit"]
+    assert 0.05 <= found["limit"] < 0.0501  # the budget, and what the export itself moves
+    assert "from its source on 5 trials" in (tmp_path / "out" / "report.html").read_text()
+    written = json.loads((tmp_path / "out" / "export.json").read_text())["components"]["model"]["drift"]
+    assert written == found["drift"]["relative_l2"]
+
+
+def test_made_up_inputs_that_hide_a_drift_do_not_hide_it_from_torch(cache: Path, tmp_path: Path) -> None:
+    arguments = ("torch_factories:linear_layers", "--source-arg", "outlier=1000.0", *SMALLER)
+    status, report, _ = run(cache, tmp_path / "out", *arguments)
+    assert status == 0 and report["status"] == "unchanged"
+    assert report["export"]["result_drift"] is None
+    dropped = [step for step in report["steps"] if "from the source" in step["reason"]]
+    assert dropped and all(step["status"] == "dropped" for step in dropped)
+    assert all(step["drift"]["relative_l2"] < 0.05 for step in dropped)  # on the run's own samples
+
+
+def test_what_is_too_far_from_torch_misses_the_budget_that_was_given(cache: Path, tmp_path: Path) -> None:
+    named = ("--with", "ort.quantize-dynamic", "--max-drift", "0.05")
+    arguments = ("torch_factories:linear_layers", "--source-arg", "outlier=1000.0", *SMALLER, *named)
+    status, report, error = run(cache, tmp_path / "out", *arguments)
+    assert status == 4 and report["status"] == "budget-missed" and report["result"] is None
+    assert "from the source" in error and not (tmp_path / "out" / "model.onnx").exists()
+
+
+def test_shapes_that_the_result_no_longer_takes_are_named(cache: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "feeds.npz", x=np.random.default_rng(0).standard_normal((2, 3, 64)).astype(np.float32))
+    status, report, _ = run(
+        cache,
+        tmp_path / "out",
+        "torch_factories:linear_layers",
+        "--stage",
+        "fuse",
+        "--with",
+        "ort.fix-shapes",
+        "--search-seconds",
+        "5",
+        "--data",
+        str(tmp_path / "feeds.npz"),
+    )
+    found = report["export"]["result_drift"]
+    assert status == 0 and found["trials"] == ["example 1"]
+    assert any("'x' takes [2, 3, 64], and this is [3, 5, 64]" in text for text in found["skipped"])
+
+
+def test_the_user_s_own_data_says_what_the_budget_is_for(cache: Path, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 4, 64)).astype(np.float32)
+    np.savez(tmp_path / "feeds.npz", x=x)
+    arguments = ("torch_factories:linear_layers", "--source-arg", "outlier=1000.0", *SMALLER)
+    status, report, _ = run(cache, tmp_path / "out", *arguments, "--data", str(tmp_path / "feeds.npz"))
+    found = report["export"]["result_drift"]
+    assert status == 0 and report["status"] == "improved"
+    assert found["drift"]["relative_l2"] > found["limit"] and "the budget is held on your data" in found["note"]
+
+
+def test_a_decoder_s_folder_is_held_against_torch_step_by_step(cache: Path, tmp_path: Path) -> None:
+    source = save("llama-64", tmp_path / "source")
+    status, report, _ = run(cache, tmp_path / "out", source, *SMALLER, "--max-drift", "0.2")
+    assert status == 0 and report["status"] == "improved"
+    found = report["export"]["result_drift"]
+    assert found["samples"] > len(found["trials"]) == len(report["export"]["trials"])
+    assert 0 < found["drift"]["relative_l2"] < found["limit"]
+    assert optim.load(tmp_path / "out").generate([[5, 6, 7]], max_new_tokens=3).shape == (1, 3)
