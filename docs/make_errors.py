@@ -53,7 +53,7 @@ GROUPS = {
 COMPUTED = {
     ("cli/verbs/run.py", "report.status"): ("budget-missed", "failed"),
     ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend"),
-    ("preprocess.py", "kind"): ("unknown-input", "unknown-output"),
+    ("preprocess/preprocess.py", "kind"): ("unknown-input", "unknown-output"),
     ("jobs/runner.py", "reference"): (
         "ingest-failed",
         "prepare-failed",

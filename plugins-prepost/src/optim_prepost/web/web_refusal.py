@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from optim.errors import ExitStatus, OptimError
-from optim_prepost.append_options import AppendOptions
-from optim_prepost.catalog import KINDS, Kind
-from optim_prepost.olive import step_kinds
-from optim_prepost.step_classes import PACKAGE
-from optim_prepost.tool_commands import as_preset
+from optim_prepost.plans.append_options import AppendOptions
+from optim_prepost.plans.catalog import KINDS, Kind
+from optim_prepost.plans.olive_lists import step_kinds
+from optim_prepost.plans.step_classes import PACKAGE
+from optim_prepost.plans.tool_commands import as_preset
 
 _DECODES = {"speech": "AudioDecoder"}
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from optim.arrays import Feeds, dtype_of
 from optim.errors import OptimError
-from optim_prepost.plan import Plan, Port
+from optim_prepost.plans.plan import Plan, Port
+from optim_prepost.plans.step_classes import PACKAGE
 from optim_prepost.reference.arrays import Array
-from optim_prepost.step_classes import PACKAGE
 
 _IMAGES = ((97, 131), (240, 180), (333, 500))
 """Heights and widths, odd ones among them."""

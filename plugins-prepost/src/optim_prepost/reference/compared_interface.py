@@ -11,8 +11,8 @@ import numpy as np
 from optim.arrays import Feeds, Outputs
 from optim.jobs import from_wire, to_wire
 from optim.passes import Interface
-from optim_prepost.compose import Composed
-from optim_prepost.plan import Plan
+from optim_prepost.compose.compose import Composed
+from optim_prepost.plans.plan import Plan
 from optim_prepost.reference.arrays import Array
 
 _PIXELS, _COARSE = 5e-3, 5e-2
@@ -47,7 +47,7 @@ def interface_of(plan: Plan, composed: Composed) -> Interface:
 
 def raw(plan: Mapping[str, Any], **_: Any) -> Sequence[Feeds]:
     """Raw samples: the user's, or made ones."""
-    from optim_prepost.samples import raw_samples
+    from optim_prepost.reference.samples import raw_samples
 
     return raw_samples(from_wire(Plan, plan))
 
