@@ -6,22 +6,38 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 INSTALLED := .venv/installed-$(VERSION)
 TOOLS := .venv/tools-$(VERSION)
 
-.PHONY: help demo test lint bench clean
+# Several processes at once, as many as there are cores; tests/conftest.py says which tests stay together.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
+
+.PHONY: help demo test test-quick coverage lint bench clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo    optimize a trained sentence encoder, into demo-run/"
-	@echo "make test    run every test"
-	@echo "make lint    ruff and mypy"
-	@echo "make bench   time optim and its peers on the same models; hours, or a part: make bench BENCH='--models digits-cnn'"
-	@echo "make clean   remove what make made"
+	@echo "make demo        optimize a trained sentence encoder, into demo-run/"
+	@echo "make test        run every test; six minutes on two cores"
+	@echo "make test-quick  run what takes at most some seconds each; a minute and a half"
+	@echo "make coverage    run every test, and count which lines ran, in subprocesses too"
+	@echo "make lint        ruff and mypy"
+	@echo "make bench       time optim and its peers on the same models; hours, or a part: make bench BENCH='--models digits-cnn'"
+	@echo "make clean       remove what make made"
 	@echo "With another Python, 3.11 or later: make demo PYTHON=python3.12"
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/minilm/demo.py
 
 test: $(TOOLS)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
+
+test-quick: $(TOOLS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
+
+coverage: export COVERAGE_RCFILE := $(CURDIR)/pyproject.toml
+coverage: export COVERAGE_FILE := $(CURDIR)/.cache/coverage/data
+coverage: $(TOOLS)
+	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt coverage
+	rm -rf .cache/coverage && mkdir -p .cache/coverage
+	$(BIN)/python -m coverage run -m pytest $(PARALLEL); status=$$?; \
+		$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m coverage report; exit $$status
 
 lint: $(TOOLS)
 	$(BIN)/ruff check
@@ -59,5 +75,5 @@ $(INSTALLED): core/pyproject.toml plugins/pyproject.toml constraints-dev.txt
 $(TOOLS): $(INSTALLED) plugins-qnn/pyproject.toml plugins-inc/pyproject.toml plugins-prepost/pyproject.toml
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt \
 		--editable 'core[cpu]' --editable 'plugins[torch]' --editable plugins-qnn --editable plugins-inc \
-		--editable plugins-prepost peft jiwer pytest pytest-timeout ruff mypy scikit-learn
+		--editable plugins-prepost peft jiwer pytest pytest-timeout pytest-xdist ruff mypy scikit-learn
 	touch $@

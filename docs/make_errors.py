@@ -99,12 +99,17 @@ def page(root: Path) -> str:
     """The text of the page for the source below ``root``."""
     groups: dict[str, dict[str, Entry]] = {heading: {} for heading in GROUPS}
     for source in SOURCES:
-        for path in sorted((root / source).rglob("*.py")):
+        found: dict[str, dict[str, Entry]] = {}
+        for path in (root / source).rglob("*.py"):
             place = path.relative_to(root / source).as_posix().removeprefix("_engine/")
-            found = read(ast.parse(path.read_text(encoding="utf-8")), place)
-            if found:
-                heading = _heading(place) if source == SOURCES[0] else f"Plugin {_plugin(source, place)}"
-                sort_in(found, groups.setdefault(heading, {}), groups)
+            if entries := read(ast.parse(path.read_text(encoding="utf-8")), place):
+                found[place] = entries
+        headings = {
+            place: _heading(place) if source == SOURCES[0] else f"Plugin {_plugin(source, place)}" for place in found
+        }
+        order = [*GROUPS, *sorted(set(headings.values()))]
+        for place in sorted(found, key=lambda place: (order.index(headings[place]), place)):
+            sort_in(found[place], groups.setdefault(headings[place], {}), groups)
     parts = [_INTRODUCTION]
     for heading, entries in groups.items():
         if entries:

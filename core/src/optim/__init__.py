@@ -7,6 +7,7 @@ For users: :func:`run`, :func:`load`. For plugin authors: :func:`hookimpl`, :cla
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from optim.source import Component, Source, SourceContext, SourceRequest, Trial, TrialStep
     from optim.source_passes import Exported, Exporter, SourcePass, SourceResult
     from optim.target import Target
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime 1.31 otherwise writes a device id when it is imported
 
 _HOMES = {
     "optim.backend": ("Backend", "BackendLimits", "Session"),

@@ -10,12 +10,13 @@ from installed_plugin import workers_import
 from timed_models import network, write_network
 
 from optim._engine.gate.budget import Budget
+from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.race import Effort
 from optim._engine.search.measure.racing import race_chains
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.workbench import Workbench, thread_executor
+from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.jobs.process import WorkerFailed
 from optim.model import SessionConfig
@@ -128,17 +129,17 @@ def test_a_lane_that_fails_says_why(large_race):
 def test_a_race_with_a_failure_in_it_is_run_again(bench):
     failing = replace(bench.original, interfaces=(Interface(outputs="lane_interfaces:fail"),))
     for _ in range(2):
-        before = bench.jobs.count
+        before = bench.runner.count
         race_chains(bench, [failing], replace(QUICK, seconds=0.5), purpose="failing")
-        assert bench.jobs.count == before + 1
+        assert bench.runner.count == before + 1
 
 
 def test_a_race_without_failures_is_remembered(bench):
-    before = (bench.jobs.count, bench.from_cache)
+    before = (bench.runner.count, bench.runner.from_cache)
     quick, nodes = replace(QUICK, seconds=0.5), [bench.original]
     first, second = (race_chains(bench, nodes, quick, purpose="remembered") for _ in range(2))
     assert first == second
-    assert (bench.jobs.count, bench.from_cache) == (before[0] + 1, before[1] + 1)
+    assert (bench.runner.count, bench.runner.from_cache) == (before[0] + 1, before[1] + 1)
 
 
 def test_a_beaten_lane_leaves_the_race(bench, node_of):

@@ -17,6 +17,7 @@ from optim._engine.feeds.load import load_feeds
 from optim._engine.feeds.synthesize import synthesize_feeds
 from optim._engine.gate.drift import faint_outputs, worst_drift
 from optim._engine.graphs.limits import check_limits
+from optim._engine.jobs.job import Job
 from optim._engine.metrics.spec import MaxLoss, MetricSpec
 from optim.arrays import Feeds
 from optim.backend import Backend, Session
@@ -100,6 +101,9 @@ class Answer:
     open_s: float
     run_s: float
     task: TaskUse | None = None
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

@@ -13,6 +13,7 @@ from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs import prepare
+from optim._engine.jobs.runner import Runner, thread_executor
 from optim._engine.metrics.spec import MaxLoss, MetricSpec
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.execute import require_target
@@ -21,7 +22,7 @@ from optim._engine.search.measure.race import Effort, LaneResult
 from optim._engine.search.measure.racing import check_chain, race_chains
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
 from optim._engine.search.state import Candidate
-from optim._engine.search.workbench import Workbench, thread_executor
+from optim._engine.search.workbench import Workbench
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.naming import needs_export
 from optim._engine.sources.pipeline import Choice
@@ -214,7 +215,7 @@ def _source_place(bench: Workbench, registry: Registry, name: str, model: Path, 
     target = require_target(registry, name)
     told = {"source": json.dumps(to_wire(bench.settings.export)), "component": component}
     plugin = registry.offered("backend")[target.backend].plugin.name
-    return Place(replace(target, probe=None, provider_options={**target.provider_options, **told}), plugin)
+    return Place(replace(target.plain, provider_options={**target.provider_options, **told}), plugin)
 
 
 @contextmanager
@@ -265,7 +266,8 @@ def _exported(model: Path, target: Target, registry: Registry, store: Store, say
     """The graphs of a source; None where the model is an ONNX model."""
     if not needs_export(str(model)):
         return None
-    return make_graphs(SourceRequest(str(model)), target, registry, store, Choice(), say, timeout_s=DEFAULT_TIMEOUT_S)
+    request, runner = SourceRequest(str(model)), Runner(store, say)
+    return make_graphs(request, target, registry, Choice(), runner, timeout_s=DEFAULT_TIMEOUT_S)
 
 
 def _component(exported: ExportedSource, name: str) -> str:

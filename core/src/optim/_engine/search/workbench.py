@@ -1,29 +1,22 @@
-"""Where the search has things done: jobs in subprocesses, their answers kept, failures put into words.
-
-Jobs are submitted to a ``concurrent.futures.Executor`` (threads here, each holding one subprocess); another executor,
-such as dask's, fits the same seam. Races are not submitted: they hold the machine's clock.
-"""
+"""Where the search has things done: what each job is told, where its answer is kept, and why it failed."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from optim._engine.compare.place import Place, Reference
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
-from optim._engine.jobs import candidate, ingest, prepare, refuse, repair, sensitivity
+from optim._engine.jobs import candidate, ingest, prepare, refuse
 from optim._engine.jobs.ingest import Answer as Ingested
-from optim._engine.jobs.ingest import Request as IngestRequest
-from optim._engine.jobs.runner import Jobs, Say
+from optim._engine.jobs.job import Answer, Job, Request
+from optim._engine.jobs.runner import Runner, Say
 from optim._engine.metrics.spec import require_known
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
@@ -31,11 +24,11 @@ from optim._engine.search.keys import Keys
 from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
+from optim._engine.sensitivity import measure_job, repair_job
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.pipeline import Choice
 from optim._engine.store import Store
 from optim.jobs.process import WorkerFailed
-from optim.jobs.wire import from_wire
 from optim.model import Model, TensorInfo
 from optim.onnx.files import is_whole
 from optim.passes import MODEL_STAGES
@@ -76,10 +69,8 @@ class Workbench:
         self.registry = registry
         self.store = store
         self.say = say
-        self.jobs = Jobs(say)
-        self.from_cache = 0
+        self.runner = Runner(store, say, fresh=settings.fresh, executor=executor)
         self.made: set[Path] = set()
-        self.executor = executor
         target = registry.target(settings.target)
         registry.backend(target.backend)
         self.target = target.plain
@@ -100,8 +91,7 @@ class Workbench:
     def ingest_file(self, path: Path) -> Ingested:
         """Bring a file into the store."""
         self.say(f"reading {path.name}")
-        answer = self._need(ingest, IngestRequest(path.absolute(), self.store.models), "ingest")
-        return from_wire(Ingested, answer)
+        return self._need(ingest.JOB, ingest.Request(path.absolute(), self.store.models), "ingest")
 
     def _ingest_source(self, *, fresh: bool = False) -> Ingested:
         """The user's file, or the graph of what was exported."""
@@ -112,11 +102,9 @@ class Workbench:
                 self.settings.export,
                 self.target,
                 self.registry,
-                self.store,
                 source_choice(self.settings),
-                self.say,
+                Runner(self.store, self.say, fresh=fresh or self.settings.fresh),
                 timeout_s=self.settings.timeout_s,
-                fresh=fresh or self.settings.fresh,
             )
         graphs = self.exported.graphs
         graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
@@ -139,12 +127,12 @@ class Workbench:
         if not asked:
             return model.inputs
         try:
-            answer = self.jobs.run(refuse, refuse.Request(model, self.target, tuple(asked)), _REFUSAL_S)
+            request = refuse.Request(model, self.target, tuple(asked))
+            return self.runner.call(refuse.JOB, request, timeout_s=_REFUSAL_S).inputs
         except WorkerFailed as failed:
             if failed.error:
                 raise failed.error from failed
             return model.inputs
-        return from_wire(refuse.Answer, answer).inputs
 
     def prepare(self, model: Model, inputs: tuple[TensorInfo, ...] = ()) -> prepare.Answer:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried.
@@ -156,9 +144,9 @@ class Workbench:
         self.say("running the original")
         inputs = inputs or model.inputs
         key = self.keys.prepare(model, inputs)
-        holder: list[Any] = []
+        folder = self.store.root / "references" / key
 
-        def make(folder: Path) -> None:
+        def make(folder: Path) -> prepare.Answer:
             request = prepare.Request(
                 model,
                 inputs,
@@ -171,17 +159,17 @@ class Workbench:
                 self._metric,
                 self.settings.max_loss,
             )
-            holder.append(self._need(prepare, request, "prepare"))
-            self.store.write("steps", key, holder[0])
+            answer = self._need(prepare.JOB, request, "prepare")
+            self.runner.keep(key, answer)
+            return answer
 
-        known = None if self.settings.fresh else self.store.read("steps", key)
-        folder = self.store.root / "references" / key
+        known = self.runner.known(key, prepare.Answer, holds=lambda _: folder.is_dir())
         if known is None and folder.is_dir():
             shutil.rmtree(folder)
-        folder, _ = self.store.folder("references", key, make)
-        self.prepared = from_wire(prepare.Answer, holder[0] if holder else known)
-        if not holder:
-            self.from_cache += 1
+        folder, made = self.store.folder("references", key, make)
+        found = made or known
+        assert found is not None
+        self.prepared = found
         self.keys.hold_to(self.prepared, model)
         task = self.prepared.task
         self.reference = Reference(
@@ -200,10 +188,7 @@ class Workbench:
 
         Where one of them damaged a model of the store, all are tried again one by one: it may have been any of them.
         """
-        futures = [
-            self.executor.submit(self._try, node, offered, options, timeout_s) for node, offered, options in wanted
-        ]
-        found = [future.result() for future in futures]
+        found = self.runner.side_by_side(lambda one: self._try(*one, timeout_s), wanted)
         broke = [node for (node, _, _), tried in zip(wanted, found, strict=True) if tried.answer is None]
         damaged = [self.restore(node) for node in broke]
         if any(damaged) and len(wanted) > 1:
@@ -223,29 +208,31 @@ class Workbench:
         self, node: Candidate, offered: OfferedPass, options: dict[str, Any], timeout_s: float, *, anew: bool = False
     ) -> Tried:
         key = self.keys.candidate(node, offered, options)
-        known = None if anew else self._stored(key)
-        if known is not None:
-            answer = from_wire(candidate.Answer, known["answer"])
-            if is_whole(answer.result.model.path):
-                self.made |= {answer.result.model.path} if answer.result.changed else set()
-                self.from_cache += 1
-                return Tried(answer, "", known["seconds"])
+        tried = None if anew else self.runner.known(key, Tried, holds=_is_there)
+        if tried is not None:
+            self._note_made(tried)
+            return tried
         self.say(f"trying {offered.name} {_short(options)}")
         request = self._candidate_request(node, offered, options, self.prepared.explored)
         started = time.monotonic()
         phases = ["applying"]
         try:
-            data = self.jobs.run(candidate, request, timeout_s, lambda event: phases.append(event["event"]))
+            answer = self.runner.call(
+                candidate.JOB, request, timeout_s=timeout_s, on_event=lambda event: phases.append(event["event"])
+            )
         except WorkerFailed as failed:
             if failed.error and failed.error.reference == "disk-full":  # of whatever is tried next, nothing would come
                 raise failed.error from failed
             why, took = _candidate_failure(failed, phases[-1]), time.monotonic() - started
             return Tried(None, why, took, ran_out=failed.kind == "timeout")
-        seconds = time.monotonic() - started
-        answer = from_wire(candidate.Answer, data)
-        self.made |= {answer.result.model.path} if answer.result.changed else set()
-        self.store.write("steps", key, {"answer": data, "seconds": seconds})
-        return Tried(answer, "", seconds)
+        tried = Tried(answer, "", time.monotonic() - started)
+        self._note_made(tried)
+        self.runner.keep(key, tried)
+        return tried
+
+    def _note_made(self, tried: Tried) -> None:
+        if tried.answer is not None and tried.answer.result.changed:
+            self.made.add(tried.answer.result.model.path)
 
     def repair(
         self, node: Candidate, offered: OfferedPass, options: dict[str, Any], tried: Tried, limit: float, seconds: float
@@ -255,34 +242,34 @@ class Workbench:
         whole = worst_drift(tried.answer.comparisons).relative_l2
         samples = self.prepared.compared[:_REPAIR_SAMPLES]
         key = self.keys.repair(node, offered, options, limit, samples)
-        known = self.known(key)
+        known = self.runner.known(key, repair_job.Answer)
         if known is not None:
-            return from_wire(repair.Answer, known).repair
+            return known.repair
         self.say(f"repairing {offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(node, offered, options, samples)
-        request = repair.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
+        request = repair_job.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
         try:
-            data = self.jobs.run(repair, request, seconds + max(_REPAIR_GRACE_S, 2 * tried.seconds))
+            grace_s = max(_REPAIR_GRACE_S, 2 * tried.seconds)
+            answer = self.runner.call(repair_job.JOB, request, timeout_s=seconds + grace_s)
         except WorkerFailed:
             self.restore(node)
             return None
-        found = from_wire(repair.Answer, data).repair
-        if found is not None:  # with more time another run may find what this one did not
-            self.store.write("steps", key, data)
-        return found
+        if answer.repair is not None:  # with more time another run may find what this one did not
+            self.runner.keep(key, answer)
+        return answer.repair
 
     def sensitivity(
         self, node: Candidate, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
-    ) -> sensitivity.Answer:
-        """What a lossy pass costs at each node of a model; see :mod:`optim._engine.jobs.sensitivity`.
+    ) -> measure_job.Answer:
+        """What a lossy pass costs at each node of a model; see :mod:`optim._engine.sensitivity.measure_job`.
 
         Raises:
             OptimError: not-applicable, nothing-to-measure, measure-failed.
         """
         self.say(f"trying {offered.name} {_short(options)}")
         asked = self._candidate_request(node, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
-        request = sensitivity.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
-        return from_wire(sensitivity.Answer, self._need(sensitivity, request, "measure"))
+        request = measure_job.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
+        return self._need(measure_job.JOB, request, "measure")
 
     def _candidate_request(
         self, node: Candidate, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
@@ -325,19 +312,14 @@ class Workbench:
         original = restore(self.original.model.path, read_again)
         return restore(node.model.path, rebuild) or original
 
-    def known(self, key: str) -> Any | None:
-        """An answer of an earlier run, or of this one; None where there is none, or none is to be taken."""
-        found = self._stored(key)
-        self.from_cache += found is not None
-        return found
-
-    def _stored(self, key: str) -> Any | None:
-        return None if self.settings.fresh else self.store.read("steps", key)
-
-    def _need(self, job: ModuleType, request: object, what: str) -> Any:
+    def _need(self, job: Job[Request, Answer], request: Request, what: str) -> Answer:
         """A job that the whole run depends on."""
-        return self.jobs.need(
-            job, request, self.settings.timeout_s, f"{what}-failed", f"{what} {self.settings.source.name}"
+        return self.runner.need(
+            job,
+            request,
+            timeout_s=self.settings.timeout_s,
+            reference=f"{what}-failed",
+            doing=f"{what} {self.settings.source.name}",
         )
 
 
@@ -346,14 +328,9 @@ def source_choice(settings: RunSettings) -> Choice:
     return Choice({named.name: named.options for named in settings.named}, settings.without)
 
 
-@contextmanager
-def thread_executor() -> Iterator[Executor]:
-    """Threads, each holding one subprocess: as many as processors, at most four."""
-    executor = ThreadPoolExecutor(min(4, os.cpu_count() or 2))
-    try:
-        yield executor
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)
+def _is_there(tried: Tried) -> bool:
+    """Whether the files of what an earlier run tried are still in the store."""
+    return tried.answer is not None and is_whole(tried.answer.result.model.path)
 
 
 def _candidate_failure(failed: WorkerFailed, phase: str) -> str:

@@ -46,7 +46,7 @@ def export(
     """
     from optim._engine.cli.request import parse_named
     from optim._engine.cli.source_options import source_request
-    from optim._engine.sources.folder import export_source
+    from optim._engine.runs.export import export_source
     from optim._engine.sources.pipeline import Choice
     from optim.cli_kit.progress import progress
 

@@ -13,8 +13,8 @@ from optim.cli_kit.names import PASS_NAME, TARGET_NAME
 from optim.cli_kit.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from optim._engine.jobs.sensitivity import NodeCost
     from optim._engine.runs.sensitivity import Sensitivity
+    from optim._engine.sensitivity.measure_job import NodeCost
 
 _BAR = 20
 

@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock
 
-from optim._engine.jobs.lane import Ready, Request
+from optim._engine.jobs.lane import JOB, Ready, Request
 from optim._engine.search.measure.noise import NoiseWatch
 from optim._engine.search.measure.statistics import Ratio, joined_ratio, paired_ratio
 from optim.jobs.process import WorkerFailed, WorkerProcess
-from optim.jobs.wire import from_wire, to_wire
+from optim.jobs.wire import from_wire
 
 Admit = Callable[[int, Ready], bool]
 
@@ -275,7 +275,7 @@ def _open(requests: Sequence[Request], timeout_s: float) -> list[_Lane | WorkerF
 
 
 def _open_one(request: Request, timeout_s: float) -> _Lane | WorkerFailed:
-    worker = WorkerProcess("optim._engine.jobs.lane", to_wire(request))
+    worker = JOB.start(request)
     try:
         message = worker.receive(timeout_s)
         return _Lane(worker, from_wire(Ready, message["ready"]))

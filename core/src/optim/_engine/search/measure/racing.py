@@ -14,7 +14,6 @@ from optim._engine.search.measure.race import Admit, Effort, LaneResult, as_base
 from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
-from optim.jobs.wire import from_wire, to_wire
 from optim.target import Target
 
 
@@ -38,9 +37,9 @@ def race_chains(
     prepared = bench.prepared
     samples = prepared.explored if samples is None else samples
     key = bench.keys.race(candidates, purpose, samples, effort, budget, places, measure_task=measure_task)
-    known = bench.known(key)
+    known = bench.runner.known(key, tuple[LaneResult, list[LaneResult]])
     if known is not None:
-        return from_wire(LaneResult, known[0]), from_wire(list[LaneResult], known[1])
+        return known
     original = comparable_original(bench, candidates[0])
     base = lane.Request(
         original.model, bench.place, bench.reference, (), prepared.timed, original.interfaces, given=original.given
@@ -58,9 +57,9 @@ def race_chains(
         paired = zip(result[1][:count], candidates, strict=True)
         own = [as_base(r) if n.model.digest == original.model.digest else r for r, n in paired]
         result = result[0], [*own, *result[1][count:]]
-    bench.jobs.count += 1
+    bench.runner.count += 1
     if not any(found.failure for found in result[1]):
-        bench.store.write("steps", key, [to_wire(result[0]), to_wire(result[1])])
+        bench.runner.keep(key, result)
     return result
 
 
@@ -68,9 +67,9 @@ def check_chain(bench: Workbench, candidate: Candidate) -> LaneResult:
     """Open a model on a target that cannot be timed, and compare it on every sample the gate uses."""
     samples = bench.prepared.compared
     key = bench.keys.check(candidate, samples)
-    known = bench.known(key)
+    known = bench.runner.known(key, LaneResult)
     if known is not None:
-        return from_wire(LaneResult, known)
+        return known
     request = lane.Request(
         candidate.model,
         bench.place,
@@ -82,9 +81,9 @@ def check_chain(bench: Workbench, candidate: Candidate) -> LaneResult:
         given=candidate.given,
     )
     result = look(request, bench.settings.timeout_s)
-    bench.jobs.count += 1
+    bench.runner.count += 1
     if not result.failure:
-        bench.store.write("steps", key, to_wire(result))
+        bench.runner.keep(key, result)
     return result
 
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from optim._engine.compare.recast import recast_place
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
-from optim._engine.jobs import source_result
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.workbench import Workbench
+from optim._engine.sources import result_job
 from optim._engine.sources.result import SourceDrift
 from optim._engine.sources.verify import LIMITS
 from optim.jobs.process import WorkerFailed
-from optim.jobs.wire import from_wire
 from optim.model import Model
 from optim.passes import Interface
 
@@ -41,7 +40,7 @@ class SourceGate:
         if self._bench.exported is None or not candidates:
             return list(items)
         self._bench.say("running the result on what its source was run on")
-        list(self._bench.executor.map(self.objection, candidates))
+        self._bench.runner.side_by_side(self.objection, candidates)
         held = [item for item in items if item.candidate.model.digest not in self.objections]
         return [replace(item, source=self.found.get(item.candidate.model.digest)) for item in held]
 
@@ -92,14 +91,10 @@ class SourceGate:
         assert bench.exported is not None
         evidence = bench.exported.evidence
         key = bench.keys.source_result(given.model, given.interfaces, evidence.name, self._component)
-        known = bench.known(key)
-        if known is None:
-            request = source_result.Request(
-                given.model, bench.place, bench.original.model, given.interfaces, evidence, self._component
-            )
-            known = bench.jobs.run(source_result, request, bench.settings.timeout_s)
-            bench.store.write("steps", key, known)
-        found = from_wire(source_result.Answer, known).found
+        request = result_job.Request(
+            given.model, bench.place, bench.original.model, given.interfaces, evidence, self._component
+        )
+        found = bench.runner.call(result_job.JOB, request, timeout_s=bench.settings.timeout_s, key=key).found
         return replace(found, note=given.note) if given.note else found
 
 

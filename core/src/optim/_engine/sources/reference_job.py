@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim._engine.jobs.source_export import source_context
+from optim._engine.jobs.job import Job
 from optim._engine.plugins.registry import load_registry
 from optim._engine.sources.evidence import Evidence, record
+from optim._engine.sources.export_job import source_context
 from optim._engine.sources.pipeline import Choice, Pipeline
 from optim.jobs.channel import Channel
 from optim.source import SourceRequest
@@ -29,6 +30,9 @@ class Answer:
     """What was recorded."""
 
     evidence: Evidence
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optim._engine.jobs.job import Job
 from optim._engine.sources.evidence import read_evidence
 from optim._engine.sources.verify import Verified, verify_component, verify_generation
 from optim.errors import ExitStatus, OptimError
@@ -38,6 +39,9 @@ class Answer:
     """How far each graph is from its source."""
 
     verified: tuple[Verified, ...]
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from optim._engine.graphs.ingest import store_graph
+from optim._engine.jobs.job import Job
 from optim._engine.plugins.registry import load_registry
 from optim._engine.sources.pipeline import Choice, Pipeline, SourceStep
 from optim._engine.sources.structure import set_dimensions
@@ -67,6 +68,9 @@ class Answer:
     steps: tuple[SourceStep, ...]
     notes: tuple[str, ...]
     lossy: bool
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

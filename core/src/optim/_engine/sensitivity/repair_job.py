@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from optim._engine.gate.repair import Estimate, OutOfEvaluations, Repair, find_keep
 from optim._engine.jobs.candidate import Request as CandidateRequest
+from optim._engine.jobs.job import Job
 from optim._engine.sensitivity.replay import NoReplay, Replay
 from optim._engine.sensitivity.subject import Subject
 from optim.jobs.channel import Channel
@@ -59,6 +60,9 @@ class Answer:
 
     repair: Repair | None
     note: str = ""
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optim._engine.compare.place import Place
+from optim._engine.jobs.job import Job
 from optim._engine.sources.evidence import read_evidence
 from optim._engine.sources.result import SourceDrift, compare_result
 from optim.jobs.channel import Channel
@@ -39,6 +40,9 @@ class Answer:
     """How far it is from its source."""
 
     found: SourceDrift
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

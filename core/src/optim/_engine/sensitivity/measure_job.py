@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from optim._engine.gate.units import Unit, find_units
 from optim._engine.graphs.node_names import no_such_node, unknown_nodes
 from optim._engine.jobs.candidate import Request as CandidateRequest
+from optim._engine.jobs.job import Job
 from optim._engine.sensitivity.isolate import find_places
 from optim._engine.sensitivity.replay import NoReplay, Replay
 from optim._engine.sensitivity.subject import Subject
@@ -79,6 +80,9 @@ class Answer:
     curve: tuple[tuple[int, float], ...]
     estimated: bool
     note: str = ""
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import require_target
 from optim._engine.runs.folder import RunFolder
@@ -62,7 +63,8 @@ def export_source(
     device = require_target(registry, target)
 
     def make() -> ExportedSource:
-        return make_graphs(request, device, registry, store, choice or Choice(), say, timeout_s=timeout_s, fresh=fresh)
+        runner = Runner(store, say, fresh=fresh)
+        return make_graphs(request, device, registry, choice or Choice(), runner, timeout_s=timeout_s)
 
     with store.in_use():
         if request.weights == "link":

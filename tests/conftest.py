@@ -1,0 +1,23 @@
+"""How tests are spread over processes: those that share what is dear to make stay together, and those that time too."""
+
+from __future__ import annotations
+
+import pytest
+
+_WIDE = {"class", "module", "package", "session"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say of each test with whom it shares a process (``--dist loadgroup``); whoever shares nothing goes anywhere."""
+    for item in items:
+        group = "timing" if item.get_closest_marker("timing") else _shares(item)
+        if group:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _shares(item: pytest.Item) -> str:
+    """Where the fixtures lie that this test shares with others; the widest place, e.g. a folder with a conftest."""
+    known = getattr(item, "_fixtureinfo", None)
+    found = [fixture for each in known.name2fixturedefs.values() for fixture in each] if known else []
+    return min((fixture.baseid for fixture in found if fixture.scope in _WIDE and fixture.baseid), key=len, default="")
