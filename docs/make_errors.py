@@ -58,7 +58,7 @@ GROUPS = {
 COMPUTED = {
     ("cli/verbs/run.py", "report.status"): ("budget-missed", "failed"),
     ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend", "unknown-metric"),
-    ("preprocess.py", "kind"): ("unknown-input", "unknown-output"),
+    ("preprocess/preprocess.py", "kind"): ("unknown-input", "unknown-output"),
     ("jobs/runner.py", "reference"): (
         "ingest-failed",
         "prepare-failed",
