@@ -43,7 +43,7 @@ GROUPS = {
         "search/plan.py",
     ),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/select/chains.py"),
-    "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py"),
+    "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py", "locks.py", "folders.py"),
     "What a pass or a model did wrong": ("jobs", "sensitivity", "compare", "gate", "testing"),
 }
 """Heading, and where in core the error is raised; the longest place that fits decides."""
