@@ -46,11 +46,11 @@ class OptimGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing one."""
         del ctx
-        added = {
-            verb: f"{_as_command(offer).help} (plugin {offer.plugin.name})".lstrip() for verb, offer in _added().items()
-        }
+        rows = list(OWN_COMMANDS.items())
+        for verb, offer in _added().items():
+            rows.append((verb, f"{_as_command(offer).help} (plugin {offer.plugin.name})".lstrip()))
         with formatter.section("Commands"):
-            formatter.write_dl(list({**OWN_COMMANDS, **added}.items()))
+            formatter.write_dl(rows)
 
 
 def _added() -> Mapping[str, Offer]:
