@@ -53,6 +53,11 @@ def test_no_folders_import_in_circles(house: ModuleType) -> None:
     assert house.folder_cycles(house.core_modules()) == []
 
 
+def test_no_folders_of_a_plugin_import_in_circles(house: ModuleType) -> None:
+    assert {"optim_plugins.ort.graph", "optim_qnn.htp"} <= {m.rpartition(".")[0] for m in house.plugin_modules()}
+    assert house.folder_cycles(house.plugin_modules(), lazily=True) == []
+
+
 def test_a_circle_of_folders_is_found(house: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, other in (("a", "b"), ("b", "a")):
         (tmp_path / "optim" / name).mkdir(parents=True)
