@@ -23,8 +23,8 @@ from optim.onnx.operators import operator_counts
 from optim.options import parse_options
 from optim.testing.trial import Trial
 from optim_prepost.append import Append
-from optim_prepost.interface import raw
 from optim_prepost.plugin import WEB
+from optim_prepost.reference.compared_interface import raw
 from optim_prepost.web import chromium, packages
 from optim_prepost.web.backend import OrtWebBackend, web_options
 from optim_prepost.web.deliver import PAGE, deliver

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from optim.errors import ExitStatus, OptimError
-from optim_prepost.step_classes import PACKAGE
+from optim_prepost.plans.step_classes import PACKAGE
 
 _LOCAL = "127.0.0.1"
 

@@ -1,19 +1,19 @@
-"""The plugin ``torch``: what it offers. A new pass is one file beside this one, and one line here."""
+"""The plugin ``torch``: what it offers. A new pass is one file, and one line here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from optim import Backend, Exporter, SourcePass, Target, hookimpl
-from optim_plugins.torch.backend import TARGETS, TorchBackend
-from optim_plugins.torch.cast_dtype import CastDtype
-from optim_plugins.torch.dynamo import Dynamo
-from optim_plugins.torch.fold_batch_norm import FoldBatchNorm
-from optim_plugins.torch.load_factory import LoadFactory
-from optim_plugins.torch.load_huggingface import LoadHuggingFace
-from optim_plugins.torch.merge_lora import MergeLora
-from optim_plugins.torch.set_attention import SetAttention
-from optim_plugins.torch.torchscript import TorchScript
+from optim_plugins.torch.exporters.dynamo import Dynamo
+from optim_plugins.torch.exporters.torchscript import TorchScript
+from optim_plugins.torch.passes.cast_dtype import CastDtype
+from optim_plugins.torch.passes.fold_batch_norm import FoldBatchNorm
+from optim_plugins.torch.passes.merge_lora import MergeLora
+from optim_plugins.torch.passes.set_attention import SetAttention
+from optim_plugins.torch.sources.load_factory import LoadFactory
+from optim_plugins.torch.sources.load_huggingface import LoadHuggingFace
+from optim_plugins.torch.sources.torch_backend import TARGETS, TorchBackend
 
 OPTIM_HOOK_API = 1
 

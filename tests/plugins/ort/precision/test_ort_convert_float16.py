@@ -29,9 +29,9 @@ from ort_models import (
 from optim import Model, PassResult, Target
 from optim._engine.compare.place import mapped_feeds, mapped_outputs
 from optim.options import parse_options
-from optim_plugins.ort.convert_float16 import ConvertFloat16
-from optim_plugins.ort.fuse_transformer import FuseTransformer
-from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
+from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
 
 _FEEDS = {"x": random_weight(7, 64, seed=9)}
 _CLOSE = 3e-3
