@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from optim._engine.plugins.survey import SurveyedPass, SurveyedPlugin
     from optim.isolation.environments import Environment
 
-_STYLES = {"failed": "red", "incompatible": "red", "unavailable": "yellow", "not-installed": "yellow", "disabled": "dim"}
+_STYLES = {
+    "failed": "red",
+    "incompatible": "red",
+    "unavailable": "yellow",
+    "not-installed": "yellow",
+    "disabled": "dim",
+}
 
 
 @click.group()
