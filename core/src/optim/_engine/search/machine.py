@@ -19,11 +19,7 @@ def machine_key() -> str:
 
 
 def available_memory_bytes() -> int:
-    """Memory that may be used without swapping; 4 GiB where the system does not tell."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 4 << 30
+    """Memory that may be used without swapping."""
+    import psutil
+
+    return int(psutil.virtual_memory().available)
