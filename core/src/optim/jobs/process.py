@@ -58,7 +58,7 @@ class WorkerProcess:
         self._doing = ""
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "optim.jobs.worker"],
+            [sys.executable, "-P", "-m", "optim.jobs.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
