@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
+from optim.onnx.edit import add_constant
 from optim.onnx.files import discard_measured, save_for_measuring
 from optim_plugins.ort.graph.float_values import is_float32
 from optim_plugins.ort.precision.precision_plan import MOVES
@@ -116,9 +117,7 @@ def _bound_constants(graph: ir.Model, narrow: Narrow) -> None:
 
 def _add_readers(graph: ir.Model) -> dict[str, str]:
     """Outputs that tell the greatest magnitude, by the value they tell it of."""
-    zero = ir.Value(name="optim_zero", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([]))
-    zero.const_value = ir.tensor(np.float32(0), name=zero.name)
-    graph.graph.register_initializer(zero)
+    zero = add_constant(graph.graph, "optim_zero", np.float32(0))
     found: dict[str, str] = {}
     outputs = []
     for node in list(graph.graph):
