@@ -108,20 +108,19 @@ class _Matcher:
             return "heads of its values have another size than those of its keys"
         if self._sizes.number(value, 1) != key_heads or heads % key_heads:
             return "keys and values have different numbers of heads"
-        scale = scores.scale * query_scale * key_scale
         return Attention(
-            query,
-            key,
-            value,
-            scores.mask,
-            scores.hidden_where,
-            scale,
-            heads,
-            key_heads,
-            head_size,
-            guarded,
-            second.outputs[0],
-            softmax,
+            query=query,
+            key=key,
+            value=value,
+            mask=scores.mask,
+            hidden_where=scores.hidden_where,
+            scale=scores.scale * query_scale * key_scale,
+            heads=heads,
+            key_heads=key_heads,
+            head_size=head_size,
+            zero_where_blind=guarded,
+            output=second.outputs[0],
+            softmax=softmax,
         )
 
     def _untransposed(self, value: ir.Value | None) -> tuple[ir.Value | None, float]:
