@@ -34,7 +34,12 @@ GROUPS = {
         "runs/source_run.py",
     ),
     "The feeds": ("feeds",),
-    "Task metrics": ("metrics", "compare/task.py"),
+    "Task metrics": (
+        "compare/metric_spec.py",
+        "compare/metric_maker.py",
+        "compare/metric_counts.py",
+        "compare/task.py",
+    ),
     "The command line, plugins and passes": (
         "cli",
         "cli_kit",
@@ -45,14 +50,14 @@ GROUPS = {
         "search/plan.py",
     ),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/select/chains.py"),
-    "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py"),
-    "What a pass or a model did wrong": ("jobs", "compare", "gate", "testing"),
+    "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py", "locks.py", "folders.py"),
+    "What a pass or a model did wrong": ("jobs", "sensitivity", "compare", "gate", "testing"),
 }
 """Heading, and where in core the error is raised; the longest place that fits decides."""
 
 COMPUTED = {
     ("cli/verbs/run.py", "report.status"): ("budget-missed", "failed"),
-    ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend"),
+    ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend", "unknown-metric"),
     ("preprocess/preprocess.py", "kind"): ("unknown-input", "unknown-output"),
     ("jobs/runner.py", "reference"): (
         "ingest-failed",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from optim.context import Context
     from optim.errors import ExitStatus, OptimError
     from optim.hooks import HOOK_API, hookimpl
-    from optim.metric import Metric
+    from optim.metric import CannotJudge, Metric, MetricFamily
     from optim.model import Model, SessionConfig, TensorInfo
     from optim.options import NoOptions, PassOptions
     from optim.passes import APPLICABLE, Applicable, Interface, Pass, PassResult, Role, Stage
@@ -34,7 +34,7 @@ _HOMES = {
     "optim.errors": ("ExitStatus", "OptimError"),
     "optim._engine.generation.decoder": ("Decoder",),
     "optim.hooks": ("HOOK_API", "hookimpl"),
-    "optim.metric": ("Metric",),
+    "optim.metric": ("CannotJudge", "Metric", "MetricFamily"),
     "optim.model": ("Model", "SessionConfig", "TensorInfo"),
     "optim.options": ("NoOptions", "PassOptions"),
     "optim.passes": ("APPLICABLE", "Applicable", "Interface", "Pass", "PassResult", "Role", "Stage"),
@@ -52,6 +52,7 @@ __all__ = [
     "Applicable",
     "Backend",
     "BackendLimits",
+    "CannotJudge",
     "Component",
     "Context",
     "Decoder",
@@ -60,6 +61,7 @@ __all__ = [
     "Exporter",
     "Interface",
     "Metric",
+    "MetricFamily",
     "Model",
     "NoOptions",
     "OptimError",

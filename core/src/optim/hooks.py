@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 import pluggy
 
 from optim.backend import Backend
-from optim.metric import Metric
+from optim.metric import Metric, MetricFamily
 from optim.passes import Pass
 from optim.source_passes import Exporter, SourcePass
 from optim.target import Target
@@ -104,7 +104,7 @@ class OptimHooks:
         """Ways to run a model that this plugin adds."""
 
     @hookspec
-    def optim_metrics(self) -> Sequence[Metric]:  # type: ignore[empty-body]
+    def optim_metrics(self) -> Sequence[Metric | MetricFamily]:  # type: ignore[empty-body]
         """Task metrics that this plugin adds."""
 
     @hookspec

@@ -195,7 +195,7 @@ def optim_metrics():
     )
     registry = load_registry(only={"acme"})
     assert registry.backend("reference")().limits().ir_version == 13
-    assert list(registry.metrics()) == ["accuracy"]
+    assert list(registry.offered("metric")) == ["accuracy"]
     assert [problem.reason for problem in registry.problems] == [
         "class Half does not implement limits, open",
         "returned something of type str, not a Metric",

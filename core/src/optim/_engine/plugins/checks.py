@@ -9,7 +9,7 @@ from typing import Any
 from optim._engine.plugins.plugin import PluginInfo
 from optim.backend import Backend
 from optim.hooks import OWN_VERBS
-from optim.metric import Metric
+from optim.metric import Metric, MetricFamily
 from optim.passes import Pass, Role, Stage
 from optim.source_passes import AnyPass, Exporter, SourcePass
 from optim.target import Target
@@ -59,8 +59,12 @@ def backend_defect(item: Any, plugin: PluginInfo) -> str:
 def metric_defect(item: Any, plugin: PluginInfo) -> str:
     """Why ``item`` is no metric."""
     del plugin
-    if not isinstance(item, Metric):
+    if not isinstance(item, Metric | MetricFamily):
         return f"returned {_described(item)}, not a Metric"
+    if isinstance(item, MetricFamily):
+        for attribute in (item.make, item.options):
+            if isinstance(attribute, str) and not _IMPORT_PATH.fullmatch(attribute):
+                return f"metric {item.name} names {attribute!r}; it must be 'package.module:name'"
     return _name_defect(item, "a metric")
 
 

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
 from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs import prepare
 from optim._engine.jobs.runner import Runner, thread_executor
-from optim._engine.metrics.spec import MaxLoss, MetricSpec
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.execute import require_target
 from optim._engine.runs.session_file import MODEL_FILE, read_session_file

@@ -10,7 +10,6 @@ import errno
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,8 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
+from optim._engine.locks import LockBusyError, acquire
 from optim._engine.runs.mark import (
     MARK_FILE,
     TEMPORARY_PREFIX,
@@ -238,15 +238,13 @@ def _disk_errors(path: Path, *, claiming: bool) -> Iterator[None]:
 def _locked(path: Path) -> FileLock:
     """A lock on the folder, outside of it; a process that dies lets go of it."""
     name = hashlib.sha256(str(path).encode()).hexdigest()[:16]
-    lock = FileLock(Path(tempfile.gettempdir()) / f"optim-run-{name}.lock", timeout=0, mode=0o666, thread_local=False)
     try:
-        lock.acquire()
-    except Timeout as error:
+        return acquire(f"run-{name}", f"filling {path}", wait_s=0)
+    except LockBusyError as error:
         raise OptimError(
             "folder-in-use",
             f"another run is filling {path}",
-            "its process is still there",
+            f"{error.holder} is still there",
             "wait for it, or name another folder after -o",
             status=ExitStatus.USAGE,
         ) from error
-    return lock

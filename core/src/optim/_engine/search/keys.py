@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs.prepare import Answer as Prepared
-from optim._engine.metrics.spec import MetricSpec
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import plugin_version_key, source_digest

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
@@ -17,7 +18,6 @@ from optim._engine.jobs import candidate, ingest, prepare, refuse
 from optim._engine.jobs.ingest import Answer as Ingested
 from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.jobs.runner import Runner, Say
-from optim._engine.metrics.spec import require_known
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys
@@ -75,8 +75,7 @@ class Workbench:
         registry.backend(target.backend)
         self.target = target.plain
         self.place = Place(self.target, registry.offered("backend")[target.backend].plugin.name)
-        offered = {name: offer.plugin.name for name, offer in registry.offered("metric").items()}
-        self._metric = require_known(settings.metric, offered) if settings.metric else None
+        self._metric = require_known(settings.metric, registry) if settings.metric else None
         self.keys = Keys(settings, registry, self.target, self._metric)
         self.prepared: prepare.Answer
         self.reference: Reference

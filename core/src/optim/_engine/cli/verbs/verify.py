@@ -44,7 +44,7 @@ def verify(
 
     Each is an .onnx file or a run folder. Exit status 0: within --max-drift and --max-loss; 4: beyond.
     """
-    from optim._engine.metrics.spec import parse_max_loss, parse_metric
+    from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.compare import verify_models
     from optim._engine.store import Store

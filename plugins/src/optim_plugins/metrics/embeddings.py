@@ -6,25 +6,35 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from optim._engine.metrics.pick import pick_output
 from optim.arrays import Array, Feeds, Outputs
 from optim.metric import Metric
+from optim.options import PassOptions
+from optim_plugins.metrics.pick import pick_output
 
 _USUAL = ("sentence_embedding", "embeddings", "last_hidden_state")
 
 
-def cosine(*, output: str = "", pool: Literal["none", "mean", "first"] = "none") -> Metric:
-    """Mean cosine of embeddings with the original's.
+class CosineOptions(PassOptions):
+    """Which embeddings."""
 
-    Args:
-        output: name of the embeddings, shape (..., width); a usual name, else the first output, if empty.
-        pool: what is compared of an output (batch, sequence, width): every position that is not padding, the mean of
-            those, or the first.
-    """
+    output: str = Field(
+        default="",
+        description="name of the embeddings, shape (..., width); a usual name, else the first output, if empty",
+    )
+    pool: Literal["none", "mean", "first"] = Field(
+        default="none",
+        description="what is compared of an output (batch, sequence, width): every position that is not padding, the "
+        "mean of those, or the first",
+    )
+
+
+def cosine(options: CosineOptions) -> Metric:
+    """Mean cosine of embeddings with the original's."""
 
     def call(outputs: Outputs, feeds: Feeds, labels: Feeds) -> Array:
-        a, b = (_pooled(pick_output(each, output, _USUAL), feeds, pool) for each in (outputs, labels))
+        a, b = (_pooled(pick_output(each, options.output, _USUAL), feeds, options.pool) for each in (outputs, labels))
         a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
         norms = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
         products = (a * b).sum(-1)

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim._engine.gate.task import TaskFigure
-from optim._engine.metrics.pick import CannotJudge
 from optim.arrays import Feeds, Outputs
 from optim.errors import OptimError
-from optim.metric import Metric
+from optim.metric import CannotJudge, Metric
 
 Rows = NDArray[np.float64]
 """Counts, shape (samples, counts)."""

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import numpy as np
+from pydantic import Field
 
-from optim._engine.metrics.pick import IGNORED, CannotJudge, pick_label, pick_output
 from optim.arrays import Array, Feeds, Outputs
-from optim.metric import Metric
+from optim.metric import CannotJudge, Metric
+from optim.options import PassOptions
+from optim_plugins.metrics.pick import IGNORED, pick_label, pick_output
 
 
-def mean_iou(*, output: str = "", label: str = "", axis: int = 1, ignore: int = 255) -> Metric:
-    """Intersection over union of each class over all samples together; the mean over classes that occur.
+class MeanIouOptions(PassOptions):
+    """Where classes are, and which does not count."""
 
-    Args:
-        output: name of the scores, shape (batch, classes, height, width); the first output if empty.
-        label: name of the class numbers, shape (batch, height, width).
-        axis: of the classes among those of the output.
-        ignore: a class number that does not count; -100 does not either.
-    """
+    output: str = Field(
+        default="", description="name of the scores, shape (batch, classes, height, width); the first output if empty"
+    )
+    label: str = Field(default="", description="name of the class numbers, shape (batch, height, width)")
+    axis: int = Field(default=1, description="of the classes among those of the output")
+    ignore: int = Field(default=255, description="a class number that does not count; -100 does not either")
+
+
+def mean_iou(options: MeanIouOptions) -> Metric:
+    """Intersection over union of each class over all samples together; the mean over classes that occur."""
+    axis, ignore = options.axis, options.ignore
 
     def call(outputs: Outputs, feeds: Feeds, labels: Feeds) -> Array:
         del feeds
-        scores, truth = pick_output(outputs, output), pick_label(labels, label)
+        scores, truth = pick_output(outputs, options.output), pick_label(labels, options.label)
         if scores.dtype.kind != "f" or not -scores.ndim <= axis < scores.ndim:
             raise CannotJudge(f"the output is {scores.dtype} of shape {list(scores.shape)}; scores by class are needed")
         classes, found = scores.shape[axis], scores.argmax(axis)

@@ -7,35 +7,51 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
-from optim._engine.metrics.pick import IGNORED, pick_label, pick_output
 from optim.arrays import Array, Feeds, Outputs
 from optim.errors import ExitStatus, OptimError
 from optim.metric import Metric
+from optim.options import PassOptions
+from optim_plugins.metrics.pick import IGNORED, pick_label, pick_output
 
 
-def wer(*, output: str = "", label: str = "", decode: str = "", blank: int | None = None) -> Metric:
+class WerOptions(PassOptions):
+    """What is read, and how tokens become text."""
+
+    output: str = Field(
+        default="",
+        description="what is read: text, token ids, or scores (batch, sequence, vocabulary), of which the highest "
+        "counts; the first output if empty",
+    )
+    label: str = Field(
+        default="",
+        description="name of the labels, text or token ids; -100 does not count; a token is a word unless 'decode' "
+        "makes text of it",
+    )
+    decode: str = Field(
+        default="", description="package.module:function, called with a list of token ids, returns their text"
+    )
+    blank: int | None = Field(
+        default=None,
+        description="token of connectionist temporal classification (CTC): repeated tokens count once, blanks not",
+    )
+
+
+def wer(options: WerOptions) -> Metric:
     """Words wrong, left out or added, of those in the labels, over all samples together.
-
-    Args:
-        output: what is read: text, token ids, or scores (batch, sequence, vocabulary), of which the highest counts; the
-            first output if empty.
-        label: name of the labels, text or token ids; -100 does not count. A token is taken for a word unless
-            ``decode`` makes text of it.
-        decode: ``package.module:function``, called with a list of token ids, returns their text.
-        blank: token of connectionist temporal classification (CTC): repeated tokens count once, blanks not at all.
 
     Raises:
         OptimError[metric-library-missing]: jiwer is not installed.
         OptimError[unknown-metric]: there is no function ``decode``.
     """
     process_words = _jiwer()
-    to_text = _import(decode) if decode else lambda ids: " ".join(map(str, ids))
+    to_text = _import(options.decode) if options.decode else lambda ids: " ".join(map(str, ids))
 
     def call(outputs: Outputs, feeds: Feeds, labels: Feeds) -> Array:
         del feeds
-        truth = _texts(pick_label(labels, label), to_text, None)
-        found = _texts(pick_output(outputs, output), to_text, blank)
+        truth = _texts(pick_label(labels, options.label), to_text, None)
+        found = _texts(pick_output(outputs, options.output), to_text, options.blank)
         if len(truth) != len(found):
             truth, found = [" ".join(truth)], [" ".join(found)]
         errors = words = 0
@@ -73,7 +89,7 @@ def _jiwer() -> Any:
             "metric-library-missing",
             "the metric wer needs jiwer",
             str(error),
-            "pip install 'optim-core[wer]'",
+            "pip install 'optim-plugins[wer]'",
             status=ExitStatus.USAGE,
         ) from error
 

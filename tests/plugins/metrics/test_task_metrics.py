@@ -1,4 +1,4 @@
-"""The built-in task metrics against values worked out by hand, functions of a user's own, and nonsense."""
+"""The metrics of plugin ``metrics`` against values worked out by hand, and what they say of samples that do not fit."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from optim._engine.gate.task import TaskFigure, loss_objection
-from optim._engine.metrics.find import find_metric, metric_digest
-from optim._engine.metrics.measure import compared, count, value_of
-from optim._engine.metrics.spec import MaxLoss, MetricSpec, parse_max_loss, parse_metric, require_known
+from optim._engine.compare.metric_counts import count, value_of
+from optim._engine.compare.metric_maker import find_metric
+from optim._engine.compare.metric_spec import MetricSpec, parse_metric
 from optim.errors import OptimError
-from optim.metric import Metric
 
 
 def value(text, samples):
@@ -40,9 +38,6 @@ def refused(reference, call, *arguments):
         call(*arguments)
     assert caught.value.reference == reference
     return caught.value
-
-
-# Values by hand.
 
 
 def test_top_1_counts_rows_over_all_samples_and_leaves_out_what_is_ignored():
@@ -125,66 +120,6 @@ def test_word_error_rate_of_text_of_tokens_and_of_ctc_scores():
     assert value("wer:blank=0", [({"scores": heard}, {"label": np.array([[5, 5, 7]])})]) == 0.0
 
 
-# A user's own.
-
-
-@pytest.fixture
-def module(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "own_metrics.py").write_text(
-        "from optim import Metric\n"
-        "def near(outputs, labels): return -abs(float(outputs['y'][0]) - float(labels['label'][0]))\n"
-        "def far(labels, outputs): return abs(float(outputs['y'][0]) - float(labels['label'][0]))\n"
-        "far.higher_is_better = False\n"
-        "def others(a, b, c): return len(c)\n"
-        "def nothing(outputs): return None\n"
-        "def broken(outputs): raise KeyError('logits')\n"
-        "def text(outputs): return 'good'\n"
-        "def nan(outputs): return float('nan')\n"
-        "def many(outputs): return [1.0, 2.0]\n"
-        "said = 3\n"
-        "summed = Metric('summed', True, lambda o, f, _: [o['y'][0], 1.0], lambda sums: sums[0] / sums[1])\n"
-    )
-    return "own_metrics"
-
-
-Y = ({"y": np.array([3.0])}, {"label": np.array([1.0])}, {"x": 1, "z": 2})
-
-
-@pytest.mark.parametrize(("name", "expected"), [("near", -2.0), ("far", 2.0), ("others", 2.0), ("summed", 3.0)])
-def test_a_function_is_called_with_what_it_names_or_by_position(module, name, expected):
-    assert value(f"{module}:{name}", [Y, Y]) == expected
-
-
-def test_the_direction_is_an_attribute_or_an_option(module):
-    assert find_metric(MetricSpec(f"{module}:near")).higher_is_better
-    assert not find_metric(MetricSpec(f"{module}:far")).higher_is_better
-    assert not find_metric(parse_metric(f"{module}:near:higher_is_better=false")).higher_is_better
-
-
-def test_the_source_of_a_function_is_part_of_what_figures_depend_on(module):
-    assert len(metric_digest(MetricSpec(f"{module}:near"))) == 64
-    assert metric_digest(MetricSpec("top-1")) == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "reference", "said"),
-    [
-        ("nothing", "metric-nonsense", "None, which is no number"),
-        ("text", "metric-nonsense", "'good', which is no"),
-        ("nan", "metric-nonsense", "it returned nan"),
-        ("many", "metric-nonsense", "[1.0, 2.0]"),
-        ("broken", "metric-failed", "KeyError: 'logits'"),
-        ("said", "unknown-metric", "it is a int"),
-        ("lost", "unknown-metric", "AttributeError"),
-    ],
-)
-def test_what_raises_or_returns_nonsense_is_one_clear_error(module, name, reference, said):
-    error = refused(reference, value, f"{module}:{name}", [Y])
-    assert said in error.cause
-    assert f"{module}:{name}" in error.what
-
-
 def test_what_counts_nothing_has_no_value():
     assert "it is nan" in refused("metric-nonsense", value, "top-1", [(scores([1, 2]), label(-100))]).cause
 
@@ -208,72 +143,7 @@ def test_outputs_or_labels_that_do_not_fit_are_named(text, sample, said):
     assert said in refused("metric-failed", value, text, [sample]).cause
 
 
-# What the user writes.
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("top-1", MetricSpec("top-1")),
-        ("top-k:k=3", MetricSpec("top-k", {"k": 3})),
-        ("f1:average='micro',output='y'", MetricSpec("f1", {"average": "micro", "output": "y"})),
-        ("a.b:c", MetricSpec("a.b:c")),
-        ("a:c:higher_is_better=false", MetricSpec("a:c", {"higher_is_better": False})),
-    ],
-)
-def test_a_metric_is_a_name_with_options_and_reads_back(text, expected):
-    assert parse_metric(text) == expected
-    assert parse_metric(expected.text) == expected
-
-
-def test_unknown_names_and_options_list_the_near_ones():
-    assert "top-1" in refused("unknown-metric", require_known, MetricSpec("top1"), {}).cause
+def test_options_that_do_not_fit_are_refused():
     assert "label" in refused("unknown-option", find_metric, MetricSpec("top-1", {"lable": "x"})).cause
     refused("bad-option", find_metric, MetricSpec("top-k", {"k": "many"}))
-    refused("bad-option", parse_metric, "top-k:k=")
-    assert require_known(MetricSpec("ours"), {"ours": "acme"}).plugin == "acme"
-
-
-@pytest.mark.parametrize(("text", "expected"), [("1%", MaxLoss(0.01, True)), ("0.02", MaxLoss(0.02, False))])
-def test_a_loss_is_a_share_or_an_amount(text, expected):
-    assert parse_max_loss(text) == expected
-    assert parse_max_loss(expected.text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "%", "-1%", "nan", "inf", "some", "1%%"])
-def test_a_loss_that_is_none_is_refused(text):
-    refused("bad-budget", parse_max_loss, text)
-
-
-# The loss.
-
-
-def never(outputs, feeds, labels):
-    raise AssertionError
-
-
-def accuracy(hits):
-    return np.array([[float(hit), 1.0] for hit in hits])
-
-
-def test_a_loss_has_the_direction_of_its_metric_and_a_standard_error():
-    metric = Metric("m", True, never)
-    figure = compared(metric, accuracy([1] * 90 + [0] * 10), accuracy([1] * 80 + [0] * 20))
-    assert (figure.value, figure.original, figure.samples) == (0.8, 0.9, 100)
-    assert figure.loss == pytest.approx(0.1)
-    assert figure.error == pytest.approx(math.sqrt(0.1 * 0.9 / 99), rel=1e-6)
-    lower = Metric("m", False, never)
-    assert compared(lower, accuracy([1, 0]), accuracy([1, 1])).loss == pytest.approx(0.5)
-
-
-def test_one_sample_has_no_standard_error():
-    assert compared(Metric("m", True, never), accuracy([1]), accuracy([0])).error is None
-
-
-def test_a_loss_beyond_the_budget_is_an_objection_and_noise_is_let_through_while_exploring():
-    figure = TaskFigure(0.96, 0.98, 0.02, 0.015, 100)
-    assert loss_objection(figure, MaxLoss(0.03, False), provisional=False) == ""
-    assert "from 0.98 to 0.96 (loss 0.02, 2.04%), beyond the budget of 1%" in loss_objection(
-        figure, MaxLoss(0.01, True), provisional=False
-    )
-    assert loss_objection(figure, MaxLoss(0.01, True), provisional=True) == ""
+    refused("bad-option", find_metric, MetricSpec("top-k", {"k": 0}))

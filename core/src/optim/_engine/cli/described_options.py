@@ -1,4 +1,4 @@
-"""The options of a pass as a table; the only listing that builds its pydantic class."""
+"""The options of a pass or a metric as a table; the only listing that builds their pydantic class."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from optim.errors import ExitStatus, OptimError
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from optim._engine.plugins.offers import OfferedPass
+    from optim._engine.plugins.plugin import PluginInfo
+    from optim.metric import MetricFamily
     from optim.options import PassOptions
+    from optim.source_passes import AnyPass
 
 _BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "multiple_of": "multiple of"}
 
@@ -32,29 +34,29 @@ class OptionRow:
         return asdict(self)
 
 
-def describe_options(offered: OfferedPass) -> list[OptionRow]:
-    """The options of a pass, in the order of its class.
+def describe_options(owner: AnyPass | MetricFamily, plugin: PluginInfo) -> list[OptionRow]:
+    """The options of a pass or a metric of a plugin, in the order of their class.
 
     Raises:
         OptimError[plugin-failed]: the options class cannot be loaded; its plugin is at fault.
     """
-    cls = _options_class(offered)
+    cls = _options_class(owner, plugin)
     return [_row(name, field) for name, field in cls.model_fields.items()]
 
 
-def _options_class(offered: OfferedPass) -> type[PassOptions]:
+def _options_class(owner: AnyPass | MetricFamily, plugin: PluginInfo) -> type[PassOptions]:
     from optim.errors import describe_exception
     from optim.options import options_class
 
     try:
-        return options_class(offered.pass_class)
+        return options_class(owner)
     except Exception as error:
         raise OptimError(
             "plugin-failed",
-            f"the options of {offered.name} cannot be loaded",
-            f"{offered.pass_class.options}: {describe_exception(error)}",
-            f"optim plugins show {offered.plugin.name}",
-            offered.plugin.release,
+            f"the options of {owner.name} cannot be loaded",
+            f"{owner.options}: {describe_exception(error)}",
+            f"optim plugins show {plugin.name}",
+            plugin.release,
             ExitStatus.USAGE,
         ) from error
 

@@ -1,4 +1,4 @@
-"""A metric by what the user wrote: a built-in one with its options, a plugin's, or a function of the user's own."""
+"""A metric by what the user wrote: a plugin's with its options, or a function of the user's own."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from optim._engine.metrics.spec import BUILT_IN, MetricSpec
+from optim._engine.compare.metric_spec import MetricSpec
+from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds, Outputs
 from optim.errors import ExitStatus, OptimError, unknown_name
-from optim.metric import Metric
+from optim.metric import Metric, MetricFamily
+from optim.options import import_named, parse_options
 
 _KNOWN = ("outputs", "labels", "feeds")
 
@@ -26,15 +28,14 @@ def find_metric(spec: MetricSpec) -> Metric:
         OptimError[unknown-option]: an option that it does not have; lists the near ones.
         OptimError[bad-option]: a value that does not fit.
     """
-    if spec.name in BUILT_IN:
-        return _built_in(spec)
     if spec.is_function:
         return _users(spec)
-    offered = load_registry(only=[spec.plugin]).metrics()
-    if spec.name not in offered:
-        raise unknown_name("metric", spec.name, offered, fix="optim metrics")
+    offer = load_registry(only=[spec.plugin] if spec.plugin else None).offer("metric", spec.name)
+    if isinstance(offer.value, MetricFamily):
+        return _member(offer.value, spec, offer.plugin)
     _refuse_options(spec)
-    return offered[spec.name]
+    found: Metric = offer.value
+    return found
 
 
 def metric_digest(spec: MetricSpec) -> str:
@@ -45,33 +46,20 @@ def metric_digest(spec: MetricSpec) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
 
 
-def factory_of(name: str) -> Callable[..., Metric]:
-    """The function that makes a built-in metric; its keywords are the metric's options."""
-    module, _, function = BUILT_IN[name][0].partition(":")
-    found: Callable[..., Metric] = getattr(importlib.import_module(module), function)
-    return found
-
-
-def _built_in(spec: MetricSpec) -> Metric:
-    from pydantic import ConfigDict, ValidationError, validate_call
-
-    factory = factory_of(spec.name)
-    known = inspect.signature(factory).parameters
-    for key in spec.options:
-        if key not in known:
-            raise unknown_name("option", key, known, fix=f"optim metrics; {spec.name} has {', '.join(known)}")
-    try:
-        checked = validate_call(config=ConfigDict(strict=True))(factory)
-        return checked(**spec.options)
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+def _member(family: MetricFamily, spec: MetricSpec, plugin: PluginInfo) -> Metric:
+    options = parse_options(family, spec.options)
+    make: Any = import_named(family.make) if isinstance(family.make, str) else family.make
+    found = make(options)
+    if not isinstance(found, Metric):
         raise OptimError(
-            "bad-option",
-            f"options of metric {spec.name} do not fit",
-            problems,
-            "optim metrics",
-            status=ExitStatus.USAGE,
-        ) from error
+            "unknown-metric",
+            f"{spec.name} makes no metric",
+            f"it made {type(found).__name__}, not a Metric",
+            f"optim plugins show {plugin.name}",
+            plugin.release,
+            ExitStatus.USAGE,
+        )
+    return found
 
 
 def _users(spec: MetricSpec) -> Metric:

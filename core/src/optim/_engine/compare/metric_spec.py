@@ -5,25 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import ExitStatus, OptimError
 
-BUILT_IN = {
-    "top-1": ("optim._engine.metrics.classification:top_1", "share of labels that have the highest score"),
-    "top-k": ("optim._engine.metrics.classification:top_k", "share of labels among the k highest scores"),
-    "f1": ("optim._engine.metrics.classification:f1", "F1 of classes: macro, micro or binary"),
-    "cosine": ("optim._engine.metrics.embeddings:cosine", "cosine of embeddings with the original's; needs no labels"),
-    "perplexity": (
-        "optim._engine.metrics.decoders:perplexity",
-        "of a language model; without labels, of the next input ids",
-    ),
-    "token-agreement": ("optim._engine.metrics.decoders:token_agreement", "share of tokens that stay the original's"),
-    "mean-iou": ("optim._engine.metrics.segmentation:mean_iou", "intersection over union of segments"),
-    "wer": ("optim._engine.metrics.transcripts:wer", "word error rate, by jiwer (pip install 'optim-core[wer]')"),
-}
-"""Where each built-in metric is made, and what it is."""
+if TYPE_CHECKING:
+    from optim._engine.plugins.registry import Registry
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -33,7 +21,7 @@ class MetricSpec:
     """A metric by its name.
 
     Attributes:
-        name: of a built-in one, of a plugin's, or ``package.module:function``.
+        name: of a plugin's, or ``package.module:function``.
         options: JSON values.
         plugin: that offers it, where one does.
     """
@@ -65,7 +53,7 @@ def parse_metric(text: str) -> MetricSpec:
     import tomllib
 
     function = _FUNCTION.match(text)
-    if function and text.partition(":")[0] not in BUILT_IN and text[function.end() :][:1] in ("", ":"):
+    if function and text[function.end() :][:1] in ("", ":"):
         name, options = function.group(), text[function.end() + 1 :]
     else:
         name, _, options = text.partition(":")
@@ -83,21 +71,15 @@ def parse_metric(text: str) -> MetricSpec:
         ) from error
 
 
-def require_known(spec: MetricSpec, plugins: Mapping[str, str]) -> MetricSpec:
-    """The metric with the plugin that offers it; built-in ones go first.
-
-    Args:
-        spec: what the user wrote.
-        plugins: names of the plugins' metrics, with the plugin of each.
+def require_known(spec: MetricSpec, registry: Registry) -> MetricSpec:
+    """The metric with the plugin that offers it.
 
     Raises:
-        OptimError[unknown-metric]: nobody offers it; lists the near ones.
+        OptimError: those of :meth:`Registry.offer`.
     """
-    if spec.name in BUILT_IN or spec.is_function:
+    if spec.is_function:
         return spec
-    if spec.name in plugins:
-        return MetricSpec(spec.name, spec.options, plugins[spec.name])
-    raise unknown_name("metric", spec.name, [*BUILT_IN, *plugins], fix="optim metrics; or package.module:function")
+    return replace(spec, plugin=registry.offer("metric", spec.name).plugin.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import numpy as np
+from pydantic import Field
 
-from optim._engine.metrics.pick import IGNORED, CannotJudge, classes_of, counted, pick_label, pick_output
 from optim.arrays import Array, Feeds, Outputs
-from optim.metric import Metric
+from optim.metric import CannotJudge, Metric
+from optim.options import PassOptions
+from optim_plugins.metrics.pick import IGNORED, classes_of, counted, pick_label, pick_output
 
 
-def perplexity(*, output: str = "", label: str = "", tokens: str = "input_ids") -> Metric:
-    """Exponential of the mean negative log likelihood of the tokens that really come next.
+class AgreementOptions(PassOptions):
+    """Which output has the scores of tokens."""
 
-    Args:
-        output: name of the logits, shape (batch, sequence, vocabulary); ``logits``, else the first output, if empty.
-        label: name of the labels, shape (batch, sequence): the token that the logits at that place predict; -100 does
-            not count. Where the feeds have no labels, the next one of ``tokens``.
-        tokens: the input that holds token ids.
-    """
+    output: str = Field(
+        default="",
+        description="name of the logits, shape (batch, sequence, vocabulary); logits, else the first output, if empty",
+    )
+
+
+class PerplexityOptions(AgreementOptions):
+    """Where the tokens that really come next are."""
+
+    label: str = Field(
+        default="",
+        description="name of the labels, shape (batch, sequence): the token that the logits at that place predict; "
+        "-100 does not count; where the feeds have no labels, the next one of 'tokens'",
+    )
+    tokens: str = Field(default="input_ids", description="the input that holds token ids")
+
+
+def perplexity(options: PerplexityOptions) -> Metric:
+    """Exponential of the mean negative log likelihood of the tokens that really come next."""
 
     def call(outputs: Outputs, feeds: Feeds, labels: Feeds) -> Array:
-        logits = np.asarray(pick_output(outputs, output), np.float64)
-        truth = pick_label(labels, label) if labels else _next_tokens(feeds, tokens, logits)
+        logits = np.asarray(pick_output(outputs, options.output), np.float64)
+        truth = pick_label(labels, options.label) if labels else _next_tokens(feeds, options.tokens, logits)
         expected = classes_of(truth, logits)
         valid = counted(expected, logits.shape[-1])
         rows = logits.reshape(-1, logits.shape[-1])[valid]
@@ -38,15 +53,11 @@ def perplexity(*, output: str = "", label: str = "", tokens: str = "input_ids") 
     return Metric("perplexity", False, call, finish, summary="perplexity of a language model")
 
 
-def token_agreement(*, output: str = "") -> Metric:
-    """Share of places where the likeliest token is the original's; padding does not count.
-
-    Args:
-        output: name of the logits, shape (batch, sequence, vocabulary); ``logits``, else the first output, if empty.
-    """
+def token_agreement(options: AgreementOptions) -> Metric:
+    """Share of places where the likeliest token is the original's; padding does not count."""
 
     def call(outputs: Outputs, feeds: Feeds, labels: Feeds) -> Array:
-        own, other = pick_output(outputs, output), pick_output(labels, output)
+        own, other = (pick_output(each, options.output) for each in (outputs, labels))
         if own.ndim < 2:
             raise CannotJudge(f"the output has shape {list(own.shape)}; scores have (batch, ..., vocabulary)")
         same = own.argmax(-1) == other.argmax(-1)

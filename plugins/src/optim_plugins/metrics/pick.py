@@ -6,13 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.arrays import Array, Feeds, Outputs
+from optim.metric import CannotJudge
 
 IGNORED = -100
 """The label of what does not count, as torch's cross entropy has it."""
-
-
-class CannotJudge(Exception):  # noqa: N818 - it states why a metric has no value
-    """The outputs or labels of a sample are not what the metric needs; the message says why."""
 
 
 def pick_output(outputs: Outputs, name: str, usual: tuple[str, ...] = ("logits",)) -> Array:
