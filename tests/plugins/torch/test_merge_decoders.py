@@ -11,8 +11,8 @@ import pytest
 import two_decoders
 
 from optim._engine.cli.main import main
-from optim._engine.runs.merged_decoders import write_merged
 from optim.errors import ExitStatus, OptimError
+from optim_plugins.torch.merge_decoders.merged_file import write_merged
 
 
 def silent(text: str) -> None:

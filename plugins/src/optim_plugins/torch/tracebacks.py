@@ -14,20 +14,18 @@ _USER_CODE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)\n\s+(\S.*)')
 _LIBRARIES = ("torch", "transformers", "onnxscript", "onnx_ir", "optim", "optim_plugins")
 
 
-def not_traceable(component: Component, error: BaseException, exporter: str, *, tried: str = "") -> OptimError:
+def not_traceable(component: Component, error: BaseException, exporter: str) -> OptimError:
     """The error for a module that an exporter cannot take.
 
     Args:
         component: what was exported.
         error: as the exporter raised it; the first place outside of libraries that it mentions is named.
         exporter: its name.
-        tried: what was tried besides, and how that failed.
     """
     place = user_line(error)
     root = _root(error)
     message = next((line.strip() for line in str(root).splitlines() if line.strip()), type(root).__name__)
     cause = (f"{place}\n" if place else "") + f"{type(root).__name__}: {message[:300]}"
-    cause += f"\nand with {tried[:300]}" if tried else ""
     return OptimError(
         "not-traceable",
         f"{exporter} cannot export {component.name}",

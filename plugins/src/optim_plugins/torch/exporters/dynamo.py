@@ -60,9 +60,9 @@ class Dynamo(Exporter):
             notes.append("the attention it came with cannot be traced: exported with eager attention")
             try:
                 program = _export(component, options, optimize=optimize)
-            except Exception as again:  # the user mends the module's own attention; what eager did is said beside it
-                tried = f"eager attention: {describe_exception(again)}"
-                raise not_traceable(component, error, self.name, tried=tried) from error
+            except Exception as again:  # likewise; the first is about the module as it is, and is what is reported
+                error.add_note(f"with eager attention: {describe_exception(again)}")
+                raise not_traceable(component, error, self.name) from error
         graph: ir.Model = program.model
         return Exported(tidy(graph), tuple(notes), {"nodes": len(graph.graph)})
 
