@@ -25,14 +25,7 @@ SOURCES = (
 
 GROUPS = {
     "The model": ("graphs", "onnx"),
-    "Sources and their export": (
-        "sources",
-        "generation",
-        "cli/source_options.py",
-        "graphs/merge_decoders.py",
-        "runs/merged_decoders.py",
-        "runs/source_run.py",
-    ),
+    "Sources and their export": ("sources", "generation", "cli/source_options.py", "runs/source_run.py"),
     "The feeds": ("feeds",),
     "Task metrics": (
         "compare/metric_spec.py",

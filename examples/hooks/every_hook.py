@@ -26,6 +26,7 @@ from optim import (
     Target,
     hookimpl,
 )
+from optim.hooks import Command
 from optim.onnx.backend import OnnxRuntimeBackend
 
 OPTIM_HOOK_API = 1
@@ -234,8 +235,9 @@ def optim_metrics() -> Sequence[Metric | MetricFamily]:
 
 # --- optim_commands
 @hookimpl
-def optim_commands() -> Sequence[str]:
-    return ("every_hook_command:every",)  # optim every; imported when it is called
+def optim_commands() -> Sequence[Command]:
+    # optim every; imported when it is called
+    return (Command("every_hook_command:every", help="Says that it is there."),)
 
 
 # --- end

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
+from optim.hooks import Command
 from optim_qnn.compile.context_binary import ContextBinary
 from optim_qnn.htp.backend import OfflineBackend, QnnBackend
 from optim_qnn.htp.targets import make_targets
@@ -58,6 +59,6 @@ def optim_backends() -> Sequence[type[Backend]]:
 
 
 @hookimpl
-def optim_commands() -> Sequence[str]:
+def optim_commands() -> Sequence[Command]:
     """``optim qnn``."""
-    return ("optim_qnn.support.command:qnn",)
+    return (Command("optim_qnn.support.command:qnn", "What is particular to Qualcomm's QNN."),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optim import Backend, Exporter, SourcePass, Target, hookimpl
+from optim.hooks import Command
 from optim_plugins.torch.exporters.dynamo import Dynamo
 from optim_plugins.torch.exporters.torchscript import TorchScript
 from optim_plugins.torch.passes.cast_dtype import CastDtype
@@ -42,3 +43,10 @@ def optim_targets() -> Sequence[Target]:
 def optim_backends() -> Sequence[type[Backend]]:
     """Torch itself."""
     return (TorchBackend,)
+
+
+@hookimpl
+def optim_commands() -> Sequence[Command]:
+    """What decoders need that were exported without optim."""
+    path = "optim_plugins.torch.merge_decoders.command:merge_decoders"
+    return (Command(path, "Make one file of a decoder without and one with a past."),)

@@ -23,15 +23,15 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
-from optim._engine.graphs.ingest import ingest
+from optim.cli_kit.models import read_model
 from optim.errors import ExitStatus, OptimError
 from optim.model import Model
 from optim.onnx.checker import check_graph
 from optim.onnx.files import describe
 from optim.onnx.operators import subgraphs
 
-_PAST = "past_key_values."
-_PRESENT = "present."
+PAST = "past_key_values."
+PRESENT = "present."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Merged:
     shared_bytes: int
 
 
-def merge_decoders(without: Path, with_past: Path, store: Path) -> Merged:
+def merge_graphs(without: Path, with_past: Path, store: Path) -> Merged:
     """Merge two decoders.
 
     Args:
@@ -63,9 +63,9 @@ def merge_decoders(without: Path, with_past: Path, store: Path) -> Merged:
 
     Raises:
         OptimError[decoders-do-not-fit]: they are not two exports of one decoder.
-        OptimError: a file cannot be used, as of :func:`optim._engine.graphs.ingest.ingest`.
+        OptimError: a file cannot be used, as of :func:`optim.cli_kit.models.read_model`.
     """
-    first, second = ingest(without, store), ingest(with_past, store)
+    first, second = read_model(without, store), read_model(with_past, store)
     protos = [onnx.load(model.path, load_external_data=False) for model in (first, second)]
     _require_pair(protos[0], protos[1], without, with_past)
     weights = _Weights(store)
@@ -91,7 +91,7 @@ def _merged_graph(
     first: onnx.GraphProto, second: onnx.GraphProto, bodies: list[onnx.GraphProto], weights: list[TensorProto]
 ) -> onnx.GraphProto:
     inputs = {value.name: value for value in (*first.input, *second.input)}
-    past = next(name for name in inputs if name.startswith(_PAST) and ".encoder." not in name)
+    past = next(name for name in inputs if name.startswith(PAST) and ".encoder." not in name)
     rank = len(inputs[past].type.tensor_type.shape.dim)
     names = [value.name for value in first.output]
     nodes = [
@@ -205,7 +205,7 @@ def _rename_inside(graph: onnx.GraphProto, outside: dict[str, str], prefix: str)
 def _require_pair(first: onnx.ModelProto, second: onnx.ModelProto, without: Path, with_past: Path) -> None:
     """See that they are two exports of one decoder, and let the second return everything that the first does."""
     taken, taken_with = _names(first.graph.input), _names(second.graph.input)
-    if any(name.startswith(_PAST) for name in taken) or not any(name.startswith(_PAST) for name in taken_with):
+    if any(name.startswith(PAST) for name in taken) or not any(name.startswith(PAST) for name in taken_with):
         raise _unfit(
             "the first must take no past, and the second one",
             f"{without.name} takes {', '.join(sorted(taken)[:4])}; the other {', '.join(sorted(taken_with)[:4])}",
@@ -221,7 +221,7 @@ def _require_pair(first: onnx.ModelProto, second: onnx.ModelProto, without: Path
             )
     returned = _names(second.graph.output)
     for value in first.graph.output:
-        passed = value.name.replace(_PRESENT, _PAST, 1)
+        passed = value.name.replace(PRESENT, PAST, 1)
         if value.name in returned:
             continue
         if passed not in taken_with:

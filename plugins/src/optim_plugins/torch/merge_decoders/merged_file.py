@@ -10,23 +10,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim._engine.feeds.dimensions import Measure
-from optim._engine.feeds.synthesize import plan_model, synthesize_feeds
-from optim._engine.gate.drift import OutputComparison, compare_output, merge_samples, worst_drift
-from optim._engine.graphs.merge_decoders import Merged, merge_decoders
-from optim._engine.store import Store
 from optim.arrays import Array, dtype_of
+from optim.cli_kit.models import made_up_feeds
+from optim.drift import compare_output
 from optim.errors import ExitStatus, OptimError
+from optim.folders import cache_folder
 from optim.model import Model, SessionConfig
 from optim.onnx.files import deliver, size_bytes
+from optim.onnx.sessions import open_session
+from optim_plugins.torch.merge_decoders.merged_graph import PAST, PRESENT, Merged, merge_graphs
 
 if TYPE_CHECKING:
     import onnxruntime
 
 _LIMIT = 1e-4
+"""Drift that another order of sums explains: what a run calls lossless at the least."""
 _SAMPLES = 4
 _STEPS = 2
+"""Steps with a past after each sample: one with the past of the other branch, one with its own."""
 _LONGEST = 8
+"""Tokens of the first sample; each further one has one less, so that lengths differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,57 +81,77 @@ def write_merged(
             other_name,
             status=ExitStatus.USAGE,
         )
-    root = Store().root
-    with TemporaryDirectory(dir=root, prefix="scratch-") as scratch:
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=cache_folder(), prefix="scratch-") as scratch:
         say("merging")
-        merged = merge_decoders(without, with_past, Path(scratch))
+        merged = merge_graphs(without, with_past, Path(scratch))
         say("running all three")
-        found, prefills, steps = _compare(merged, Path(scratch), seed)
-        drift = worst_drift(found).relative_l2
+        compared = _compare(merged, Path(scratch), seed)
         output.parent.mkdir(parents=True, exist_ok=True)
         deliver(merged.model, output.parent, name=output.name)
         return MergedFile(
             output,
             size_bytes(merged.model),
-            size_bytes(merged.without) + size_bytes(merged.with_past),
-            merged.shared,
-            merged.shared_bytes,
-            drift,
-            prefills,
-            steps,
+            apart_bytes=size_bytes(merged.without) + size_bytes(merged.with_past),
+            shared=merged.shared,
+            shared_bytes=merged.shared_bytes,
+            drift=compared.drift,
+            prefills=compared.prefills,
+            steps=compared.steps,
         )
 
 
-def _compare(merged: Merged, scratch: Path, seed: int) -> tuple[list[OutputComparison], int, int]:
-    from optim.onnx.sessions import open_session
+@dataclass(slots=True)
+class _Compared:
+    """Runs compared so far, and the worst drift of any output."""
 
+    drift: float = 0.0
+    prefills: int = 0
+    steps: int = 0
+
+    def add(self, expected: Mapping[str, Array], got: Mapping[str, Array], phase: str) -> None:
+        """Take one run.
+
+        Raises:
+            OptimError[merge-differs]: an output is another than before.
+        """
+        for name, array in expected.items():
+            found = compare_output(name, array, got[name])
+            if found.problem or found.relative_l2 > _LIMIT:
+                raise OptimError(
+                    "merge-differs",
+                    f"output '{name}' of the merged decoder is another than before",
+                    f"in {phase}: {found.problem or f'drift {found.relative_l2:.3g}'}",
+                    "export the model again as one graph: optim export FOLDER -o DIR",
+                    status=ExitStatus.NOT_HELD,
+                )
+            self.drift = max(self.drift, found.relative_l2)
+        self.prefills += phase == "prefill"
+        self.steps += phase == "decode"
+
+
+def _compare(merged: Merged, scratch: Path, seed: int) -> _Compared:
     first, second, both = (
         open_session(model.path, SessionConfig()) for model in (merged.without, merged.with_past, merged.model)
     )
-    worst: dict[str, OutputComparison] = {}
-    prefills = steps = 0
-    feeds = synthesize_feeds(
-        merged.without, scratch / "feeds", seed, samples=_SAMPLES, check=lambda one: _run(first, one)
-    )
+    compared = _Compared()
+    feeds = made_up_feeds(merged.without, scratch / "feeds", seed=seed, run=lambda one: _run(first, one))
     random = np.random.default_rng(seed)
     lengths = _lengths(merged.without)
-    for index, whole in enumerate(feeds.iterate()):
+    for index, whole in enumerate(feeds[:_SAMPLES]):
         sample = _first_tokens(whole, lengths, _LONGEST - index)  # a step needs room behind it
         batch = next(iter(sample.values())).shape[0]
-        given = {**_empty_past(merged.model, batch), **sample}
-        outputs = _run(both, given)
-        worst = _merge(worst, _run(first, sample), outputs, "prefill")
-        prefills += 1
-        past = {name.replace("present.", "past_key_values.", 1): array for name, array in outputs.items()}
+        outputs = _run(both, {**_empty_past(merged.model, batch), **sample})
+        compared.add(_run(first, sample), outputs, "prefill")
+        past: dict[str, Array] = {}
         for _ in range(_STEPS):
+            past |= {name.replace(PRESENT, PAST, 1): array for name, array in outputs.items() if PRESENT in name}
             sample = _next(sample, lengths, random)
-            wanted = {**sample, **{name: array for name, array in past.items() if name.startswith("past_")}}
-            expected = _run(second, {v.name: wanted[v.name] for v in second.get_inputs()})
+            wanted = {**sample, **past}
+            expected = _run(second, {value.name: wanted[value.name] for value in second.get_inputs()})
             outputs = _run(both, wanted)
-            worst = _merge(worst, expected, outputs, "decode")
-            past |= {name.replace("present.", "past_key_values.", 1): array for name, array in outputs.items()}
-            steps += 1
-    return list(worst.values()), prefills, steps
+            compared.add(expected, outputs, "decode")
+    return compared
 
 
 def _first_tokens(sample: Mapping[str, Array], lengths: Mapping[str, int], count: int) -> dict[str, Array]:
@@ -152,19 +175,17 @@ def _next(sample: Mapping[str, Array], lengths: Mapping[str, int], random: np.ra
 
 
 def _lengths(model: Model) -> dict[str, int]:
-    """Inputs that run along the new tokens, with the dimension that does."""
-    return {
-        plan.info.name: axis
-        for plan in plan_model(model)
-        for axis, measure in enumerate(plan.measures)
-        if measure is Measure.LENGTH and not plan.source
-    }
+    """Inputs that run along the new tokens, with the dimension that does: it has the name of that of ``input_ids``."""
+    shapes = {info.name: info.shape or () for info in model.inputs}
+    length = shapes["input_ids"][-1]
+    along = {name: shape.index(length) for name, shape in shapes.items() if isinstance(length, str) and length in shape}
+    return {"input_ids": len(shapes["input_ids"]) - 1, **along}
 
 
 def _empty_past(model: Model, batch: int) -> dict[str, Array]:
     found = {}
     for info in model.inputs:
-        if info.name.startswith("past_key_values."):
+        if info.name.startswith(PAST):
             shape = info.shape or ()
             last = len(shape) - 2
             sizes = [batch if axis == 0 else 0 if axis == last else size for axis, size in enumerate(shape)]
@@ -177,19 +198,3 @@ def _run(session: onnxruntime.InferenceSession, feeds: Mapping[str, Array]) -> d
     names = [value.name for value in session.get_outputs()]
     outputs = session.run(None, {name: array for name, array in feeds.items() if name in taken})
     return dict(zip(names, outputs, strict=True))
-
-
-def _merge(
-    worst: dict[str, OutputComparison], expected: Mapping[str, Array], got: Mapping[str, Array], phase: str
-) -> dict[str, OutputComparison]:
-    compared = [compare_output(name, array, got[name]) for name, array in expected.items()]
-    for found in compared:
-        if found.problem or found.relative_l2 > _LIMIT:
-            raise OptimError(
-                "merge-differs",
-                f"output '{found.name}' of the merged decoder is another than before",
-                f"in {phase}: {found.problem or f'drift {found.relative_l2:.3g}'}",
-                "export the model again as one graph: optim export FOLDER -o DIR",
-                status=ExitStatus.NOT_HELD,
-            )
-    return merge_samples(worst, compared)
