@@ -92,14 +92,14 @@ def by_optim(folder: Path, scratch: Path, weights: str) -> None:
     from dataclasses import replace
     from types import SimpleNamespace
 
-    from optim._engine.jobs import source_export
     from optim._engine.plugins.registry import load_registry
+    from optim._engine.sources import export_job
     from optim._engine.sources.pipeline import Choice
     from optim.source import SourceRequest
 
     target = replace(load_registry().target("cpu"), probe=None)
-    request = source_export.Request(SourceRequest(str(folder), weights=weights), target, Choice(), scratch / "store")
-    source_export.run(request, SimpleNamespace(event=lambda *_, **__: None))
+    request = export_job.Request(SourceRequest(str(folder), weights=weights), target, Choice(), scratch / "store")
+    export_job.run(request, SimpleNamespace(event=lambda *_, **__: None))
 
 
 def naive(folder: Path, path: Path) -> None:

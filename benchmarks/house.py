@@ -59,19 +59,24 @@ def core_modules() -> dict[str, Path]:
     return {module_of(path, CORE): path for path in python_files(CORE)}
 
 
+def plugin_modules() -> dict[str, Path]:
+    """Every module of the plugins but plugin.py, which lists all passes and so imports from all folders."""
+    found = {module_of(path, root): path for root in PLUGINS for path in python_files(root)}
+    return {module: path for module, path in found.items() if path.name != "plugin.py"}
+
+
 def folder_of(module: str, modules: dict[str, Path]) -> str:
     """The folder that a module lies in, with dots."""
-    path = modules[module]
-    return ".".join(path.parent.relative_to(CORE).parts)
+    return module if modules[module].name == "__init__.py" else module.rpartition(".")[0]
 
 
-def folder_graph(modules: dict[str, Path]) -> dict[str, dict[str, list[str]]]:
-    """Folder -> folder -> the imports at module level that make the arrow."""
+def folder_graph(modules: dict[str, Path], *, lazily: bool = False) -> dict[str, dict[str, list[str]]]:
+    """Folder -> folder -> the imports that make the arrow: those at module level, or all of them where ``lazily``."""
     graph: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for module, path in modules.items():
         if path.name == "__init__.py" and path.parent == CORE / "optim":
             continue  # hands names on, lazily
-        for name in imports_of(path.read_text(), lazily=False):
+        for name in imports_of(path.read_text(), lazily=lazily):
             if name in modules and modules[name].name != "__init__.py":
                 here, there = folder_of(module, modules), folder_of(name, modules)
                 if here != there:
@@ -79,9 +84,9 @@ def folder_graph(modules: dict[str, Path]) -> dict[str, dict[str, list[str]]]:
     return graph
 
 
-def folder_cycles(modules: dict[str, Path]) -> list[list[str]]:
-    """Strongly connected sets of folders, by imports at module level (Tarjan)."""
-    graph = folder_graph(modules)
+def folder_cycles(modules: dict[str, Path], *, lazily: bool = False) -> list[list[str]]:
+    """Strongly connected sets of folders, by imports at module level, or by all where ``lazily`` (Tarjan)."""
+    graph = folder_graph(modules, lazily=lazily)
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -183,6 +188,7 @@ def main() -> None:
         "largest folders": {str(p): n for p, n in largest},
         "modules of core that plugins import": len(plugin_imports()),
         "import cycles between folders": folder_cycles(modules),
+        "import cycles between folders of plugins": folder_cycles(plugin_modules(), lazily=True),
         "functions with 8 and more arguments": len(long_signatures(8)),
         "calls with 10 and more positional arguments": len(long_positional_calls(10)),
         skip: sum(path.read_text().count(skip) for path in every),

@@ -25,16 +25,14 @@ SOURCES = (
 
 GROUPS = {
     "The model": ("graphs", "onnx"),
-    "Sources and their export": (
-        "sources",
-        "generation",
-        "cli/source_options.py",
-        "graphs/merge_decoders.py",
-        "runs/merged_decoders.py",
-        "runs/source_run.py",
-    ),
+    "Sources and their export": ("sources", "generation", "cli/source_options.py", "runs/source_run.py"),
     "The feeds": ("feeds",),
-    "Task metrics": ("metrics", "compare/task.py"),
+    "Task metrics": (
+        "compare/metric_spec.py",
+        "compare/metric_maker.py",
+        "compare/metric_counts.py",
+        "compare/task.py",
+    ),
     "The command line, plugins and passes": (
         "cli",
         "cli_kit",
@@ -45,15 +43,15 @@ GROUPS = {
         "search/plan.py",
     ),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/select/chains.py"),
-    "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py"),
-    "What a pass or a model did wrong": ("jobs", "compare", "gate", "testing"),
+    "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py", "locks.py", "folders.py"),
+    "What a pass or a model did wrong": ("jobs", "sensitivity", "compare", "gate", "testing"),
 }
 """Heading, and where in core the error is raised; the longest place that fits decides."""
 
 COMPUTED = {
     ("cli/verbs/run.py", "report.status"): ("budget-missed", "failed"),
-    ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend"),
-    ("preprocess.py", "kind"): ("unknown-input", "unknown-output"),
+    ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend", "unknown-metric"),
+    ("preprocess/preprocess.py", "kind"): ("unknown-input", "unknown-output"),
     ("jobs/runner.py", "reference"): (
         "ingest-failed",
         "prepare-failed",
@@ -99,12 +97,17 @@ def page(root: Path) -> str:
     """The text of the page for the source below ``root``."""
     groups: dict[str, dict[str, Entry]] = {heading: {} for heading in GROUPS}
     for source in SOURCES:
-        for path in sorted((root / source).rglob("*.py")):
+        found: dict[str, dict[str, Entry]] = {}
+        for path in (root / source).rglob("*.py"):
             place = path.relative_to(root / source).as_posix().removeprefix("_engine/")
-            found = read(ast.parse(path.read_text(encoding="utf-8")), place)
-            if found:
-                heading = _heading(place) if source == SOURCES[0] else f"Plugin {_plugin(source, place)}"
-                sort_in(found, groups.setdefault(heading, {}), groups)
+            if entries := read(ast.parse(path.read_text(encoding="utf-8")), place):
+                found[place] = entries
+        headings = {
+            place: _heading(place) if source == SOURCES[0] else f"Plugin {_plugin(source, place)}" for place in found
+        }
+        order = [*GROUPS, *sorted(set(headings.values()))]
+        for place in sorted(found, key=lambda place: (order.index(headings[place]), place)):
+            sort_in(found[place], groups.setdefault(headings[place], {}), groups)
     parts = [_INTRODUCTION]
     for heading, entries in groups.items():
         if entries:

@@ -12,7 +12,7 @@ import json
 import re
 from pathlib import Path
 
-from optim_prepost.catalog import KINDS
+from optim_prepost.plans.catalog import KINDS
 from optim_prepost.web.packages import ONNXRUNTIME_WEB, require
 
 TABLE = Path(__file__).parent / "src" / "optim_prepost" / "web" / "operators.json"

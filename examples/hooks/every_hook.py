@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from pydantic import Field
 
 from optim import (
     APPLICABLE,
@@ -13,8 +14,10 @@ from optim import (
     Exported,
     Exporter,
     Metric,
+    MetricFamily,
     NoOptions,
     Pass,
+    PassOptions,
     PassResult,
     Role,
     SessionConfig,
@@ -23,6 +26,7 @@ from optim import (
     Target,
     hookimpl,
 )
+from optim.hooks import Command
 from optim.onnx.backend import OnnxRuntimeBackend
 
 OPTIM_HOOK_API = 1
@@ -205,9 +209,25 @@ def agreement(outputs, feeds, labels) -> float:
     return float(np.mean(outputs["y"].argmax(axis=-1) == labels["label"]))
 
 
+class NearOptions(PassOptions):
+    within: float = Field(default=0.1, gt=0, description="how far from the label a value may be")
+
+
+def near(options: NearOptions) -> Metric:
+    """Share of values near the label, for --metric "every-near:within=0.5"."""
+
+    def call(outputs, feeds, labels) -> float:
+        return float(np.mean(np.abs(outputs["y"] - labels["label"]) <= options.within))
+
+    return Metric("every-near", higher_is_better=True, call=call)
+
+
 @hookimpl
-def optim_metrics() -> Sequence[Metric]:
-    return (Metric("every-agreement", higher_is_better=True, call=agreement),)
+def optim_metrics() -> Sequence[Metric | MetricFamily]:
+    return (
+        Metric("every-agreement", higher_is_better=True, call=agreement),
+        MetricFamily("every-near", make=near, options=NearOptions, summary="share of values near the label"),
+    )
 
 
 # --- end
@@ -215,8 +235,9 @@ def optim_metrics() -> Sequence[Metric]:
 
 # --- optim_commands
 @hookimpl
-def optim_commands() -> Sequence[str]:
-    return ("every_hook_command:every",)  # optim every; imported when it is called
+def optim_commands() -> Sequence[Command]:
+    # optim every; imported when it is called
+    return (Command("every_hook_command:every", help="Says that it is there."),)
 
 
 # --- end

@@ -94,7 +94,7 @@ OFFERED = {
     "optim_post_process": ["every.finish"],
     "optim_targets": ["every"],
     "optim_backends": ["every"],
-    "optim_metrics": ["every-agreement"],
+    "optim_metrics": ["every-agreement", "every-near"],
     "optim_commands": ["every"],
 }
 

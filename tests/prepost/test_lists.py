@@ -12,7 +12,7 @@ from PIL import Image
 from optim.errors import OptimError
 from optim.options import parse_options
 from optim_prepost.append import Append
-from optim_prepost.web_refusal import refuse_options
+from optim_prepost.web.web_refusal import refuse_options
 
 BYTES = [{"name": "image", "data_type": "uint8", "shape": ["num_bytes"]}]
 PIXELS = [{"name": "image", "data_type": "uint8", "shape": [32, 40, 3]}]

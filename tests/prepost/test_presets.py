@@ -10,7 +10,7 @@ import task_models
 from PIL import Image
 
 from optim.errors import OptimError
-from optim_prepost.interface import raw
+from optim_prepost.reference.compared_interface import raw
 
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 PIXELS = 5e-3
@@ -60,7 +60,7 @@ def test_images_are_resized_and_normalized_as_by_pillow(compose, tmp_path, polic
 
 
 def test_a_jpeg_is_decoded_like_pillow_decodes_it_within_what_two_decoders_differ(compose, tmp_path):
-    from optim_prepost.samples import picture
+    from optim_prepost.reference.samples import picture
 
     _, _, run = compose(task_models.classifier(tmp_path), preset="image-classification", top_k=7, **IMAGENET)
     pixels = picture(201, 303, 5)

@@ -18,7 +18,7 @@ from optim._engine.cli.main import main
 from optim.errors import OptimError
 from optim.options import parse_options
 from optim_prepost.append import Append
-from optim_prepost.compose import PREFIX
+from optim_prepost.compose.compose import PREFIX
 
 
 def run(*arguments):

@@ -17,8 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 from optim import Context, Model, Pass, PassResult
 from optim.onnx.files import read_ir, save_in_store
 from optim.options import parse_options
-from optim_qnn.backend import QnnBackend
-from optim_qnn.targets import make_targets, qnn_missing
+from optim_qnn.htp.backend import QnnBackend
+from optim_qnn.htp.targets import make_targets, qnn_missing
 
 Array = NDArray[Any]
 QNN, OFFLINE = make_targets()

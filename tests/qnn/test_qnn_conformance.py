@@ -9,10 +9,10 @@ from qnn_models import OFFLINE, small_net
 
 from optim import Stage
 from optim.testing import PassConformance
-from optim_qnn.backend import OfflineBackend
-from optim_qnn.float16 import ConvertFloat16
-from optim_qnn.preprocess import Preprocess
-from optim_qnn.quantize import Quantize
+from optim_qnn.htp.backend import OfflineBackend
+from optim_qnn.precision.convert_float16 import ConvertFloat16
+from optim_qnn.preprocess.preprocess import Preprocess
+from optim_qnn.quantize.quantize import Quantize
 
 
 class Offline(PassConformance):

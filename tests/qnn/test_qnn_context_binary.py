@@ -15,8 +15,8 @@ from optim._engine.graphs.ingest import ingest
 from optim.errors import ExitStatus, OptimError
 from optim.onnx.external_data import external_files
 from optim.onnx.files import deliver, size_bytes
-from optim_qnn.context_binary import ContextBinary
-from optim_qnn.quantize import Quantize
+from optim_qnn.compile.context_binary import ContextBinary
+from optim_qnn.quantize.quantize import Quantize
 
 pytestmark = on_htp
 

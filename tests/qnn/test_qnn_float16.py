@@ -12,8 +12,8 @@ from qnn_models import OFFLINE, QNN, apply, build, drift, images, on_htp, operat
 from optim import Target
 from optim._engine.compare.place import mapped_feeds, mapped_outputs
 from optim.onnx.files import size_bytes
-from optim_qnn.float16 import ConvertFloat16
-from optim_qnn.quantize import Quantize
+from optim_qnn.precision.convert_float16 import ConvertFloat16
+from optim_qnn.quantize.quantize import Quantize
 
 
 def on(soc: str) -> Target:

@@ -27,7 +27,7 @@ from optim._engine.compare.place import mapped_feeds, mapped_outputs
 from optim.errors import ExitStatus, OptimError
 from optim.options import parse_options
 from optim.testing import models
-from optim_qnn.preprocess import Preprocess
+from optim_qnn.preprocess.preprocess import Preprocess
 
 ROOT = np.sqrt(2).astype(np.float32)
 

@@ -11,7 +11,7 @@ from onnx import helper
 from qnn_models import BACKEND, QNN, build, on_htp
 
 from optim._engine.plugins.registry import load_registry
-from optim_qnn.profile import kernels, ran, shares
+from optim_qnn.htp.profile import kernels, ran, shares
 
 CPU, HTP = "CPUExecutionProvider", "QNNExecutionProvider"
 

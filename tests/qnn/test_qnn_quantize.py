@@ -12,8 +12,8 @@ from qnn_models import QNN, apply, build, drift, images, normal, on_htp, operato
 
 from optim.errors import ExitStatus, OptimError
 from optim.testing import models
-from optim_qnn.preprocess import Preprocess
-from optim_qnn.quantize import Quantize
+from optim_qnn.preprocess.preprocess import Preprocess
+from optim_qnn.quantize.quantize import Quantize
 
 
 def sentences(count: int = 3):

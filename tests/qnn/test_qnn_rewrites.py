@@ -12,7 +12,7 @@ from qnn_models import QNN, build, context, drift, normal, on_htp, operators, ru
 
 from optim.model import Model
 from optim.onnx.fix_shapes import infer_again
-from optim_qnn.ask_htp import ask_htp
+from optim_qnn.htp.ask_htp import ask_htp
 from optim_qnn.rewrites.rules import RULES, rewrite, rule_for
 
 RNG = np.random.default_rng(0)

@@ -159,7 +159,7 @@ def test_without_qnn_models_are_prepared_and_the_report_says_that_nothing_ran_on
 
 def test_where_qnn_cannot_be_loaded_the_run_ends_and_nothing_runs_on_the_cpu(net, data, tmp_path):
     code = (
-        "import sys\nfrom optim_qnn import targets\ntargets._needed_files = lambda: ('libQnnNobodyHas.so',)\n"
+        "import sys\nfrom optim_qnn.htp import targets\ntargets._needed_files = lambda: ('libQnnNobodyHas.so',)\n"
         "from optim._engine.cli.main import main\nsys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run(

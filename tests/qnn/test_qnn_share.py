@@ -13,9 +13,9 @@ from qnn_models import QNN, apply, build, context, normal, on_htp
 from optim._engine.cli.main import main
 from optim.errors import OptimError
 from optim.onnx.external_data import external_files
-from optim_qnn import same_outputs
-from optim_qnn.context_binary import ContextBinary
-from optim_qnn.quantize import Quantize
+from optim_qnn.compile import same_outputs
+from optim_qnn.compile.context_binary import ContextBinary
+from optim_qnn.quantize.quantize import Quantize
 
 WIDTH = 256
 

@@ -13,7 +13,7 @@ from qnn_models import on_htp
 
 from optim._engine.cli.main import main
 from optim.testing import models
-from optim_qnn.ask_htp import reasons_in
+from optim_qnn.htp.ask_htp import reasons_in
 
 LOG = """\
 2026-01-01 10:00:00.1 [V:onnxruntime:, x.cc:1 LogNodeSupport] Validation FAILED for 1 nodes in OrtNodeUnit (Det) :

@@ -14,8 +14,8 @@ from qnn_models import on_htp
 
 from optim._engine.plugins.registry import load_registry
 from optim.errors import ExitStatus, OptimError
-from optim_qnn import targets
-from optim_qnn.soc import SOCS, find_soc
+from optim_qnn.htp import targets
+from optim_qnn.htp.soc import SOCS, find_soc
 
 _HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "onnxruntime_qnn", "pydantic")
 Found = namedtuple("Found", "origin")

@@ -7,6 +7,7 @@ For users: :func:`run`, :func:`load`. For plugin authors: :func:`hookimpl`, :cla
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from optim.context import Context
     from optim.errors import ExitStatus, OptimError
     from optim.hooks import HOOK_API, hookimpl
-    from optim.metric import Metric
+    from optim.metric import CannotJudge, Metric, MetricFamily
     from optim.model import Model, SessionConfig, TensorInfo
     from optim.options import NoOptions, PassOptions
     from optim.passes import APPLICABLE, Applicable, Interface, Pass, PassResult, Role, Stage
@@ -25,13 +26,15 @@ if TYPE_CHECKING:
     from optim.source_passes import Exported, Exporter, SourcePass, SourceResult
     from optim.target import Target
 
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime 1.31 otherwise writes a device id when it is imported
+
 _HOMES = {
     "optim.backend": ("Backend", "BackendLimits", "Session"),
     "optim.context": ("Context",),
     "optim.errors": ("ExitStatus", "OptimError"),
     "optim._engine.generation.decoder": ("Decoder",),
     "optim.hooks": ("HOOK_API", "hookimpl"),
-    "optim.metric": ("Metric",),
+    "optim.metric": ("CannotJudge", "Metric", "MetricFamily"),
     "optim.model": ("Model", "SessionConfig", "TensorInfo"),
     "optim.options": ("NoOptions", "PassOptions"),
     "optim.passes": ("APPLICABLE", "Applicable", "Interface", "Pass", "PassResult", "Role", "Stage"),
@@ -49,6 +52,7 @@ __all__ = [
     "Applicable",
     "Backend",
     "BackendLimits",
+    "CannotJudge",
     "Component",
     "Context",
     "Decoder",
@@ -57,6 +61,7 @@ __all__ = [
     "Exporter",
     "Interface",
     "Metric",
+    "MetricFamily",
     "Model",
     "NoOptions",
     "OptimError",

@@ -22,3 +22,35 @@ def data_folder() -> Path:
     import platformdirs
 
     return platformdirs.user_data_path("optim")
+
+
+def lock_folder() -> Path:
+    """Where this user's processes keep their locks: below ``XDG_RUNTIME_DIR``, else below the temporary folder.
+
+    Raises:
+        OptimError[lock-folder-unusable]: it cannot be made, or it is somebody else's.
+    """
+    import tempfile
+
+    from optim.errors import ExitStatus, OptimError
+
+    whose = os.getuid() if hasattr(os, "getuid") else ""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    tried = []
+    for folder in (*([Path(runtime) / "optim"] if runtime else []), Path(tempfile.gettempdir()) / f"optim-{whose}"):
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            owner = folder.stat().st_uid
+        except OSError as error:
+            tried.append(f"{folder}: {error.strerror or error}")
+            continue
+        if (whose == "" or owner == whose) and os.access(folder, os.W_OK | os.X_OK):
+            return folder
+        tried.append(f"{folder}: it is not yours")
+    raise OptimError(
+        "lock-folder-unusable",
+        "there is no folder to keep locks in",
+        "; ".join(tried),
+        "set XDG_RUNTIME_DIR to a folder that you may write to",
+        status=ExitStatus.USAGE,
+    )

@@ -18,11 +18,12 @@ what the plugin offers for a target. The core then orders what all plugins offer
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pluggy
 
 from optim.backend import Backend
-from optim.metric import Metric
+from optim.metric import Metric, MetricFamily
 from optim.passes import Pass
 from optim.source_passes import Exporter, SourcePass
 from optim.target import Target
@@ -41,24 +42,35 @@ DEPRECATED_HOOKS: Mapping[str, str] = {}
 
 ENTRY_POINT_GROUP = "optim.plugins"
 
-OWN_VERBS = frozenset(
-    (
-        "run",
-        "export",
-        "merge-decoders",
-        "verify",
-        "bench",
-        "sensitivity",
-        "inspect",
-        "metrics",
-        "targets",
-        "passes",
-        "plugins",
-        "cache",
-        "completion",
-    )
-)
-"""Commands of optim itself; a plugin's command may not be called like one."""
+OWN_COMMANDS: Mapping[str, str] = {
+    "run": "Optimize a model and leave a folder to deploy.",
+    "export": "Turn a torch module or a model folder into verified ONNX.",
+    "verify": "Compare two models on the same feeds.",
+    "bench": "Time models against each other on the real backend.",
+    "sensitivity": "Show which nodes cost how much drift.",
+    "inspect": "Describe a model: inputs, operators, weights.",
+    "metrics": "List the task metrics, with their options.",
+    "targets": "List where models can run.",
+    "passes": "List the passes, or show one.",
+    "plugins": "List the plugins, or show one.",
+    "cache": "Show or prune what earlier runs left.",
+    "completion": "Print the completion script for a shell.",
+}
+"""Verbs of optim itself, with what ``optim --help`` says of each; a plugin's command may not be called like one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A verb that a plugin adds.
+
+    Attributes:
+        path: ``package.module:click_command``, imported when it is called; the verb is its name there, with dashes.
+        help: what ``optim --help`` says of it, one line.
+    """
+
+    path: str
+    help: str = ""
+
 
 hookspec = pluggy.HookspecMarker("optim")
 hookimpl = pluggy.HookimplMarker("optim")
@@ -104,9 +116,9 @@ class OptimHooks:
         """Ways to run a model that this plugin adds."""
 
     @hookspec
-    def optim_metrics(self) -> Sequence[Metric]:  # type: ignore[empty-body]
+    def optim_metrics(self) -> Sequence[Metric | MetricFamily]:  # type: ignore[empty-body]
         """Task metrics that this plugin adds."""
 
     @hookspec
-    def optim_commands(self) -> Sequence[str]:  # type: ignore[empty-body]
-        """Verbs that this plugin adds to the command line, each ``package.module:click_command``."""
+    def optim_commands(self) -> Sequence[str | Command]:  # type: ignore[empty-body]
+        """Verbs that this plugin adds to the command line; a text is the path of a :class:`Command`."""

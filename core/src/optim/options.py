@@ -1,4 +1,4 @@
-"""Options of passes: pydantic classes, found and built only when they are needed."""
+"""Options of passes and metrics: pydantic classes, found and built only when they are needed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.metric import MetricFamily
 from optim.source_passes import AnyPass
 
 
@@ -22,35 +23,43 @@ class NoOptions(PassOptions):
     """For a pass that has nothing to choose."""
 
 
-def options_class(pass_class: AnyPass) -> type[PassOptions]:
-    """The options class of a pass, imported if the pass names it as ``module:Class``."""
-    if not isinstance(pass_class.options, str):
-        return pass_class.options
-    module, _, name = pass_class.options.partition(":")
-    found: type[PassOptions] = getattr(importlib.import_module(module), name)
+def options_class(owner: AnyPass | MetricFamily) -> type[PassOptions]:
+    """The options class of a pass or a metric, imported if it is named as ``module:Class``."""
+    if not isinstance(owner.options, str):
+        return owner.options
+    found: type[PassOptions] = import_named(owner.options)
     return found
 
 
-def parse_options(pass_class: AnyPass, values: Mapping[str, Any]) -> PassOptions:
-    """Options of a pass from what a user wrote.
+def import_named(path: str) -> Any:
+    """What ``package.module:name`` names."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def parse_options(owner: AnyPass | MetricFamily, values: Mapping[str, Any]) -> PassOptions:
+    """Options of a pass or a metric from what a user wrote.
 
     Raises:
-        OptimError[unknown-option]: a key that the pass does not have; lists the near ones.
+        OptimError[unknown-option]: a key that it does not have; lists the near ones.
         OptimError[bad-option]: a value that does not fit.
     """
-    cls = options_class(pass_class)
+    cls = options_class(owner)
+    is_metric = isinstance(owner, MetricFamily)
     for key in values:
         if key not in cls.model_fields:
-            raise unknown_name("option", key, cls.model_fields, fix=f"optim passes show {pass_class.name}")
+            raise unknown_name(
+                "option", key, cls.model_fields, fix="optim metrics" if is_metric else f"optim passes show {owner.name}"
+            )
     try:
         return cls.model_validate(dict(values))
     except ValidationError as error:
         problems = "; ".join(_problem(e["loc"], e["msg"]) for e in error.errors())
         raise OptimError(
             "bad-option",
-            f"options of {pass_class.name} do not fit",
+            f"options of {owner.name} do not fit",
             problems,
-            f"optim passes show {pass_class.name}",
+            "optim metrics" if is_metric else f"optim passes show {owner.name}",
             status=ExitStatus.USAGE,
         ) from error
 

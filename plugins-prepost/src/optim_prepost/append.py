@@ -9,7 +9,7 @@ After, for the task ``image-classification``::
     image (bytes of a PNG or JPEG file) -> decode, resize, normalize -> [model] -> softmax, top k -> scores, labels
 
 Requested: it runs when it is named, is compared with an implementation of the same steps in Pillow, NumPy and
-tokenizers, and is timed with the original that has the same steps. See :mod:`optim_prepost.compose` for the graph.
+tokenizers, and is timed with the original that has the same steps. See ``compose`` for the graph.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from optim_prepost.append_options import AppendOptions
-    from optim_prepost.compose import Composed
-    from optim_prepost.plan import Plan
+    from optim_prepost.compose.compose import Composed
+    from optim_prepost.plans.append_options import AppendOptions
+    from optim_prepost.plans.plan import Plan
 
 WEB_BACKEND = "ort-web"
 
@@ -36,14 +36,14 @@ class Append(Pass):
 
     name = "prepost.append"
     summary = "pre- and post-processing inside the model: images, text or sound in, labels, boxes or vectors out"
-    options = "optim_prepost.append_options:AppendOptions"
+    options = "optim_prepost.plans.append_options:AppendOptions"
     role = Role.REQUESTED
     recasts = True
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Unless the model has such steps already; whether a task fits is known from the options only."""
         del target
-        from optim_prepost.compose import METADATA
+        from optim_prepost.compose.compose import METADATA
 
         composed = METADATA in model.ir().metadata_props
         return Applicable.no("the model has pre- or post-processing steps already") if composed else APPLICABLE
@@ -51,7 +51,7 @@ class Append(Pass):
     def refuse(self, options: AppendOptions, target: Target) -> None:
         """Steps with operators that a browser does not have."""
         if target.backend == WEB_BACKEND:
-            from optim_prepost.web_refusal import refuse_options
+            from optim_prepost.web.web_refusal import refuse_options
 
             refuse_options(options)
 
@@ -59,7 +59,7 @@ class Append(Pass):
         """None: the task has to be said."""
         del model, target, context
         from optim.errors import ExitStatus, OptimError
-        from optim_prepost.step_classes import PACKAGE
+        from optim_prepost.plans.step_classes import PACKAGE
 
         raise OptimError(
             "no-task",
@@ -74,10 +74,10 @@ class Append(Pass):
         """Raise the opset where the steps need it, and put the steps around the model."""
         import onnx_ir as ir
 
-        from optim_prepost.compose import METADATA, compose
-        from optim_prepost.interface import interface_of
+        from optim_prepost.compose.compose import METADATA, compose
+        from optim_prepost.reference.compared_interface import interface_of
         from optim_prepost.reference.run import without_counterpart
-        from optim_prepost.web_refusal import refuse_custom
+        from optim_prepost.web.web_refusal import refuse_custom
 
         plan = plan_for(model, options, context.target)
         if context.target.backend == WEB_BACKEND:
@@ -109,11 +109,11 @@ def plan_for(model: Model, options: AppendOptions, target: Target) -> Plan:
     """
     from dataclasses import replace
 
-    from optim_prepost.olive import explicit_plan
+    from optim_prepost.plans.olive_lists import explicit_plan
+    from optim_prepost.plans.settings import read_settings
+    from optim_prepost.plans.tool_commands import as_preset
     from optim_prepost.presets import preset_plan
     from optim_prepost.presets.request import Request
-    from optim_prepost.settings import read_settings
-    from optim_prepost.tool_commands import as_preset
 
     chosen = as_preset(options) if options.tool_command else options
     if chosen.preset is None:
@@ -126,7 +126,7 @@ def plan_for(model: Model, options: AppendOptions, target: Target) -> Plan:
 def _raised(model: Model, plan: Plan) -> tuple[ir.Model, list[str]]:
     """The model's graph in an opset that the steps can be written in."""
     from optim.errors import ExitStatus, OptimError
-    from optim_prepost.step_classes import PACKAGE
+    from optim_prepost.plans.step_classes import PACKAGE
 
     graph, opset = model.ir(), model.opset.get("", 0)
     if opset >= plan.opset:
@@ -161,8 +161,8 @@ def _metadata(plan: Plan, composed: Composed) -> dict[str, Any]:
 def _refuse_other_domains(composed: Composed) -> None:
     """A step of the user's own may bring a custom operator too."""
     from optim.errors import ExitStatus, OptimError
-    from optim_prepost.compose import CONTRIB, DOMAIN, PREFIX
-    from optim_prepost.step_classes import PACKAGE
+    from optim_prepost.compose.compose import CONTRIB, DOMAIN, PREFIX
+    from optim_prepost.plans.step_classes import PACKAGE
 
     for node in composed.model.graph.node:
         if node.domain in (DOMAIN, CONTRIB):
@@ -179,7 +179,7 @@ def _refuse_other_domains(composed: Composed) -> None:
 
 def _not_said(options: AppendOptions, plan: Plan) -> list[str]:
     """That a folder says nothing of images or sound, which are then prepared by the preset's defaults."""
-    from optim_prepost.settings import PREPROCESSOR, read_settings
+    from optim_prepost.plans.settings import PREPROCESSOR, read_settings
 
     textual = plan.task.get("input") in ("text", "ids")
     if options.settings is None or textual or read_settings(options.settings).preprocessor:

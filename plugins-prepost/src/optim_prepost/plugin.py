@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
+from optim.hooks import Command
 from optim_prepost.append import Append
 from optim_prepost.web.backend import OrtWebBackend
 from optim_prepost.web.packages import unavailable
@@ -34,6 +35,6 @@ def optim_post_process(target: Target) -> Sequence[type[Pass]]:
 
 
 @hookimpl
-def optim_commands() -> Sequence[str]:
+def optim_commands() -> Sequence[Command]:
     """``optim web``."""
-    return ("optim_prepost.web.commands:web",)
+    return (Command("optim_prepost.web.commands:web", "Pages of models that run in a browser."),)

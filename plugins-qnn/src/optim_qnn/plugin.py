@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
-from optim_qnn.backend import OfflineBackend, QnnBackend
-from optim_qnn.context_binary import ContextBinary
-from optim_qnn.float16 import ConvertFloat16
-from optim_qnn.preprocess import Preprocess
-from optim_qnn.quantize import Quantize
-from optim_qnn.targets import make_targets
+from optim.hooks import Command
+from optim_qnn.compile.context_binary import ContextBinary
+from optim_qnn.htp.backend import OfflineBackend, QnnBackend
+from optim_qnn.htp.targets import make_targets
+from optim_qnn.precision.convert_float16 import ConvertFloat16
+from optim_qnn.preprocess.preprocess import Preprocess
+from optim_qnn.quantize.quantize import Quantize
 
 OPTIM_HOOK_API = 1
 
@@ -58,6 +59,6 @@ def optim_backends() -> Sequence[type[Backend]]:
 
 
 @hookimpl
-def optim_commands() -> Sequence[str]:
+def optim_commands() -> Sequence[Command]:
     """``optim qnn``."""
-    return ("optim_qnn.command:qnn",)
+    return (Command("optim_qnn.support.command:qnn", "What is particular to Qualcomm's QNN."),)

@@ -14,17 +14,20 @@ import click
 import pytest
 from plugin_packages import GOOD, site
 
-from optim._engine.cli.commands import COMMANDS, OptimGroup
+from optim._engine.cli.commands import OptimGroup
 from optim._engine.cli.failures import diagnose, print_error
 from optim._engine.cli.main import main, optim
+from optim.hooks import OWN_COMMANDS
 
 __all__ = ["site"]
 
 HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "torch", "pydantic")
 ADD_A_VERB = """
+from optim.hooks import Command
+
 @hookimpl
 def optim_commands():
-    return ["{module}_verbs:make_tea", "{module}_none:lost"]
+    return [Command("{module}_verbs:make_tea", "Makes tea."), "{module}_none:lost"]
 """
 MAKE_TEA = """
 import click
@@ -39,13 +42,13 @@ def make_tea(leaf):
 
 def test_help_lists_every_command_and_imports_none(site):
     script = "import sys; from optim.__main__ import main; main(['--help']); print([m for m in sys.modules if m in %r])"
-    done = site.python("-c", script % ([*HEAVY, *(one.path.partition(":")[0] for one in COMMANDS.values())],))
+    done = site.python("-c", script % ([*HEAVY, *(f"optim._engine.cli.verbs.{name}" for name in OWN_COMMANDS)],))
     assert done.stdout.splitlines()[-1] == "[]"
-    for name, command in COMMANDS.items():
-        assert re.search(rf"^  {name} +{re.escape(command.help)}$", done.stdout, re.MULTILINE)
+    for name, text in OWN_COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(text)}$", done.stdout, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", OWN_COMMANDS)
 def test_every_listed_command_is_there_and_described(name):
     group = optim
     assert isinstance(group, OptimGroup)
@@ -196,7 +199,9 @@ def test_a_plugin_adds_a_verb(site):
     (site.folder / f"{module.stem}_verbs.py").write_text(MAKE_TEA)
     done = site.run("make-tea", "green")
     assert (done.returncode, done.stdout) == (4, "green\n")
-    assert "From plugin acme (optim-acme 1.0)." in site.run("--help").stdout
+    listed = site.run("--help").stdout.partition("Commands:")[2]
+    assert re.search(r"^  make-tea +Makes tea. \(plugin acme\)$", listed, re.MULTILINE)
+    assert re.search(r"^  run .*^  lost +\(plugin acme\)$", listed, re.MULTILINE | re.DOTALL)
 
 
 def test_a_verb_that_cannot_be_imported_is_an_error_of_its_plugin(site):
@@ -254,4 +259,4 @@ def test_a_shell_gets_no_error_where_the_list_of_allowed_plugins_is_broken(site,
 
 
 def test_every_command_module_of_the_table_exists():
-    assert [one.path for one in COMMANDS.values() if importlib.util.find_spec(one.path.partition(":")[0]) is None] == []
+    assert [name for name in OWN_COMMANDS if importlib.util.find_spec(f"optim._engine.cli.verbs.{name}") is None] == []

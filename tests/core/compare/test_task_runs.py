@@ -10,7 +10,7 @@ import pytest
 from installed_plugin import installed
 from timed_models import BATCH, WIDTH, write_network
 
-from optim._engine.metrics.spec import parse_max_loss, parse_metric
+from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.compare import verify_models
 from optim._engine.runs.execute import execute

@@ -195,7 +195,7 @@ def optim_metrics():
     )
     registry = load_registry(only={"acme"})
     assert registry.backend("reference")().limits().ir_version == 13
-    assert list(registry.metrics()) == ["accuracy"]
+    assert list(registry.offered("metric")) == ["accuracy"]
     assert [problem.reason for problem in registry.problems] == [
         "class Half does not implement limits, open",
         "returned something of type str, not a Metric",
@@ -235,10 +235,3 @@ def test_what_a_hook_prints_stays_off_stdout(site, device, capfd):
     load_registry(only={"noisy"}).passes(Stage.FUSE, device)
     out, err = capfd.readouterr()
     assert (out, err.count("noise")) == ("", 2)
-
-
-def test_the_verbs_that_plugins_may_not_take_are_the_commands_there_are() -> None:
-    from optim._engine.cli.commands import COMMANDS
-    from optim.hooks import OWN_VERBS
-
-    assert set(COMMANDS) == OWN_VERBS

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,49 @@ def test_a_session_json_that_somebody_broke_is_named(run_folder, text):
     (run_folder / "session.json").write_text(text)
     with pytest.raises(OptimError, match="bad-session-file"):
         optim.load(run_folder)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"session_options": {"optimized_model_filepath": "victim"}},
+        {"session_options": {"profile_file_prefix": "victim", "enable_profiling": True}},
+        {"session_config": {"session.optimized_model_external_initializers_file_name": "victim"}},
+        {"session_config": {"ep.context_enable": "1", "ep.context_file_path": "victim"}},
+        {"library": "planted"},
+        {"operator_libraries": ["planted"]},
+        {"provider_options": {"backend_path": "./planted.so"}},
+    ],
+)
+def test_a_session_json_from_a_stranger_names_no_file_and_no_code(run_folder, monkeypatch, said):
+    monkeypatch.chdir(run_folder)
+    (run_folder / "planted.py").write_text("open('victim', 'w').close()\ndef get_library_path(): return ''\n")
+    saved = json.loads((run_folder / "session.json").read_text())
+    (run_folder / "session.json").write_text(json.dumps({**saved, **said}))
+    with pytest.raises(OptimError, match="untrusted-setting") as caught:
+        optim.load(run_folder)
+    name = next(iter(next(iter(said.values())))) if not isinstance(next(iter(said.values())), str) else "planted"
+    assert name in caught.value.cause
+    assert not (run_folder / "victim").exists()
+
+
+@pytest.mark.parametrize("way", ["load.py", "optim.load", "optim bench"])
+def test_the_runtime_leaves_nothing_of_its_own_in_the_users_folders(run_folder, tmp_path, way):
+    """onnxruntime 1.31 writes a device id and a database of events as soon as it is imported."""
+    arguments = {
+        "load.py": [run_folder / "load.py"],
+        "optim.load": ["-c", f"import optim; optim.load({str(run_folder)!r})"],
+        "optim bench": ["-m", "optim", "bench", run_folder, run_folder, "--seconds", "1"],
+    }[way]
+    folders = {name: tmp_path / name.lower() for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR")}
+    for folder in folders.values():
+        folder.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    environment |= {name: str(folder) for name, folder in folders.items()} | {"OPTIM_CACHE_DIR": str(tmp_path / "own")}
+    done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    left = [str(path) for folder in folders.values() for path in folder.rglob("*") if "optim" not in path.name]
+    assert left == []
 
 
 def test_a_provider_that_is_not_there_is_an_error_and_no_silent_cpu(run_folder):

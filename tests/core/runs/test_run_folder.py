@@ -62,6 +62,50 @@ def test_a_run_json_of_somebody_else_does_not_make_a_folder_ours(tmp_path, text)
     assert (tmp_path / "run.json").read_text() == text
 
 
+@pytest.mark.parametrize("name", ["../victim", "/victim", "..", ".", "", "a/../../victim", "..\\victim", "C:victim"])
+def test_a_mark_that_names_what_lies_elsewhere_is_not_ours_and_nothing_is_deleted(tmp_path, monkeypatch, name):
+    run = finished(tmp_path / "run")
+    victim = tmp_path / "victim"
+    victim.write_text("years of work")
+    mark = json.loads((run / "run.json").read_text())
+    mark["holds"]["files"].append(name)
+    (run / "run.json").write_text(json.dumps(mark))
+    monkeypatch.chdir(run)  # files are then replaced one by one
+    with pytest.raises(OptimError, match="not-our-folder"):
+        RunFolder.claim(run).publish(write_result("second"))
+    assert victim.read_text() == "years of work"
+    assert (run / "model.onnx").read_text() == "first"
+
+
+def test_a_link_among_our_files_is_removed_and_not_what_it_leads_to(tmp_path, monkeypatch):
+    run, elsewhere = finished(tmp_path / "run"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "thesis.tex").write_text("years of work")
+    (run / "report.json").unlink()
+    (run / "report.json").symlink_to(elsewhere)
+    monkeypatch.chdir(run)
+    RunFolder.claim(run).publish(write_result("second", "model.onnx"))
+    assert names(run) == {"model.onnx", "run.json"}
+    assert names(elsewhere) == {"thesis.tex"}
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may mount")
+def test_what_is_mounted_below_our_files_is_left_alone(tmp_path, monkeypatch):
+    run, other = tmp_path / "run", tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("years of work")
+    RunFolder.claim(run, "key").publish(lambda folder: (folder / "web" / "data").mkdir(parents=True))
+    mounted = subprocess.run(["mount", "--bind", other, run / "web" / "data"], capture_output=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip("this system does not let a test mount anything")
+    try:
+        monkeypatch.chdir(run)
+        RunFolder.claim(run).publish(write_result("second"))
+        assert names(other) == {"thesis.tex"}
+    finally:
+        subprocess.run(["umount", run / "web" / "data"], check=True)
+
+
 @pytest.mark.parametrize("inside", [".", "run", "deep/run"])
 def test_a_file_in_the_way_is_named(tmp_path, inside):
     (tmp_path / "file").write_text("x")

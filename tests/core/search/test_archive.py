@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from optim._engine.compare.metric_spec import MaxLoss
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
-from optim._engine.metrics.spec import MaxLoss
 from optim._engine.search.select.archive import ParetoArchive, choose
 from optim._engine.search.state import Candidate, Measured, Step
 from optim.errors import OptimError

@@ -65,10 +65,22 @@ def test_what_was_written_is_read_and_what_was_not_is_none(store):
     assert leftovers(store) == []
 
 
-def test_a_damaged_entry_is_as_good_as_none(store):
+@pytest.mark.parametrize("damage", [b"", b'{"a": ', b"\xff\xfe", b"[" * 100_000], ids=["empty", "cut", "bytes", "deep"])
+def test_a_damaged_entry_is_dropped_and_named(store, caplog, damage):
     store.write("steps", "key", {"a": 1})
-    (store.root / "steps" / "key.json").write_text('{"a": ')
+    path = store.root / "steps" / "key.json"
+    path.write_bytes(damage)
     assert store.read("steps", "key") is None
+    assert not path.exists()
+    assert str(path) in caplog.text
+
+
+def test_a_bad_byte_in_the_record_of_a_run_spoils_no_later_run(store, family):
+    graph = next(store.models.glob("*.onnx"))
+    (store.root / "runs" / "earlier.json").write_bytes(b"\xff" + graph.name.encode())
+    with store.in_use():
+        store.keep_only({graph}, set())
+    assert graph.exists()  # whatever else the record says, it names this one
 
 
 def test_what_cannot_be_written_leaves_the_old_entry(store):

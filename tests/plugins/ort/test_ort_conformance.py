@@ -8,17 +8,17 @@ import pytest
 
 from optim import Stage
 from optim.testing import PassConformance, models
-from optim_plugins.ort.clean import Clean
-from optim_plugins.ort.convert_bfloat16 import ConvertBfloat16
-from optim_plugins.ort.convert_float16 import ConvertFloat16
-from optim_plugins.ort.convert_opset import ConvertOpset
-from optim_plugins.ort.fuse_transformer import FuseTransformer
-from optim_plugins.ort.gemm_to_matmul import GemmToMatMul
-from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
-from optim_plugins.ort.quantize_static import QuantizeStatic
-from optim_plugins.ort.quantize_weights import QuantizeWeights
-from optim_plugins.ort.tune_execution import TuneExecution
-from optim_plugins.ort.tune_session import TuneSession
+from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
+from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
+from optim_plugins.ort.prepare.clean import Clean
+from optim_plugins.ort.prepare.convert_opset import ConvertOpset
+from optim_plugins.ort.prepare.gemm_to_matmul import GemmToMatMul
+from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
+from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
+from optim_plugins.ort.tune.tune_execution import TuneExecution
+from optim_plugins.ort.tune.tune_session import TuneSession
 
 
 class OnMlp(PassConformance):

@@ -16,7 +16,7 @@ from optim.errors import OptimError
 from optim.options import PassOptions, options_class
 from optim_plugins.ort import plugin
 from optim_plugins.ort.plugin import OrtBackend
-from optim_plugins.ort.tune_session import TuneSession
+from optim_plugins.ort.tune.tune_session import TuneSession
 
 _HEAVY = ("numpy", "onnx", "onnx_ir", "onnxscript", "onnxruntime", "pydantic", "torch")
 

@@ -15,7 +15,7 @@ from optim.errors import OptimError
 from optim.jobs.wire import to_wire
 from optim.source import SourceRequest
 from optim.target import Target
-from optim_plugins.torch.backend import TARGETS, TorchBackend
+from optim_plugins.torch.sources.torch_backend import TARGETS, TorchBackend
 
 
 def feeds(length: int) -> dict[str, np.ndarray]:

@@ -13,8 +13,8 @@ from tiny_models import build, save
 
 from optim.errors import ExitStatus, OptimError
 from optim.source import SourceRequest
-from optim_plugins.torch.hf_folder import load_folder
-from optim_plugins.torch.hf_sources import huggingface_source
+from optim_plugins.torch.sources.huggingface.model_folder import load_folder
+from optim_plugins.torch.sources.huggingface.task_sources import huggingface_source
 
 OWN_CODE = """
 from transformers import LlamaConfig, LlamaForCausalLM

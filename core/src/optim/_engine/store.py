@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import uuid
@@ -31,6 +32,8 @@ from optim.errors import ExitStatus, OptimError, disk_error
 from optim.folders import cache_folder
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger("optim.store")
 
 DEFAULT_CAP_BYTES = 20 << 30
 _SHELVES = ("models", "feeds", "references", "steps", "runs")
@@ -60,14 +63,24 @@ class Store:
         return self.root / "models"
 
     def read(self, shelf: str, key: str) -> Any | None:
-        """JSON values kept under ``key``, or None; marks them as used."""
+        """JSON values kept under ``key``, or None; marks them as used. What is damaged is dropped, and said."""
         path = self.root / shelf / f"{key}.json"
         try:
             data = json.loads(path.read_text())
             os.utime(path)
-        except (OSError, ValueError):
+        except OSError:
+            return None
+        except (ValueError, RecursionError) as error:
+            self.drop(shelf, key, str(error))
             return None
         return data
+
+    def drop(self, shelf: str, key: str, why: str) -> None:
+        """Delete an entry that cannot be used, and say so: what it held is made anew."""
+        path = self.root / shelf / f"{key}.json"
+        _LOG.warning("the cache entry %s was damaged and is dropped: %s", path, why.splitlines()[0] if why else "")
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
     def write(self, shelf: str, key: str, data: object) -> None:
         """Keep JSON values under ``key``."""
@@ -187,8 +200,8 @@ class Store:
             return
         for left_behind in (*self.root.glob("scratch-*"), *self.models.glob("*.tmp"), *self.models.glob(".*.tmp")):
             _delete(left_behind)
-        finished = "".join(entry.read_text() for entry in (self.root / "runs").glob("*.json"))
-        dropped = {path for path in made - needed if path.is_file() and path.name not in finished}
+        finished = b"".join(map(_bytes, (self.root / "runs").glob("*.json")))
+        dropped = {path for path in made - needed if path.is_file() and path.name.encode() not in finished}
         graphs = {path for path in dropped if path.suffix == ".onnx"}
         weights = _weights_of(graphs) | (dropped - graphs)
         for path in graphs:
@@ -219,6 +232,12 @@ def _weights_of(graphs: Iterable[Path]) -> set[Path]:
         with suppress(Exception):  # a plugin may have left anything there
             found |= {path.parent / location for location in external_files(path)}
     return found
+
+
+def _bytes(entry: Path) -> bytes:
+    with suppress(OSError):
+        return entry.read_bytes()
+    return b""
 
 
 def _size(entry: Path) -> int:

@@ -15,6 +15,9 @@ _PIPED_WIDTH = 10_000
 """Columns where stdout is no terminal: no row is ever broken, so that grep finds it."""
 
 
+NOTHING = "–"  # noqa: RUF001 - an en dash stands in an empty cell
+
+
 def json_option(function: Decorated) -> Decorated:
     """The option ``--json``, passed on as ``as_json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")(function)
@@ -56,3 +59,15 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in shown), default=0) + 2
     for name, value in shown:
         click.echo(f"{name:<{width}}" + value.replace("\n", "\n" + " " * width))
+
+
+def size_text(size_bytes: float | None) -> str:
+    """E.g. ``90.4 MB``."""
+    if size_bytes is None:
+        return NOTHING
+    amount = float(size_bytes)
+    for unit in ("B", "kB", "MB"):
+        if abs(amount) < 1000:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.2f} GB"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from optim._engine.feeds.feedset import FeedSet
+from optim._engine.jobs.job import Job
 from optim.backend import Backend
 from optim.jobs.channel import Channel
 from optim.model import Model
@@ -45,6 +46,9 @@ class Answer:
     """The digest of what the pass made."""
 
     digest: str
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

@@ -18,6 +18,7 @@ from optim._engine.graphs.ingest import ingest
 from optim._engine.jobs.offer import context_for
 from optim.backend import Backend
 from optim.errors import OptimError
+from optim.jobs.wire import from_wire
 from optim.model import Model
 from optim.onnx.files import describe
 from optim.options import PassOptions, parse_options
@@ -111,9 +112,6 @@ class Trial:
         Raises:
             WorkerFailed: the process raised, crashed, or did not come back.
         """
-        from optim.jobs.process import run_job
-        from optim.jobs.wire import to_wire
-
         request = elsewhere.Request(
             _path(type(transformation)),
             _path(type(self.backend)),
@@ -123,8 +121,8 @@ class Trial:
             self.store,
             self.feeds.folder,
         )
-        answer, _ = run_job(elsewhere.__name__, to_wire(request), _TIMEOUT_S)
-        return str(answer["digest"])
+        with elsewhere.JOB.start(request) as worker:
+            return from_wire(elsewhere.Answer, worker.result(_TIMEOUT_S)).digest
 
     def drift(self, result: PassResult) -> Drift:
         """How far the result's outputs are from the model's on every sample, through its interface.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from optim_prepost.plan import Plan
+from optim_prepost.plans.plan import Plan
 from optim_prepost.presets.request import Request
 
 if TYPE_CHECKING:

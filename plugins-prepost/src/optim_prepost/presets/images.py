@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optim.model import TensorInfo
-from optim_prepost.plan import PlannedStep, Port
+from optim_prepost.plans.plan import PlannedStep, Port
 from optim_prepost.presets.request import Request, shape_text
 
 IMAGE = "Image"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optim_prepost.plan import Link, Plan, PlannedStep, Result
+from optim_prepost.plans.plan import Link, Plan, PlannedStep, Result
 from optim_prepost.presets.images import scores_output
 from optim_prepost.presets.request import Request
 from optim_prepost.presets.texts import TOKENS, place_of, text_steps

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from optim_prepost.plan import Link, Plan, PlannedStep, Result
+from optim_prepost.plans.plan import Link, Plan, PlannedStep, Result
+from optim_prepost.plans.settings import read_labels
 from optim_prepost.presets.images import IMAGE, first_steps, image_input, number_steps, resize_steps, scores_output
 from optim_prepost.presets.request import Request
-from optim_prepost.settings import read_labels
 
 _MOST_CLASSES = 256
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from optim_prepost.plan import Link, Plan, PlannedStep, Port, Result
+from optim_prepost.plans.plan import Link, Plan, PlannedStep, Port, Result
+from optim_prepost.plans.settings import read_labels
 from optim_prepost.presets.images import scores_output
 from optim_prepost.presets.request import Request, shape_text
-from optim_prepost.settings import read_labels
 
 
 def make_plan(request: Request) -> Plan:

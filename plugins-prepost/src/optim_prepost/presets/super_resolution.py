@@ -6,7 +6,7 @@ model with three channels gets RGB and gives it.
 
 from __future__ import annotations
 
-from optim_prepost.plan import Link, Plan, PlannedStep, Result
+from optim_prepost.plans.plan import Link, Plan, PlannedStep, Result
 from optim_prepost.presets.images import first_steps, image_input, number_steps, resize_steps, scores_output
 from optim_prepost.presets.request import Request, shape_text
 

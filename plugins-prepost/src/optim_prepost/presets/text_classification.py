@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optim_prepost.plan import Plan
+from optim_prepost.plans.plan import Plan
 from optim_prepost.presets.classification import class_steps
 from optim_prepost.presets.request import Request
 from optim_prepost.presets.texts import text_steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from optim_prepost.plan import PlannedStep, Port
+from optim_prepost.plans.plan import PlannedStep, Port
 from optim_prepost.presets.request import Request, shape_text
 
 TOKENS = "Tokens"

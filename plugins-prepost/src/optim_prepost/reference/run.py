@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from optim.arrays import Feeds
-from optim_prepost.catalog import KINDS, snake_case
-from optim_prepost.plan import Plan, PlannedStep
+from optim_prepost.plans.catalog import KINDS, snake_case
+from optim_prepost.plans.plan import Plan, PlannedStep
+from optim_prepost.plans.step_classes import make_step, step_class
 from optim_prepost.reference.arrays import Array
-from optim_prepost.step_classes import make_step, step_class
 
 Values = dict[str, tuple[Array, ...]]
 """Outputs of the steps so far, by their label."""

@@ -7,8 +7,8 @@ import wave
 
 import numpy as np
 
-from optim_prepost.mel import mel_filters
 from optim_prepost.reference.arrays import Array, Arrays
+from optim_prepost.steps.mel import mel_filters
 
 
 def audio_decoder(audio: Array, rate: int = 16000, name: str | None = None) -> Arrays:

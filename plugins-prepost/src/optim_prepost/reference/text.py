@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optim_prepost.plans.settings import read_vocabulary
 from optim_prepost.reference.arrays import Array, Arrays
-from optim_prepost.settings import read_vocabulary
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnxruntime_extensions.tools.pre_post_processing import Step
 
-from optim_prepost.mel import mel_filters
+from optim_prepost.steps.mel import mel_filters
 
 
 class AudioDecoder(Step):

@@ -15,8 +15,8 @@ import numpy as np
 from optim.arrays import Array, Feeds, Outputs
 from optim.backend import Check, Delivery
 from optim.errors import ExitStatus, OptimError
-from optim_prepost.plan import Plan
-from optim_prepost.step_classes import PACKAGE
+from optim_prepost.plans.plan import Plan
+from optim_prepost.plans.step_classes import PACKAGE
 from optim_prepost.web.packages import PUPPETEER, node, require
 
 NAME = "opens in Chromium"

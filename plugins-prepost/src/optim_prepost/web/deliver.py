@@ -18,9 +18,9 @@ from optim.jobs import from_wire
 from optim.model import TensorInfo
 from optim.onnx.external_data import external_files
 from optim.onnx.operators import operator_counts
-from optim_prepost.compose import METADATA
-from optim_prepost.plan import Plan
-from optim_prepost.step_classes import PACKAGE
+from optim_prepost.compose.compose import METADATA
+from optim_prepost.plans.plan import Plan
+from optim_prepost.plans.step_classes import PACKAGE
 from optim_prepost.web.backend import web_options
 from optim_prepost.web.packages import ONNXRUNTIME_WEB, require
 from optim_prepost.web.tables import judge
@@ -62,7 +62,7 @@ def write_page(delivery: Delivery, plan: Plan | None) -> None:
     task = dict(plan.task) if plan else {}
     tokenizer = task.pop("tokenizer", None) if task.get("input") == "ids" else None
     if tokenizer:
-        from optim_prepost.settings import read_vocabulary
+        from optim_prepost.plans.settings import read_vocabulary
 
         known = read_vocabulary(tokenizer["vocab_or_file"])
         words = {number: word for word, number in known.items()}
@@ -90,7 +90,7 @@ def write_page(delivery: Delivery, plan: Plan | None) -> None:
 def sample_of(delivery: Delivery, plan: Plan | None) -> Feeds:
     """One sample as the delivered model takes it: raw for a composed model, else small made arrays."""
     if plan is not None:
-        from optim_prepost.samples import raw_samples
+        from optim_prepost.reference.samples import raw_samples
 
         return raw_samples(plan)[0]
     from optim.arrays import dtype_of

@@ -1,4 +1,4 @@
-"""The plugin ``ort``: what it offers. A new pass is one file beside this one, and one line here."""
+"""The plugin ``ort``: what it offers. A new pass is one file, and one line here."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
 from optim.onnx.backend import OnnxRuntimeBackend
-from optim_plugins.ort.clean import Clean
-from optim_plugins.ort.convert_bfloat16 import ConvertBfloat16
-from optim_plugins.ort.convert_float16 import ConvertFloat16
-from optim_plugins.ort.convert_opset import ConvertOpset
-from optim_plugins.ort.fix_shapes import FixShapes
-from optim_plugins.ort.fuse_transformer import FuseTransformer
-from optim_plugins.ort.gemm_to_matmul import GemmToMatMul
-from optim_plugins.ort.mixed_precision import MixedPrecision
-from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
-from optim_plugins.ort.quantize_static import QuantizeStatic
-from optim_plugins.ort.quantize_weights import QuantizeWeights
-from optim_plugins.ort.tune_execution import TuneExecution
-from optim_plugins.ort.tune_session import TuneSession
+from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
+from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
+from optim_plugins.ort.precision.mixed_precision import MixedPrecision
+from optim_plugins.ort.prepare.clean import Clean
+from optim_plugins.ort.prepare.convert_opset import ConvertOpset
+from optim_plugins.ort.prepare.fix_shapes import FixShapes
+from optim_plugins.ort.prepare.gemm_to_matmul import GemmToMatMul
+from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
+from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
+from optim_plugins.ort.tune.tune_execution import TuneExecution
+from optim_plugins.ort.tune.tune_session import TuneSession
 
 OPTIM_HOOK_API = 1
 

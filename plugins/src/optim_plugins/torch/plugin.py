@@ -1,19 +1,20 @@
-"""The plugin ``torch``: what it offers. A new pass is one file beside this one, and one line here."""
+"""The plugin ``torch``: what it offers. A new pass is one file, and one line here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from optim import Backend, Exporter, SourcePass, Target, hookimpl
-from optim_plugins.torch.backend import TARGETS, TorchBackend
-from optim_plugins.torch.cast_dtype import CastDtype
-from optim_plugins.torch.dynamo import Dynamo
-from optim_plugins.torch.fold_batch_norm import FoldBatchNorm
-from optim_plugins.torch.load_factory import LoadFactory
-from optim_plugins.torch.load_huggingface import LoadHuggingFace
-from optim_plugins.torch.merge_lora import MergeLora
-from optim_plugins.torch.set_attention import SetAttention
-from optim_plugins.torch.torchscript import TorchScript
+from optim.hooks import Command
+from optim_plugins.torch.exporters.dynamo import Dynamo
+from optim_plugins.torch.exporters.torchscript import TorchScript
+from optim_plugins.torch.passes.cast_dtype import CastDtype
+from optim_plugins.torch.passes.fold_batch_norm import FoldBatchNorm
+from optim_plugins.torch.passes.merge_lora import MergeLora
+from optim_plugins.torch.passes.set_attention import SetAttention
+from optim_plugins.torch.sources.load_factory import LoadFactory
+from optim_plugins.torch.sources.load_huggingface import LoadHuggingFace
+from optim_plugins.torch.sources.torch_backend import TARGETS, TorchBackend
 
 OPTIM_HOOK_API = 1
 
@@ -42,3 +43,10 @@ def optim_targets() -> Sequence[Target]:
 def optim_backends() -> Sequence[type[Backend]]:
     """Torch itself."""
     return (TorchBackend,)
+
+
+@hookimpl
+def optim_commands() -> Sequence[Command]:
+    """What decoders need that were exported without optim."""
+    path = "optim_plugins.torch.merge_decoders.command:merge_decoders"
+    return (Command(path, "Make one file of a decoder without and one with a past."),)

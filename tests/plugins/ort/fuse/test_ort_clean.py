@@ -23,7 +23,7 @@ from ort_models import (
     random_weight,
 )
 
-from optim_plugins.ort.clean import Clean
+from optim_plugins.ort.prepare.clean import Clean
 
 _TORCHSCRIPT = tuple(name for name in EXPORTS if name.endswith(".ts") and not name.startswith("convnet"))
 

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from ort_models import Array, apply, drift, operators, proto, random_weight, stored
 
 from optim import Model, PassResult
-from optim_plugins.ort.fuse_transformer import FuseTransformer
+from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 
 LOSSLESS = 1e-4
 BATCH, LENGTH, HEADS, SIZE = 2, 6, 4, 8

@@ -13,9 +13,9 @@ from ort_models import apply, context, drift, export, feeds_for, names_and_shape
 
 from optim.errors import OptimError
 from optim.options import parse_options
-from optim_plugins.ort import fuse_transformer
-from optim_plugins.ort.fuse_transformer import FuseTransformer
-from optim_plugins.ort.fuse_transformer_options import Fusion
+from optim_plugins.ort.fuse import fuse_transformer
+from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.fuse.fuse_transformer_options import Fusion
 
 LOSSLESS = 1e-4
 TRANSFORMERS = [name for name in ort_models.EXPORTS if not name.startswith("convnet")]
@@ -33,7 +33,7 @@ import sys
 sys.modules["torch"] = None
 from pathlib import Path
 import ort_models
-from optim_plugins.ort.fuse_transformer import FuseTransformer
+from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 folder = Path(sys.argv[1])
 model = ort_models.export("bert.ts", folder)
 print(dict(ort_models.apply(FuseTransformer, model, folder, engine="onnxruntime").counts))

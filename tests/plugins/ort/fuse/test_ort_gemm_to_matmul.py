@@ -11,7 +11,7 @@ from onnx import helper
 from ort_models import CPU, apply, build, drift, export, feeds_for, names_and_shapes, operators, proto, random_weight
 
 from optim import Model, Role
-from optim_plugins.ort.gemm_to_matmul import GemmToMatMul
+from optim_plugins.ort.prepare.gemm_to_matmul import GemmToMatMul
 
 _FEEDS = {"x": random_weight(5, 16, seed=9)}
 

@@ -27,11 +27,11 @@ from ort_models import (
 
 from optim import Context, Model, Target
 from optim.options import parse_options
-from optim_plugins.ort.convert_bfloat16 import ConvertBfloat16
+from optim_plugins.ort.graph.operator_types import signature
 from optim_plugins.ort.kernels import CPU_PROVIDER, has_kernel, is_listed
-from optim_plugins.ort.mixed_precision import MixedPrecision
-from optim_plugins.ort.narrow_numbers import Narrow, bounded, fit, narrowed
-from optim_plugins.ort.operator_types import signature
+from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
+from optim_plugins.ort.precision.mixed_precision import MixedPrecision
+from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow, bounded, fit, narrowed
 
 GPU = Target("gpu", "ort", "TensorrtExecutionProvider")
 """A provider whose kernels onnxruntime does not list here, as it is with one that compiles whole graphs."""

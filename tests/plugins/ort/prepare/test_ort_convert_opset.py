@@ -9,8 +9,8 @@ from onnx import helper
 from ort_models import CPU, apply, build, context, drift, export, feeds_for, operators, proto, random_weight
 
 from optim import Model
-from optim_plugins.ort.convert_opset import ConvertOpset
-from optim_plugins.ort.fuse_transformer import FuseTransformer
+from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.prepare.convert_opset import ConvertOpset
 
 _FEEDS = {"x": random_weight(7, 64, seed=9)}
 

@@ -5,7 +5,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from optim_plugins.ort.dimensions import Origin, Sizes
+from optim_plugins.ort.graph.dimensions import Origin, Sizes
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g (float[b, s, 12] x, float[b, t, 12] z) => (float[b, s, 12] y) '
 

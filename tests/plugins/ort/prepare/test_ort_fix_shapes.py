@@ -11,7 +11,7 @@ from ort_models import CPU, apply, context, drift, export, feeds_for
 
 from optim.errors import ExitStatus, OptimError
 from optim.options import parse_options
-from optim_plugins.ort.fix_shapes import FixShapes
+from optim_plugins.ort.prepare.fix_shapes import FixShapes
 
 
 def test_an_export_with_fixed_dimensions_computes_the_same(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from ort_models import Array, random_weight
 
-from optim_plugins.ort.block_graph import round_weight
-from optim_plugins.ort.block_plan import Rounding
-from optim_plugins.ort.block_rounding import METHODS
-from optim_plugins.ort.block_weights import BlockWeight, Grid, blocked, pack
-from optim_plugins.ort.gptq import Inputs, gptq
+from optim_plugins.ort.quantize.weights.block_graph import round_weight
+from optim_plugins.ort.quantize.weights.block_plan import Rounding
+from optim_plugins.ort.quantize.weights.block_rounding import METHODS
+from optim_plugins.ort.quantize.weights.block_weights import BlockWeight, Grid, blocked, pack
+from optim_plugins.ort.quantize.weights.gptq import Inputs, gptq
 
 
 def _unpacked(packed: Array, bits: int) -> Array:

@@ -24,9 +24,9 @@ from ort_models import (
 )
 
 from optim import Model
-from optim_plugins.ort.integer_weights import quantize_weight
-from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
-from optim_plugins.ort.quantize_dynamic_options import QuantizeDynamicOptions
+from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
+from optim_plugins.ort.quantize.integer_weights import quantize_weight
 
 _FEEDS = {"x": random_weight(7, 64, seed=9)}
 _CLOSE = 0.02

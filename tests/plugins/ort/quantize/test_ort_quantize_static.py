@@ -30,8 +30,8 @@ from ort_models import (
 from optim import Model
 from optim.errors import OptimError
 from optim.options import parse_options
-from optim_plugins.ort.quantize_static import QuantizeStatic
-from optim_plugins.ort.quantize_static_options import QuantizeStaticOptions
+from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
+from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeStaticOptions
 
 _IMAGES = [{"x": random_weight(2, 3, 12, 12, seed=seed)} for seed in range(3)]
 _FEEDS = {"x": random_weight(2, 3, 12, 12, seed=9)}
@@ -283,7 +283,7 @@ def test_integers_without_a_fast_kernel_are_told(tmp_path: Path, monkeypatch: py
     wide = apply(QuantizeStatic, _product(tmp_path), tmp_path, _ROWS, activations="uint16", format="qdq")
     assert "known not to have a fast kernel: products with uint16 run in float between conversions" in wide.notes[0]
     for x86, format_, told in ((True, "qoperator", True), (True, "qdq", False), (False, "qoperator", False)):
-        monkeypatch.setattr("optim_plugins.ort.static_graph.is_x86", lambda x86=x86: x86)
+        monkeypatch.setattr("optim_plugins.ort.quantize.static.static_graph.is_x86", lambda x86=x86: x86)
         signed = apply(QuantizeStatic, _product(tmp_path), tmp_path, _ROWS, activations="int8", format=format_)
         assert any("known not to have a fast kernel" in note for note in signed.notes) is told
 

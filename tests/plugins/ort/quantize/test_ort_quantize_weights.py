@@ -30,8 +30,8 @@ from optim import Model
 from optim.errors import OptimError
 from optim.onnx.files import size_bytes
 from optim.options import parse_options
-from optim_plugins.ort.quantize_weights import QuantizeWeights
-from optim_plugins.ort.quantize_weights_options import QuantizeWeightsOptions
+from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
+from optim_plugins.ort.quantize.weights.quantize_weights_options import QuantizeWeightsOptions
 
 _FEEDS = {"x": random_weight(7, 64, seed=9)}
 _CLOSE = {8: 0.02, 4: 0.15, 2: 0.6}

@@ -11,8 +11,8 @@ from onnx import helper
 from ort_models import Array, apply, build, drift, operators, random_weight
 
 from optim import Model, Pass
-from optim_plugins.ort.quantize_dynamic import QuantizeDynamic
-from optim_plugins.ort.quantize_static import QuantizeStatic
+from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 
 _PASSES = pytest.mark.parametrize("pass_class", [QuantizeDynamic, QuantizeStatic], ids=lambda one: one.name)
 

@@ -28,8 +28,8 @@ from optim import Model
 from optim.errors import OptimError
 from optim.options import parse_options
 from optim_plugins.ort import hardware
-from optim_plugins.ort.filled_channels import missing_channels
-from optim_plugins.ort.quantize_static import QuantizeStatic
+from optim_plugins.ort.quantize.static.filled_channels import missing_channels
+from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 
 _FORMATS = pytest.mark.parametrize("written", ["qoperator", "qdq"])
 _WIDTH = 48

@@ -14,12 +14,12 @@ from ort_models import Array, apply, build, context, drift, operators, random_we
 
 from optim import Model
 from optim.onnx.files import save_in_store
-from optim_plugins.ort.calibrate import Calibration, calibrate
-from optim_plugins.ort.friendly_graph import make_friendly
-from optim_plugins.ort.quantize_static import QuantizeStatic
-from optim_plugins.ort.ranges import BINS, Histogram, Range, choose_range
-from optim_plugins.ort.static_graph import prepared
-from optim_plugins.ort.static_plan import make_plan
+from optim_plugins.ort.measure.calibrate import Calibration, calibrate
+from optim_plugins.ort.measure.integer_ranges import BINS, Histogram, Range, choose_range
+from optim_plugins.ort.quantize.static.quantizable_operators import make_friendly
+from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
+from optim_plugins.ort.quantize.static.static_graph import prepared
+from optim_plugins.ort.quantize.static.static_plan import make_plan
 
 _FEEDS = {"x": random_weight(2, 3, 8, 8)}
 

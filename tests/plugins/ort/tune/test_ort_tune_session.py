@@ -11,7 +11,7 @@ from ort_models import CPU, apply, build, context, export
 from optim import Model, SessionConfig
 from optim.errors import OptimError
 from optim_plugins.ort.plugin import OrtBackend
-from optim_plugins.ort.tune_session import TuneSession
+from optim_plugins.ort.tune.tune_session import TuneSession
 
 
 def _plain(folder: Path) -> Model:

@@ -1,14 +1,14 @@
-"""The commands there are, none of them imported until it is called; verbs that plugins add come after ours."""
+"""The commands there are, none of them imported until it is called; those of plugins come after ours."""
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.hooks import OWN_COMMANDS, Command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,49 +16,19 @@ if TYPE_CHECKING:
     from optim._engine.plugins.offers import Offer
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command by where it is, with what ``optim --help`` says about it."""
-
-    path: str
-    help: str
-
-
-COMMANDS: Mapping[str, Command] = {
-    "run": Command("optim._engine.cli.verbs.run:run", "Optimize a model and leave a folder to deploy."),
-    "export": Command(
-        "optim._engine.cli.verbs.export:export", "Turn a torch module or a model folder into verified ONNX."
-    ),
-    "merge-decoders": Command(
-        "optim._engine.cli.verbs.merge_decoders:merge_decoders",
-        "Make one file of a decoder without and one with a past.",
-    ),
-    "verify": Command("optim._engine.cli.verbs.verify:verify", "Compare two models on the same feeds."),
-    "bench": Command("optim._engine.cli.verbs.bench:bench", "Time models against each other on the real backend."),
-    "sensitivity": Command("optim._engine.cli.verbs.sensitivity:sensitivity", "Show which nodes cost how much drift."),
-    "inspect": Command("optim._engine.cli.verbs.inspect:inspect", "Describe a model: inputs, operators, weights."),
-    "metrics": Command("optim._engine.cli.verbs.metrics:metrics", "List the task metrics, with their options."),
-    "targets": Command("optim._engine.cli.verbs.targets:targets", "List where models can run."),
-    "passes": Command("optim._engine.cli.verbs.passes:passes", "List the passes, or show one."),
-    "plugins": Command("optim._engine.cli.verbs.plugins:plugins", "List the plugins, or show one."),
-    "cache": Command("optim._engine.cli.verbs.cache:cache", "Show or prune what earlier runs left."),
-    "completion": Command("optim._engine.cli.verbs.completion:completion", "Print the completion script for a shell."),
-}
-
-
 class OptimGroup(click.Group):
-    """Ours from the table above, and what plugins add by ``optim_commands``."""
+    """Our own commands, each in a file of its name, and what plugins add by ``optim_commands``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Our own commands, in the order of a user's work, then the plugins'."""
         del ctx
-        return [*COMMANDS, *_added()]
+        return [*OWN_COMMANDS, *_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; plugins are only looked up for a name that is not ours."""
         del ctx
-        if cmd_name in COMMANDS:
-            return _import(COMMANDS[cmd_name].path)
+        if cmd_name in OWN_COMMANDS:
+            return _import(f"optim._engine.cli.verbs.{cmd_name}:{cmd_name}")
         offer = _added().get(cmd_name)
         return _import_added(offer) if offer else None
 
@@ -76,18 +46,21 @@ class OptimGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing one."""
         del ctx
+        rows = list(OWN_COMMANDS.items())
+        for verb, offer in _added().items():
+            rows.append((verb, f"{_as_command(offer).help} (plugin {offer.plugin.name})".lstrip()))
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
-        added = _added()
-        if added:
-            with formatter.section("Commands of plugins"):
-                formatter.write_dl([(verb, f"From plugin {offer.plugin}.") for verb, offer in added.items()])
+            formatter.write_dl(rows)
 
 
 def _added() -> Mapping[str, Offer]:
     from optim._engine.plugins.registry import load_registry
 
     return load_registry().commands()
+
+
+def _as_command(offer: Offer) -> Command:
+    return offer.value if isinstance(offer.value, Command) else Command(offer.value)
 
 
 def _import(path: str) -> click.Command:
@@ -109,12 +82,12 @@ def _import_added(offer: Offer) -> click.Command:
 
     try:
         with stdout_on_stderr():
-            return _import(offer.value)
+            return _import(_as_command(offer).path)
     except (Exception, SystemExit) as error:
         raise OptimError(
             "plugin-failed",
             f"command {offer.name} cannot be loaded",
-            f"{offer.value}: {describe_exception(error)}",
+            f"{_as_command(offer).path}: {describe_exception(error)}",
             f"optim plugins show {offer.plugin.name}",
             offer.plugin.release,
             ExitStatus.USAGE,

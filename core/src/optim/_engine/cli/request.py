@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.cli.source_options import given_source_options, source_request
-from optim._engine.metrics.spec import parse_max_loss, parse_metric
+from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.sources.naming import needs_export
 from optim.errors import ExitStatus, OptimError

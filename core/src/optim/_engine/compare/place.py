@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.gate.drift import OutputComparison, compare_sample, merge_samples
-from optim._engine.metrics.spec import MaxLoss, MetricSpec
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds, Outputs
 from optim.backend import Backend, Session

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from optim._engine.compare.metric_counts import compared, count, value_of
+from optim._engine.compare.metric_maker import find_metric, metric_digest
+from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
 from optim._engine.compare.place import Reference, TaskUse, mapped_feeds, mapped_outputs
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.gate.task import TaskFigure
-from optim._engine.metrics.find import find_metric, metric_digest
-from optim._engine.metrics.measure import compared, count, value_of
-from optim._engine.metrics.spec import MaxLoss, MetricSpec
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError

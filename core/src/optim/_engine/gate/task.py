@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optim._engine.metrics.spec import MaxLoss
+    from optim._engine.compare.metric_spec import MaxLoss
 
 
 @dataclass(frozen=True, slots=True)

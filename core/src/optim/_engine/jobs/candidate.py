@@ -19,6 +19,7 @@ from optim._engine.compare.score import score_file
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
 from optim._engine.graphs.limits import check_limits
+from optim._engine.jobs.job import Job
 from optim._engine.jobs.offer import context_for
 from optim._engine.plugins.registry import load_registry
 from optim.backend import Backend, Session
@@ -73,6 +74,9 @@ class Answer:
     comparisons: tuple[OutputComparison, ...]
     executed_on: dict[str, float]
     task: TaskFigure | None = None
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

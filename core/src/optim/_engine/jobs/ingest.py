@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optim._engine.graphs.ingest import ingest
+from optim._engine.jobs.job import Job
 from optim.jobs.channel import Channel
 from optim.model import Model
 from optim.onnx.files import size_bytes
@@ -27,6 +28,9 @@ class Answer:
     model: Model
     size_bytes: int
     operators: dict[str, int]
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

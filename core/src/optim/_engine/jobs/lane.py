@@ -12,6 +12,7 @@ from optim._engine.compare.place import Place, Reference, mapped_feeds
 from optim._engine.compare.recast import compare_chain, measure_chain_task, raw_samples, recast_place
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
+from optim._engine.jobs.job import Job
 from optim.arrays import Feeds
 from optim.backend import Backend, Session
 from optim.jobs.channel import Channel
@@ -73,6 +74,9 @@ class Ready:
     executed_on: dict[str, float]
     run_s: tuple[float, ...]
     task: TaskFigure | None = None
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

@@ -14,6 +14,7 @@ from optim._engine.compare.distrust import Untouched, require_fit, unchanged
 from optim._engine.compare.place import mapped_feeds
 from optim._engine.feeds.feedset import SYNTHESIZED, FeedSet
 from optim._engine.graphs.node_names import unknown_nodes
+from optim._engine.jobs.job import Job
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds
 from optim.context import Context
@@ -72,6 +73,9 @@ class Offer:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Every offer has been sent as an event by now."""
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

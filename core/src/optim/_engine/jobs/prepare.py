@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
 from optim._engine.compare.place import Place, Reference, TaskUse, chosen, compare_session
 from optim._engine.feeds.feedset import FeedSet, FeedWriter
 from optim._engine.feeds.load import load_feeds
 from optim._engine.feeds.synthesize import synthesize_feeds
 from optim._engine.gate.drift import faint_outputs, worst_drift
 from optim._engine.graphs.limits import check_limits
-from optim._engine.metrics.spec import MaxLoss, MetricSpec
+from optim._engine.jobs.job import Job
 from optim.arrays import Feeds
 from optim.backend import Backend, Session
 from optim.errors import OptimError
@@ -100,6 +101,9 @@ class Answer:
     open_s: float
     run_s: float
     task: TaskUse | None = None
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

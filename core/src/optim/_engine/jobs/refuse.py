@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from optim._engine.compare.distrust import Untouched
+from optim._engine.jobs.job import Job
 from optim._engine.plugins.registry import load_registry
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
@@ -41,6 +42,9 @@ class Answer:
     """
 
     inputs: tuple[TensorInfo, ...]
+
+
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

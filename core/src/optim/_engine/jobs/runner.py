@@ -1,56 +1,95 @@
-"""The jobs of one run: each in a subprocess of its own, counted, and its end put into words."""
+"""The one way to have a job done: an answer that was kept, or a process of its own, counted, its end put into words.
+
+Jobs are submitted to a ``concurrent.futures.Executor`` (threads here, each holding one process); another executor, such
+as dask's, fits the same seam. Races are not submitted: they hold the machine's clock.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
+from optim._engine.jobs.job import Answer, Job, Request
+from optim._engine.store import Store
 from optim.errors import OptimError
-from optim.jobs.process import WorkerFailed, run_job
-from optim.jobs.wire import to_wire
+from optim.jobs.process import WorkerFailed
+from optim.jobs.wire import from_wire, to_wire
 
 Say = Callable[[str], None]
+Event = dict[str, Any]
+T = TypeVar("T")
+Item = TypeVar("Item")
 
 _WAY_OUT_OF_SAMPLE = "mend that sample, or leave it out of --data; --debug shows the whole trace"
 
 
-class Jobs:
-    """Runs jobs and counts them.
+class Runner:
+    """Runs jobs, keeps their answers, and counts both.
+
+    Args:
+        store: where answers are kept.
+        say: told what jobs say on their way.
+        fresh: take no kept answer.
+        executor: what :meth:`side_by_side` submits to; without one it does one after the other.
 
     Attributes:
         count: jobs that were run.
+        from_cache: answers that were kept by an earlier one.
         peak_memory_bytes: the most that one of them held.
     """
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, store: Store, say: Say, *, fresh: bool = False, executor: Executor | None = None) -> None:
+        self.store = store
+        self.say = say
+        self.fresh = fresh
         self.count = 0
+        self.from_cache = 0
         self.peak_memory_bytes = 0
-        self._say = say
+        self._executor = executor
 
-    def run(
+    def call(
         self,
-        job: ModuleType,
-        request: object,
+        job: Job[Request, Answer],
+        request: Request,
+        *,
         timeout_s: float,
-        on_event: Callable[[dict[str, Any]], None] | None = None,
-    ) -> Any:
-        """The JSON values of a job's answer.
+        key: str | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> Answer:
+        """A job's answer: the one that is kept under ``key``, or what its process says.
+
+        Args:
+            job: the kind of work.
+            request: what it is told.
+            timeout_s: seconds it may take.
+            key: of everything that the answer depends on; None: it is not kept.
+            on_event: told what the job says on its way.
 
         Raises:
             WorkerFailed: it did not come back.
         """
+        known = self.known(key, job.answer) if key else None
+        if known is not None:
+            return known
         self.count += 1
-        data, peak = run_job(job.__name__, to_wire(request), timeout_s, on_event)
-        self.peak_memory_bytes = max(self.peak_memory_bytes, peak)
-        return data
+        with job.start(request) as worker:
+            answer = from_wire(job.answer, worker.result(timeout_s, on_event))
+            self.peak_memory_bytes = max(self.peak_memory_bytes, worker.peak_memory_bytes)
+        if key:
+            self.keep(key, answer)
+        return answer
 
-    def need(self, job: ModuleType, request: object, timeout_s: float, reference: str, doing: str) -> Any:
-        """As :meth:`run`, for a job that the whole run depends on; what it says is said on.
+    def need(
+        self, job: Job[Request, Answer], request: Request, *, timeout_s: float, reference: str, doing: str
+    ) -> Answer:
+        """The answer of a job that the whole run depends on; what it says on its way is said on.
 
         Args:
-            job: module of the job.
-            request: its ``Request``.
+            job: the kind of work.
+            request: what it is told.
             timeout_s: seconds it may take.
             reference: of the error, e.g. ``ingest-failed``.
             doing: what the job does, for the error, e.g. ``ingest model.onnx``.
@@ -59,7 +98,9 @@ class Jobs:
             OptimError: the job's own, or ``reference`` where it did not come back.
         """
         try:
-            return self.run(job, request, timeout_s, lambda event: self._say(event.get("text", doing)))
+            return self.call(
+                job, request, timeout_s=timeout_s, on_event=lambda event: self.say(event.get("text", doing))
+            )
         except WorkerFailed as failed:
             if failed.error:
                 raise failed.error from failed
@@ -69,3 +110,47 @@ class Jobs:
                 failed.reason,
                 _WAY_OUT_OF_SAMPLE if failed.doing else "run it with --debug for the whole trace",
             ) from failed
+
+    def events(self, job: Job[Request, Answer], request: Request, *, silence_s: float) -> Iterator[Event]:
+        """What a job says on its way, as it comes, until it is done; whoever follows counts what it is worth.
+
+        Args:
+            job: the kind of work.
+            request: what it is told.
+            silence_s: seconds until it must say something again.
+
+        Raises:
+            WorkerFailed: it did not come back.
+        """
+        with job.start(request) as worker:
+            while "result" not in (message := worker.receive(silence_s)):
+                yield message
+
+    def known(self, key: str, kind: type[T], *, holds: Callable[[T], bool] | None = None) -> T | None:
+        """What is kept under a key; None where nothing is, where it no longer holds, or where all is to be fresh."""
+        data = None if self.fresh else self.store.read("steps", key)
+        if data is None:
+            return None
+        found = from_wire(kind, data)
+        if holds is not None and not holds(found):
+            return None
+        self.from_cache += 1
+        return found
+
+    def keep(self, key: str, value: object) -> None:
+        """Keep what :meth:`known` then finds."""
+        self.store.write("steps", key, to_wire(value))
+
+    def side_by_side(self, function: Callable[[Item], T], items: Iterable[Item]) -> list[T]:
+        """A function that calls jobs, on several items at the same time; in order."""
+        return list((self._executor.map if self._executor else map)(function, items))
+
+
+@contextmanager
+def thread_executor() -> Iterator[Executor]:
+    """Threads, each holding one process: as many as processors, at most four."""
+    executor = ThreadPoolExecutor(min(4, os.cpu_count() or 2))
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 from optim._engine.plugins.plugin import PluginInfo
 from optim.backend import Backend
-from optim.hooks import OWN_VERBS
-from optim.metric import Metric
+from optim.hooks import OWN_COMMANDS, Command
+from optim.metric import Metric, MetricFamily
 from optim.passes import Pass, Role, Stage
 from optim.source_passes import AnyPass, Exporter, SourcePass
 from optim.target import Target
@@ -59,23 +59,29 @@ def backend_defect(item: Any, plugin: PluginInfo) -> str:
 def metric_defect(item: Any, plugin: PluginInfo) -> str:
     """Why ``item`` is no metric."""
     del plugin
-    if not isinstance(item, Metric):
+    if not isinstance(item, Metric | MetricFamily):
         return f"returned {_described(item)}, not a Metric"
+    if isinstance(item, MetricFamily):
+        for attribute in (item.make, item.options):
+            if isinstance(attribute, str) and not _IMPORT_PATH.fullmatch(attribute):
+                return f"metric {item.name} names {attribute!r}; it must be 'package.module:name'"
     return _name_defect(item, "a metric")
 
 
 def command_defect(item: Any, plugin: PluginInfo) -> str:
     """Why ``item`` names no command that a plugin may add."""
     del plugin
-    if not isinstance(item, str) or not _IMPORT_PATH.fullmatch(item):
-        return f"returned {item!r}, not 'package.module:command'"
-    verb = command_verb(item)
-    return f"{item}: 'optim {verb}' is a command of optim itself" if verb in OWN_VERBS else ""
+    path = item.path if isinstance(item, Command) else item
+    if not isinstance(path, str) or not _IMPORT_PATH.fullmatch(path):
+        return f"returned {path!r}, not 'package.module:command'"
+    verb = command_verb(path)
+    return f"{path}: 'optim {verb}' is a command of optim itself" if verb in OWN_COMMANDS else ""
 
 
-def command_verb(import_path: str) -> str:
+def command_verb(item: Command | str) -> str:
     """What users call the command ``package.module:name``: its name there, with dashes."""
-    return import_path.rpartition(":")[2].replace("_", "-")
+    path = item.path if isinstance(item, Command) else item
+    return path.rpartition(":")[2].replace("_", "-")
 
 
 def _class_defect(item: Any, base: type) -> str:

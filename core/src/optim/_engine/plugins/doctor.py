@@ -60,8 +60,8 @@ class Finding:
 def examine(registry: Registry) -> list[Finding]:
     """Everything that is wrong, problems first."""
     passes = survey_passes(registry)
-    for ask in (registry.backends, registry.metrics, registry.commands):
-        ask()  # of every hook, so that the registry knows its problems
+    for kind in ("backend", "metric", "command"):
+        registry.offered(kind)  # every hook is asked, so that the registry knows its problems
     found = [
         *_runtime(),
         *_requirements(registry.plugins),

@@ -18,7 +18,6 @@ from optim._engine.plugins.stdout import stdout_on_stderr
 from optim._engine.plugins.target_settings import configured
 from optim.backend import Backend
 from optim.errors import ExitStatus, OptimError, describe_exception, unknown_name
-from optim.metric import Metric
 from optim.passes import Stage
 from optim.target import Target
 
@@ -114,7 +113,7 @@ class Registry:
             OptimError[bad-target-setting]: what stands behind the colon cannot be read.
         """
         known, colon, settings = name.partition(":")
-        found: Target = self._one("target", known, "optim targets")
+        found: Target = self.offer("target", known).value
         return configured(found, name, settings) if colon else found
 
     def unavailable(self, target: Target) -> str | None:
@@ -131,16 +130,12 @@ class Registry:
         Raises:
             OptimError[unknown-backend]: no usable plugin adds it; lists the near ones.
         """
-        found: type[Backend] = self._one("backend", name, "optim plugins list")
+        found: type[Backend] = self.offer("backend", name).value
         return found
 
     def backends(self) -> dict[str, type[Backend]]:
         """All backends by name."""
         return {name: offer.value for name, offer in self.offered("backend").items()}
-
-    def metrics(self) -> dict[str, Metric]:
-        """All task metrics by name."""
-        return {name: offer.value for name, offer in self.offered("metric").items()}
 
     def commands(self) -> Mapping[str, Offer]:
         """The verbs that plugins add, by verb: the command's name in its module, with dashes."""
@@ -192,12 +187,21 @@ class Registry:
                     ExitStatus.USAGE,
                 )
 
-    def _one(self, kind: str, name: str, fix: str) -> Any:
+    def offer(self, kind: str, name: str) -> Offer:
+        """What a plugin offers of a kind under a name.
+
+        Raises:
+            OptimError[unknown-metric]: no usable plugin offers it; lists the near ones. Also unknown-target and so on.
+            OptimError[plugin-failed]: what a plugin offers under that name cannot be used.
+        """
         offers = self.offered(kind)
         if name in offers:
-            return offers[name].value
+            return offers[name]
         self.raise_if_lost(kind, name)
-        error = unknown_name(kind, name, offers, fix=fix)
+        error = unknown_name(kind, name, offers, fix=_WHERE_LISTED[kind])
+        if not offers:
+            error.cause = f"no plugin that can be used brings a {kind}"
+            error.fix = "pip install optim-plugins   # the standard plugins; optim plugins list shows what is there"
         failed = [plugin.name for plugin in self.plugins if plugin.state in {State.FAILED, State.INCOMPATIBLE}]
         if failed:
             error.cause += f"\nplugins that could not be used: {', '.join(failed)}"
@@ -225,6 +229,12 @@ def _pass_check(stage: Stage, item: Any, plugin: Any) -> str:
 def _name(item: Any) -> str:
     return str(item.name)
 
+
+_WHERE_LISTED = {
+    "target": "optim targets",
+    "backend": "optim plugins list",
+    "metric": "optim metrics; or package.module:function",
+}
 
 _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "target": (checks.target_defect, _name),

@@ -6,20 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from optim._engine.reports.schema import ExportReport, SourceDriftReport, StepReport
-
-NOTHING = "–"  # noqa: RUF001 - an en dash stands in an empty cell
-
-
-def size_text(size_bytes: float | None) -> str:
-    """E.g. ``90.4 MB``."""
-    if size_bytes is None:
-        return NOTHING
-    amount = float(size_bytes)
-    for unit in ("B", "kB", "MB"):
-        if abs(amount) < 1000:
-            return f"{amount:.0f} B" if unit == "B" else f"{amount:.3g} {unit}"
-        amount /= 1000
-    return f"{amount:.2f} GB"
+from optim.cli_kit.output import NOTHING as NOTHING  # the page's words are these too
+from optim.cli_kit.output import size_text as size_text
 
 
 def latency_text(milliseconds: float | None) -> str:

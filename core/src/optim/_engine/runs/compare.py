@@ -8,20 +8,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
 from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs import prepare
-from optim._engine.metrics.spec import MaxLoss, MetricSpec
+from optim._engine.jobs.runner import Runner, thread_executor
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.execute import require_target
 from optim._engine.runs.session_file import MODEL_FILE, read_session_file
-from optim._engine.search.measure.race import Effort, LaneResult
-from optim._engine.search.measure.racing import check_chain, race_chains
+from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
-from optim._engine.search.state import Candidate
-from optim._engine.search.workbench import Workbench, thread_executor
+from optim._engine.search.state import Candidate, LaneResult
+from optim._engine.search.time_budget import Effort
+from optim._engine.search.workbench import Workbench
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.naming import needs_export
 from optim._engine.sources.pipeline import Choice
@@ -140,10 +141,10 @@ def verify_models(
 def _compared(bench: Workbench, candidate: Candidate) -> LaneResult:
     """The candidate's outputs on the reference's feeds; the reference is opened again only where both are timed."""
     if not bench.target.timed:
-        return check_chain(bench, candidate)
+        return check_candidate(bench, candidate)
     effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
-    samples = bench.prepared.compared
-    return race_chains(bench, [candidate], effort, purpose="verify", samples=samples, measure_task=True)[1][0]
+    wanted = Wanted("verify", bench.prepared.compared, measure_task=True)
+    return race_candidates(bench, [candidate], effort, wanted)[1][0]
 
 
 def bench_models(
@@ -192,7 +193,7 @@ def bench_models(
         lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
         say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
-        base, results = race_chains(bench, candidates, effort, purpose="bench", samples=(), places=lanes)
+        base, results = race_candidates(bench, candidates, effort, Wanted("bench", places=tuple(lanes)))
         if base.ready is None:
             raise OptimError(
                 "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"
@@ -214,7 +215,7 @@ def _source_place(bench: Workbench, registry: Registry, name: str, model: Path, 
     target = require_target(registry, name)
     told = {"source": json.dumps(to_wire(bench.settings.export)), "component": component}
     plugin = registry.offered("backend")[target.backend].plugin.name
-    return Place(replace(target, probe=None, provider_options={**target.provider_options, **told}), plugin)
+    return Place(replace(target.plain, provider_options={**target.provider_options, **told}), plugin)
 
 
 @contextmanager
@@ -265,7 +266,8 @@ def _exported(model: Path, target: Target, registry: Registry, store: Store, say
     """The graphs of a source; None where the model is an ONNX model."""
     if not needs_export(str(model)):
         return None
-    return make_graphs(SourceRequest(str(model)), target, registry, store, Choice(), say, timeout_s=DEFAULT_TIMEOUT_S)
+    request, runner = SourceRequest(str(model)), Runner(store, say)
+    return make_graphs(request, target, registry, Choice(), runner, timeout_s=DEFAULT_TIMEOUT_S)
 
 
 def _component(exported: ExportedSource, name: str) -> str:

@@ -11,14 +11,15 @@ from pathlib import Path
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import ingest
+from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import plugin_version_key, source_digest
 from optim._engine.runs.judge import judge_chain, judge_search
 from optim._engine.runs.outcome import Outcome, RunStatus
-from optim._engine.search.machine import machine_key
+from optim._engine.search.keys import machine_key
 from optim._engine.search.plan import Plan, make_plan
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.workbench import Workbench, thread_executor
+from optim._engine.search.workbench import Workbench
 from optim._engine.sources.make import ExportedSource
 from optim._engine.store import Store, cache_key
 from optim.errors import ExitStatus, OptimError
@@ -101,8 +102,8 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
         versions=_versions(bench),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=time.monotonic() - started,
-        computed=bench.jobs.count,
-        from_cache=bench.from_cache,
+        computed=bench.runner.count,
+        from_cache=bench.runner.from_cache,
         exported=bench.exported,
     )
 
@@ -115,7 +116,7 @@ def _run_key(bench: Workbench) -> str:
         "run",
         to_wire(settings),
         to_wire(bench.target),
-        bench.original.model.digest,
+        bench.original.digest,
         bench.prepared.digest,
         bench.prepared.versions,
         plugins,

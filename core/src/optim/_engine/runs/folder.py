@@ -6,11 +6,9 @@ folder as it was.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,8 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
+from optim._engine.locks import LockBusyError, acquire
 from optim._engine.runs.mark import (
     MARK_FILE,
     TEMPORARY_PREFIX,
@@ -32,12 +31,10 @@ from optim._engine.runs.mark import (
 )
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.swap import recover, stage_of, swap_in
-from optim.errors import ExitStatus, OptimError
+from optim.errors import ExitStatus, OptimError, is_disk_full
 
 ASIDE_FOLDER = "not-delivered"
 """Beside a model that an earlier run delivered: the report of a run that delivered none."""
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RunFolder:
@@ -216,7 +213,7 @@ def _disk_errors(path: Path, *, claiming: bool) -> Iterator[None]:
         yield
     except OSError as error:
         reason = f"{error.strerror or error}: {error.filename}" if error.filename else error.strerror or str(error)
-        if error.errno in _FULL:
+        if is_disk_full(error.errno):
             raise OptimError(
                 "disk-full",
                 f"there is no room for the result in {path}",
@@ -238,15 +235,13 @@ def _disk_errors(path: Path, *, claiming: bool) -> Iterator[None]:
 def _locked(path: Path) -> FileLock:
     """A lock on the folder, outside of it; a process that dies lets go of it."""
     name = hashlib.sha256(str(path).encode()).hexdigest()[:16]
-    lock = FileLock(Path(tempfile.gettempdir()) / f"optim-run-{name}.lock", timeout=0, mode=0o666, thread_local=False)
     try:
-        lock.acquire()
-    except Timeout as error:
+        return acquire(f"run-{name}", f"filling {path}", wait_s=0)
+    except LockBusyError as error:
         raise OptimError(
             "folder-in-use",
             f"another run is filling {path}",
-            "its process is still there",
+            f"{error.holder} is still there",
             "wait for it, or name another folder after -o",
             status=ExitStatus.USAGE,
         ) from error
-    return lock

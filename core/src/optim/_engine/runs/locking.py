@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from optim._engine.metrics.spec import parse_max_loss, parse_metric
+from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
 from optim._engine.recipes.lock import (
     Lock,
     LockedFeeds,

@@ -29,6 +29,11 @@ class Finished:
     finished: str
     files: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        """Files lie in the folder itself: a mark that names others is not one that optim wrote."""
+        if wrong := [name for name in self.files if not _is_bare(name)]:
+            raise ValueError(f"{wrong[0]!r} is no name of a file in the folder")
+
 
 @dataclass(frozen=True, slots=True)
 class RunMark:
@@ -64,7 +69,7 @@ def read_mark(folder: Path) -> RunMark | None:
 
     try:
         return from_wire(RunMark, json.loads((folder / MARK_FILE).read_text(encoding="utf-8")))
-    except (OSError, ValueError, ValidationError):
+    except (OSError, ValueError, RecursionError, ValidationError):
         return None
 
 
@@ -78,6 +83,11 @@ def write_mark(folder: Path, mark: RunMark) -> None:
         os.replace(temporary, folder / MARK_FILE)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _is_bare(name: str) -> bool:
+    """Whether a name is that of an entry of a folder, on every system."""
+    return name not in ("", ".", "..") and not any(character in name for character in "/\\:\0")
 
 
 def utc_now() -> str:

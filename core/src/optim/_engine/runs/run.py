@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.metrics.spec import parse_max_loss, parse_metric
+from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
 from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim._engine.jobs import prepare, sensitivity
+from optim._engine.jobs import prepare
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.compare import workbench_for
 from optim._engine.search.settings import Named
+from optim._engine.sensitivity import measure_job
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.jobs.wire import to_wire
@@ -25,7 +26,7 @@ class Sensitivity:
 
     pass_name: str
     options: dict[str, object]
-    found: sensitivity.Answer
+    found: measure_job.Answer
     prepared: prepare.Answer
 
 

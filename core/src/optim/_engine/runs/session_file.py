@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from optim._engine.runs.session_trust import require_harmless
 from optim.errors import ExitStatus, OptimError
 from optim.model import SessionConfig
 from optim.target import Target
@@ -21,10 +22,13 @@ LOAD_TEXT = '''\
 """Opens model.onnx with the settings of session.json. Needs onnxruntime, and the provider's package if it has one."""
 
 import json
+import os
 from importlib import import_module
 from pathlib import Path
 
-import onnxruntime as ort
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+import onnxruntime as ort  # noqa: E402
 
 
 def load():
@@ -133,6 +137,7 @@ def read_session_file(folder: Path) -> SessionFile:
     Raises:
         OptimError[not-a-run-folder]: there is none.
         OptimError[bad-session-file]: it is not what :func:`write_session_files` writes.
+        OptimError[untrusted-setting]: it says what no session file may say.
     """
     from pydantic import ValidationError
 
@@ -140,7 +145,7 @@ def read_session_file(folder: Path) -> SessionFile:
 
     path = folder / SESSION_FILE
     try:
-        return from_wire(SessionFile, json.loads(path.read_text(encoding="utf-8")))
+        saved = from_wire(SessionFile, json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise OptimError(
             "not-a-run-folder",
@@ -152,5 +157,7 @@ def read_session_file(folder: Path) -> SessionFile:
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise OptimError("bad-session-file", f"{path} cannot be used", problems, "run optim run again") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptimError("bad-session-file", f"{path} is not JSON", str(error), "run optim run again") from error
+    require_harmless(saved, path)
+    return saved

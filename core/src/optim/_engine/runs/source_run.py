@@ -40,6 +40,7 @@ def run_source(
     Raises:
         OptimError: the source, the folder or the request cannot be used.
     """
+    from optim._engine.jobs.runner import Runner
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.execute import require_target
     from optim._engine.runs.run import run_settings
@@ -56,11 +57,9 @@ def run_source(
             settings.export,
             target,
             registry,
-            store,
             source_choice(settings),
-            say,
+            Runner(store, say, fresh=settings.fresh),
             timeout_s=settings.timeout_s,
-            fresh=settings.fresh,
         )
     names = [graph.component for graph in made.graphs]
     if len(names) == 1:

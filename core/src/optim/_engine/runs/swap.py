@@ -54,10 +54,10 @@ def recover(path: Path) -> None:
             _discard(old, path)
         else:
             os.replace(old, path)
-    shutil.rmtree(path.with_name(f".{path.name}.optim-new"), ignore_errors=True)
+    _remove(path.with_name(f".{path.name}.optim-new"))
     if read_mark(path) is not None:
         for left in path.glob(f"{TEMPORARY_PREFIX}*"):
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+            _remove(left)
 
 
 def _discard(old: Path, path: Path) -> None:
@@ -65,7 +65,7 @@ def _discard(old: Path, path: Path) -> None:
     for entry in _users_entries(old):
         if not (path / entry.name).exists():
             os.replace(entry, path / entry.name)
-    shutil.rmtree(old, ignore_errors=True)
+    _remove(old)
 
 
 def _replace_files(stage: Path, path: Path) -> None:
@@ -74,14 +74,29 @@ def _replace_files(stage: Path, path: Path) -> None:
     new = {entry.name for entry in stage.iterdir()}
     for name in sorted(new - {MARK_FILE}):
         if (stage / name).is_dir():
-            shutil.rmtree(path / name, ignore_errors=True)
+            _remove(path / name)
         os.replace(stage / name, path / name)
     for name in set(mark.holds.files if mark and mark.holds else ()) - new:
-        if (path / name).is_dir():
-            shutil.rmtree(path / name)
-        with suppress(FileNotFoundError):
-            (path / name).unlink()
+        _remove(path / name)
     os.replace(stage / MARK_FILE, path / MARK_FILE)
+
+
+def _remove(entry: Path) -> None:
+    """Delete a file or a folder of ours; what a link leads to stays, and what is mounted below too."""
+    if entry.is_symlink() or not entry.is_dir():
+        with suppress(FileNotFoundError, NotADirectoryError):
+            entry.unlink()
+    elif not _has_mounts(entry):
+        shutil.rmtree(entry, ignore_errors=True)
+
+
+def _has_mounts(folder: Path) -> bool:
+    """Whether another file system, or another part of this one, is mounted at or below a folder."""
+    import psutil
+
+    folder = folder.resolve()
+    places = (Path(partition.mountpoint) for partition in psutil.disk_partitions(all=True))
+    return any(folder == place or folder in place.parents for place in places)
 
 
 def _users_entries(folder: Path) -> list[Path]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
 from optim._engine.gate.budget import DEFAULT_MAX_DRIFT
-from optim._engine.metrics.spec import MaxLoss, MetricSpec
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Stage
 from optim.source import SourceRequest

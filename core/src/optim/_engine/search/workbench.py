@@ -1,59 +1,55 @@
-"""Where the search has things done: jobs in subprocesses, their answers kept, failures put into words.
-
-Jobs are submitted to a ``concurrent.futures.Executor`` (threads here, each holding one subprocess); another executor,
-such as dask's, fits the same seam. Races are not submitted: they hold the machine's clock.
-"""
+"""Where the search has things done: what each job is told, where its answer is kept, and why it failed."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
-from optim._engine.jobs import candidate, ingest, prepare, refuse, repair, sensitivity
+from optim._engine.jobs import candidate as candidate_job
+from optim._engine.jobs import ingest, prepare, refuse
 from optim._engine.jobs.ingest import Answer as Ingested
-from optim._engine.jobs.ingest import Request as IngestRequest
-from optim._engine.jobs.runner import Jobs, Say
-from optim._engine.metrics.spec import require_known
+from optim._engine.jobs.job import Answer, Job, Request
+from optim._engine.jobs.runner import Runner, Say
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys
 from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
+from optim._engine.search.time_budget import GRACE_S, REFUSAL_S
+from optim._engine.sensitivity import measure_job, repair_job
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.pipeline import Choice
 from optim._engine.store import Store
 from optim.jobs.process import WorkerFailed
-from optim.jobs.wire import from_wire
 from optim.model import Model, TensorInfo
 from optim.onnx.files import is_whole
 from optim.passes import MODEL_STAGES
 
 _REPAIR_EVALUATIONS = 40
+"""Of one repair: more find a smaller set of nodes, where there is time for them."""
+
 _REPAIR_SAMPLES = 8
-_REPAIR_GRACE_S = 10.0
-"""For the evaluation that was begun in time."""
+"""A repair measures on: with more, the set holds on all samples more often, and each evaluation takes longer."""
 
 _REPLAYED_SAMPLES = 1
-_REFUSAL_S = 60.0
+"""Replaying keeps what every node of the model gives: with more samples, so many times the memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
     """A candidate job's answer, or why there is none; ``ran_out`` where it was stopped for its time."""
 
-    answer: candidate.Answer | None
+    answer: candidate_job.Answer | None
     failure: str
     seconds: float
     ran_out: bool = False
@@ -76,16 +72,14 @@ class Workbench:
         self.registry = registry
         self.store = store
         self.say = say
-        self.jobs = Jobs(say)
-        self.from_cache = 0
+        self.runner = Runner(store, say, fresh=settings.fresh, executor=executor)
         self.made: set[Path] = set()
-        self.executor = executor
+        self.recast_originals: dict[tuple[str, str], Candidate] = {}
         target = registry.target(settings.target)
         registry.backend(target.backend)
         self.target = target.plain
         self.place = Place(self.target, registry.offered("backend")[target.backend].plugin.name)
-        offered = {name: offer.plugin.name for name, offer in registry.offered("metric").items()}
-        self._metric = require_known(settings.metric, offered) if settings.metric else None
+        self._metric = require_known(settings.metric, registry) if settings.metric else None
         self.keys = Keys(settings, registry, self.target, self._metric)
         self.prepared: prepare.Answer
         self.reference: Reference
@@ -100,8 +94,7 @@ class Workbench:
     def ingest_file(self, path: Path) -> Ingested:
         """Bring a file into the store."""
         self.say(f"reading {path.name}")
-        answer = self._need(ingest, IngestRequest(path.absolute(), self.store.models), "ingest")
-        return from_wire(Ingested, answer)
+        return self._need(ingest.JOB, ingest.Request(path.absolute(), self.store.models), "ingest")
 
     def _ingest_source(self, *, fresh: bool = False) -> Ingested:
         """The user's file, or the graph of what was exported."""
@@ -112,11 +105,9 @@ class Workbench:
                 self.settings.export,
                 self.target,
                 self.registry,
-                self.store,
                 source_choice(self.settings),
-                self.say,
+                Runner(self.store, self.say, fresh=fresh or self.settings.fresh),
                 timeout_s=self.settings.timeout_s,
-                fresh=fresh or self.settings.fresh,
             )
         graphs = self.exported.graphs
         graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
@@ -139,12 +130,12 @@ class Workbench:
         if not asked:
             return model.inputs
         try:
-            answer = self.jobs.run(refuse, refuse.Request(model, self.target, tuple(asked)), _REFUSAL_S)
+            request = refuse.Request(model, self.target, tuple(asked))
+            return self.runner.call(refuse.JOB, request, timeout_s=REFUSAL_S).inputs
         except WorkerFailed as failed:
             if failed.error:
                 raise failed.error from failed
             return model.inputs
-        return from_wire(refuse.Answer, answer).inputs
 
     def prepare(self, model: Model, inputs: tuple[TensorInfo, ...] = ()) -> prepare.Answer:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried.
@@ -156,32 +147,32 @@ class Workbench:
         self.say("running the original")
         inputs = inputs or model.inputs
         key = self.keys.prepare(model, inputs)
-        holder: list[Any] = []
-
-        def make(folder: Path) -> None:
-            request = prepare.Request(
-                model,
-                inputs,
-                self.place,
-                self.settings.data,
-                folder / "feeds",
-                folder / "outputs",
-                self.settings.seed,
-                self.settings.most_samples,
-                self._metric,
-                self.settings.max_loss,
-            )
-            holder.append(self._need(prepare, request, "prepare"))
-            self.store.write("steps", key, holder[0])
-
-        known = None if self.settings.fresh else self.store.read("steps", key)
         folder = self.store.root / "references" / key
+
+        def make(folder: Path) -> prepare.Answer:
+            request = prepare.Request(
+                model=model,
+                inputs=inputs,
+                place=self.place,
+                data=self.settings.data,
+                feeds=folder / "feeds",
+                outputs=folder / "outputs",
+                seed=self.settings.seed,
+                most_samples=self.settings.most_samples,
+                metric=self._metric,
+                max_loss=self.settings.max_loss,
+            )
+            answer = self._need(prepare.JOB, request, "prepare")
+            self.runner.keep(key, answer)
+            return answer
+
+        known = self.runner.known(key, prepare.Answer, holds=lambda _: folder.is_dir())
         if known is None and folder.is_dir():
             shutil.rmtree(folder)
-        folder, _ = self.store.folder("references", key, make)
-        self.prepared = from_wire(prepare.Answer, holder[0] if holder else known)
-        if not holder:
-            self.from_cache += 1
+        folder, made = self.store.folder("references", key, make)
+        found = made or known
+        assert found is not None
+        self.prepared = found
         self.keys.hold_to(self.prepared, model)
         task = self.prepared.task
         self.reference = Reference(
@@ -196,120 +187,137 @@ class Workbench:
     def try_all(
         self, wanted: Sequence[tuple[Candidate, OfferedPass, dict[str, Any]]], timeout_s: float
     ) -> Iterator[Tried]:
-        """Apply and judge candidates at the same time; in order.
+        """Applies passes and judges what they made, several at the same time; in order.
 
         Where one of them damaged a model of the store, all are tried again one by one: it may have been any of them.
         """
-        futures = [
-            self.executor.submit(self._try, node, offered, options, timeout_s) for node, offered, options in wanted
-        ]
-        found = [future.result() for future in futures]
-        broke = [node for (node, _, _), tried in zip(wanted, found, strict=True) if tried.answer is None]
-        damaged = [self.restore(node) for node in broke]
+        found = self.runner.side_by_side(lambda one: self._try(*one, timeout_s), wanted)
+        broke = [candidate for (candidate, _, _), tried in zip(wanted, found, strict=True) if tried.answer is None]
+        damaged = [self.restore(candidate) for candidate in broke]
         if any(damaged) and len(wanted) > 1:
             found = [self.try_one(*one, timeout_s, anew=True) for one in wanted]
         yield from found
 
     def try_one(
-        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], timeout_s: float, *, anew: bool = False
+        self,
+        candidate: Candidate,
+        offered: OfferedPass,
+        options: dict[str, Any],
+        timeout_s: float,
+        *,
+        anew: bool = False,
     ) -> Tried:
-        """Apply one pass and judge the result on the explored samples; if it broke, see that it broke nothing else."""
-        tried = self._try(node, offered, options, timeout_s, anew=anew)
+        """Applies one pass and judges the result on the explored samples; a pass that broke may have broken more."""
+        tried = self._try(candidate, offered, options, timeout_s, anew=anew)
         if tried.answer is None:
-            self.restore(node)
+            self.restore(candidate)
         return tried
 
     def _try(
-        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], timeout_s: float, *, anew: bool = False
+        self,
+        candidate: Candidate,
+        offered: OfferedPass,
+        options: dict[str, Any],
+        timeout_s: float,
+        *,
+        anew: bool = False,
     ) -> Tried:
-        key = self.keys.candidate(node, offered, options)
-        known = None if anew else self._stored(key)
-        if known is not None:
-            answer = from_wire(candidate.Answer, known["answer"])
-            if is_whole(answer.result.model.path):
-                self.made |= {answer.result.model.path} if answer.result.changed else set()
-                self.from_cache += 1
-                return Tried(answer, "", known["seconds"])
+        key = self.keys.candidate(candidate, offered, options)
+        tried = None if anew else self.runner.known(key, Tried, holds=_is_there)
+        if tried is not None:
+            self._note_made(tried)
+            return tried
         self.say(f"trying {offered.name} {_short(options)}")
-        request = self._candidate_request(node, offered, options, self.prepared.explored)
+        request = self._candidate_request(candidate, offered, options, self.prepared.explored)
         started = time.monotonic()
         phases = ["applying"]
         try:
-            data = self.jobs.run(candidate, request, timeout_s, lambda event: phases.append(event["event"]))
+            answer = self.runner.call(
+                candidate_job.JOB, request, timeout_s=timeout_s, on_event=lambda event: phases.append(event["event"])
+            )
         except WorkerFailed as failed:
             if failed.error and failed.error.reference == "disk-full":  # of whatever is tried next, nothing would come
                 raise failed.error from failed
             why, took = _candidate_failure(failed, phases[-1]), time.monotonic() - started
             return Tried(None, why, took, ran_out=failed.kind == "timeout")
-        seconds = time.monotonic() - started
-        answer = from_wire(candidate.Answer, data)
-        self.made |= {answer.result.model.path} if answer.result.changed else set()
-        self.store.write("steps", key, {"answer": data, "seconds": seconds})
-        return Tried(answer, "", seconds)
+        tried = Tried(answer, "", time.monotonic() - started)
+        self._note_made(tried)
+        self.runner.keep(key, tried)
+        return tried
+
+    def _note_made(self, tried: Tried) -> None:
+        if tried.answer is not None and tried.answer.result.changed:
+            self.made.add(tried.answer.result.model.path)
 
     def repair(
-        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], tried: Tried, limit: float, seconds: float
+        self,
+        candidate: Candidate,
+        offered: OfferedPass,
+        options: dict[str, Any],
+        tried: Tried,
+        limit: float,
+        seconds: float,
     ) -> Repair | None:
-        """Which nodes a candidate that broke the budget must leave alone; None where nothing was found in time."""
+        """Returns which nodes a candidate that broke the budget must leave alone; None where time ran out."""
         assert tried.answer is not None
         whole = worst_drift(tried.answer.comparisons).relative_l2
         samples = self.prepared.compared[:_REPAIR_SAMPLES]
-        key = self.keys.repair(node, offered, options, limit, samples)
-        known = self.known(key)
+        key = self.keys.repair(candidate, offered, options, limit, samples)
+        known = self.runner.known(key, repair_job.Answer)
         if known is not None:
-            return from_wire(repair.Answer, known).repair
+            return known.repair
         self.say(f"repairing {offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
-        asked = self._candidate_request(node, offered, options, samples)
-        request = repair.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
+        asked = self._candidate_request(candidate, offered, options, samples)
+        request = repair_job.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
         try:
-            data = self.jobs.run(repair, request, seconds + max(_REPAIR_GRACE_S, 2 * tried.seconds))
+            grace_s = max(GRACE_S, 2 * tried.seconds)  # for the evaluation that was begun in time
+            answer = self.runner.call(repair_job.JOB, request, timeout_s=seconds + grace_s)
         except WorkerFailed:
-            self.restore(node)
+            self.restore(candidate)
             return None
-        found = from_wire(repair.Answer, data).repair
-        if found is not None:  # with more time another run may find what this one did not
-            self.store.write("steps", key, data)
-        return found
+        if answer.repair is not None:  # with more time another run may find what this one did not
+            self.runner.keep(key, answer)
+        return answer.repair
 
     def sensitivity(
-        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
-    ) -> sensitivity.Answer:
-        """What a lossy pass costs at each node of a model; see :mod:`optim._engine.jobs.sensitivity`.
+        self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
+    ) -> measure_job.Answer:
+        """What a lossy pass costs at each node of a model; see :mod:`optim._engine.sensitivity.measure_job`.
 
         Raises:
             OptimError: not-applicable, nothing-to-measure, measure-failed.
         """
         self.say(f"trying {offered.name} {_short(options)}")
-        asked = self._candidate_request(node, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
-        request = sensitivity.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
-        return from_wire(sensitivity.Answer, self._need(sensitivity, request, "measure"))
+        asked = self._candidate_request(candidate, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
+        request = measure_job.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
+        return self._need(measure_job.JOB, request, "measure")
 
     def _candidate_request(
-        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
-    ) -> candidate.Request:
-        lossy = node.is_lossy or offered.over_models.lossy
-        return candidate.Request(
-            node.model,
-            offered.name,
-            offered.plugin.name,
-            options,
-            self.place,
-            self.reference,
-            samples,
-            node.interfaces,
-            self.store.models,
-            self.settings.seed,
-            lossy,
-            lossy and self.reference.task is not None,
-            node.given,
+        self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
+    ) -> candidate_job.Request:
+        lossy = candidate.is_lossy or offered.over_models.lossy
+        return candidate_job.Request(
+            model=candidate.model,
+            name=offered.name,
+            plugin=offered.plugin.name,
+            options=options,
+            place=self.place,
+            reference=self.reference,
+            samples=samples,
+            interfaces=candidate.interfaces,
+            store=self.store.models,
+            seed=self.settings.seed,
+            lossy=lossy,
+            measure_task=lossy and self.reference.task is not None,
+            given=candidate.given,
         )
 
-    def restore(self, node: Candidate) -> bool:
-        """Make damaged files of the original and of a chain anew; whether there were any."""
+    def restore(self, candidate: Candidate) -> bool:
+        """Makes damaged files of the original and of a candidate anew; returns whether there were any."""
 
-        def rebuild() -> Path:
+        def apply_again() -> Path:
             chain = self.original
-            for step in node.steps:
+            for step in candidate.steps:
                 offered = self.registry.find_pass(step.pass_name, self.target)
                 tried = self._try(chain, offered, step.options, self.settings.timeout_s, anew=True)
                 if tried.answer is None:
@@ -323,21 +331,16 @@ class Workbench:
             return self._ingest_source(fresh=True).model.path
 
         original = restore(self.original.model.path, read_again)
-        return restore(node.model.path, rebuild) or original
+        return restore(candidate.model.path, apply_again) or original
 
-    def known(self, key: str) -> Any | None:
-        """An answer of an earlier run, or of this one; None where there is none, or none is to be taken."""
-        found = self._stored(key)
-        self.from_cache += found is not None
-        return found
-
-    def _stored(self, key: str) -> Any | None:
-        return None if self.settings.fresh else self.store.read("steps", key)
-
-    def _need(self, job: ModuleType, request: object, what: str) -> Any:
+    def _need(self, job: Job[Request, Answer], request: Request, what: str) -> Answer:
         """A job that the whole run depends on."""
-        return self.jobs.need(
-            job, request, self.settings.timeout_s, f"{what}-failed", f"{what} {self.settings.source.name}"
+        return self.runner.need(
+            job,
+            request,
+            timeout_s=self.settings.timeout_s,
+            reference=f"{what}-failed",
+            doing=f"{what} {self.settings.source.name}",
         )
 
 
@@ -346,14 +349,9 @@ def source_choice(settings: RunSettings) -> Choice:
     return Choice({named.name: named.options for named in settings.named}, settings.without)
 
 
-@contextmanager
-def thread_executor() -> Iterator[Executor]:
-    """Threads, each holding one subprocess: as many as processors, at most four."""
-    executor = ThreadPoolExecutor(min(4, os.cpu_count() or 2))
-    try:
-        yield executor
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)
+def _is_there(tried: Tried) -> bool:
+    """Whether the files of what an earlier run tried are still in the store."""
+    return tried.answer is not None and is_whole(tried.answer.result.model.path)
 
 
 def _candidate_failure(failed: WorkerFailed, phase: str) -> str:

@@ -16,17 +16,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from optim._engine.jobs import source_check, source_export, source_reference
-from optim._engine.jobs.runner import Jobs, Say
-from optim._engine.jobs.source_export import Graph
+from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import plugin_version_key, source_digest
+from optim._engine.sources import check_job, export_job, reference_job
 from optim._engine.sources.evidence import keep_evidence
+from optim._engine.sources.export_job import Graph
 from optim._engine.sources.pipeline import Choice, SourceStep
 from optim._engine.sources.verify import Verified
-from optim._engine.store import Store, cache_key
+from optim._engine.store import cache_key
 from optim.errors import OptimError
-from optim.jobs.wire import from_wire, to_wire
+from optim.jobs.wire import to_wire
 from optim.onnx.files import is_whole
 from optim.passes import Stage
 from optim.source import SourceRequest
@@ -67,65 +67,55 @@ class ExportedSource:
 
 
 def make_graphs(
-    request: SourceRequest,
-    target: Target,
-    registry: Registry,
-    store: Store,
-    choice: Choice,
-    say: Say,
-    *,
-    timeout_s: float,
-    fresh: bool = False,
+    request: SourceRequest, target: Target, registry: Registry, choice: Choice, runner: Runner, *, timeout_s: float
 ) -> ExportedSource:
     """Export a source and verify what came of it; the same folder again is served from the cache.
+
+    Args:
+        request: what the user asked for.
+        target: where the graphs will run.
+        registry: of the plugins.
+        choice: what the user said of passes.
+        runner: of its three jobs.
+        timeout_s: for each of the three jobs.
 
     Raises:
         OptimError: the source cannot be loaded, exported, or its graphs are not what it computes.
     """
     key = _key(request, target, registry, choice)
-    known = None if fresh else store.read("steps", key)
-    if known is not None:
-        made = from_wire(ExportedSource, known)
-        if all(is_whole(graph.model.path) for graph in made.graphs) and made.evidence.is_dir():
-            os.utime(made.evidence)
-            say(f"{request.spec} was exported before (--fresh does it again)")
-            return made
+    made = runner.known(key, ExportedSource, holds=_is_there)
+    if made is not None:
+        os.utime(made.evidence)
+        runner.say(f"{request.spec} was exported before (--fresh does it again)")
+        return made
     started = time.monotonic()
-    target = replace(target, probe=None)
+    store, target = runner.store, target.plain
     with TemporaryDirectory(dir=store.root, prefix="scratch-") as scratch:
         evidence = Path(scratch) / "evidence"
-        reference = from_wire(
-            source_reference.Answer,
-            Jobs(say).need(
-                source_reference,
-                source_reference.Request(request, target, choice, evidence),
-                timeout_s,
-                "source-load-failed",
-                f"load {request.spec}",
-            ),
+        recording = reference_job.Request(request, target, choice, evidence)
+        reference = runner.need(
+            reference_job.JOB,
+            recording,
+            timeout_s=timeout_s,
+            reference="source-load-failed",
+            doing=f"load {request.spec}",
         )
-        exporting = Jobs(say)
-        exported = from_wire(
-            source_export.Answer,
-            exporting.need(
-                source_export,
-                source_export.Request(request, target, choice, store.models),
-                timeout_s,
-                "source-export-failed",
-                f"export {request.spec}",
-            ),
+        exporting = Runner(store, runner.say)  # a count of its own, for its peak
+        exported = exporting.need(
+            export_job.JOB,
+            export_job.Request(request, target, choice, store.models),
+            timeout_s=timeout_s,
+            reference="source-export-failed",
+            doing=f"export {request.spec}",
         )
         models = {graph.component: graph.model for graph in exported.graphs}
         try:
-            checked = from_wire(
-                source_check.Answer,
-                Jobs(say).need(
-                    source_check,
-                    source_check.Request(models, evidence, exported.lossy),
-                    timeout_s,
-                    "source-verify-failed",
-                    f"verify {request.spec}",
-                ),
+            checked = runner.need(
+                check_job.JOB,
+                check_job.Request(models, evidence, exported.lossy),
+                timeout_s=timeout_s,
+                reference="source-verify-failed",
+                doing=f"verify {request.spec}",
             )
         except OptimError as error:
             raise _with_failures(error, exported.steps) from error
@@ -141,8 +131,13 @@ def make_graphs(
         time.monotonic() - started,
         kept,
     )
-    store.write("steps", key, to_wire(made))
+    runner.keep(key, made)
     return made
+
+
+def _is_there(made: ExportedSource) -> bool:
+    """Whether the cache still has all of it."""
+    return made.evidence.is_dir() and all(is_whole(graph.model.path) for graph in made.graphs)
 
 
 def _with_failures(error: OptimError, steps: Sequence[SourceStep]) -> OptimError:

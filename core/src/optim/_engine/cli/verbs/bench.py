@@ -7,20 +7,18 @@ from typing import Any
 
 import click
 
-from optim._engine.cli.numbers import SECONDS, SEED
 from optim.cli_kit.names import TARGET_NAME
+from optim.cli_kit.options import SECONDS, data_option, seed_option, target_option
 from optim.cli_kit.output import json_option, print_json, print_table
 from optim.errors import ExitStatus
 
 
 @click.command
 @click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MODEL_OR_RUN_FOLDER...")
-@click.option(
-    "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
-)
-@click.option("--target", type=TARGET_NAME, default="cpu", show_default=True)
+@data_option
+@target_option
 @click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="Of timing, at most.")
-@click.option("--seed", type=SEED, default=0, help="Of synthesized feeds and of the order.")
+@seed_option("Of synthesized feeds and of the order.")
 @click.option("--beside", multiple=True, type=TARGET_NAME, help="Also run the first's source itself: torch-eager, ...")
 @click.option("--component", default="", help="Of a source with several, e.g. decoder.")
 @json_option

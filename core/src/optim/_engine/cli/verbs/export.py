@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.numbers import SECONDS, SEED
 from optim._engine.cli.source_options import source_options
-from optim.cli_kit.names import PASS_NAME, TARGET_NAME
+from optim.cli_kit.names import PASS_NAME
+from optim.cli_kit.options import SECONDS, seed_option, target_option
 from optim.cli_kit.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 @click.command
 @click.argument("source")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder for the graphs.")
-@click.option("--target", type=TARGET_NAME, default="cpu", show_default=True, help="Where the model will run.")
+@target_option
 @source_options
 @click.option("--with", "named", multiple=True, metavar="PASS[:k=v,...]", help="A pass that must run; values are TOML.")
 @click.option("--without", multiple=True, type=PASS_NAME, help="Leave a pass or an exporter out.")
 @click.option("--timeout", type=SECONDS, default=3600.0, show_default=True, help="For each job, in seconds.")
 @click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
-@click.option("--seed", type=SEED, default=0, help="Of everything random.")
+@seed_option("Of everything random.")
 @json_option
 def export(
     source: str,
@@ -46,7 +46,7 @@ def export(
     """
     from optim._engine.cli.request import parse_named
     from optim._engine.cli.source_options import source_request
-    from optim._engine.sources.folder import export_source
+    from optim._engine.runs.export import export_source
     from optim._engine.sources.pipeline import Choice
     from optim.cli_kit.progress import progress
 

@@ -2,44 +2,56 @@
 
 from __future__ import annotations
 
-import inspect
+from typing import TYPE_CHECKING
 
 import click
 
 from optim.cli_kit.output import json_option, print_json, print_table
 
+if TYPE_CHECKING:
+    from optim._engine.plugins.offers import Offer
+
 
 @click.command
 @json_option
 def metrics(as_json: bool) -> None:
-    """List the task metrics for --metric, built-in and of plugins, with their options.
+    """List the task metrics for --metric, with their plugins and options.
 
     A function of your own is named as package.module:function. It is called for each sample with outputs and labels,
     both by name, and returns a number; labels are the arrays of the feeds whose names begin with 'label'.
     """
-    from optim._engine.metrics.find import factory_of
-    from optim._engine.metrics.spec import BUILT_IN
     from optim._engine.plugins.registry import load_registry
 
+    offers = load_registry().offered("metric")
     rows = [
-        {"name": name, "from": "optim", "options": _options(inspect.signature(factory_of(name))), "summary": summary}
-        for name, (_, summary) in BUILT_IN.items()
+        {"name": name, "from": offer.plugin.name, "options": _options(offer), "summary": offer.value.summary}
+        for name, offer in offers.items()
     ]
-    for name, offer in load_registry().offered("metric").items():
-        rows.append({"name": name, "from": offer.plugin.name, "options": {}, "summary": offer.value.summary})
     if as_json:
         print_json({"metrics": rows})
-        return
-    print_table(
-        ["metric", "from", "options", "what it is"],
-        [[str(row["name"]), str(row["from"]), _in_words(row["options"]), str(row["summary"])] for row in rows],
-    )
+    elif not rows:
+        click.echo("no plugin brings a metric; the standard ones come with: pip install optim-plugins")
+    else:
+        print_table(
+            ["metric", "from", "options", "what it is"],
+            [[row["name"], row["from"], _in_words(row["options"]), row["summary"]] for row in rows],
+        )
 
 
-def _options(signature: inspect.Signature) -> dict[str, object]:
-    return {name: parameter.default for name, parameter in signature.parameters.items()}
+def _options(offer: Offer) -> dict[str, object]:
+    """Options with their defaults; those of a plugin whose class cannot be loaded are left out, and stderr says why."""
+    from optim._engine.cli.described_options import describe_options
+    from optim.errors import OptimError
+    from optim.metric import MetricFamily
+
+    if not isinstance(offer.value, MetricFamily):
+        return {}
+    try:
+        return {row.name: row.default for row in describe_options(offer.value, offer.plugin)}
+    except OptimError as error:
+        click.echo(str(error), err=True)
+        return {}
 
 
-def _in_words(options: object) -> str:
-    assert isinstance(options, dict)
+def _in_words(options: dict[str, object]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in options.items())

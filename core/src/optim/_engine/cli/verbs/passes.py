@@ -51,12 +51,12 @@ def list_command(stage: str | None, target_name: str | None, as_json: bool) -> N
 @json_option
 def show_command(name: str, as_json: bool) -> None:
     """Show one pass: what it does, what it asks for, and its options."""
-    from optim._engine.cli.pass_options import describe_options
+    from optim._engine.cli.described_options import describe_options
     from optim._engine.plugins.registry import load_registry
 
     registry = load_registry()
     item = _find(name, registry)
-    options = describe_options(item.offered)
+    options = describe_options(item.offered.pass_class, item.offered.plugin)
     if as_json:
         print_json({**_as_fields(item), "options": [option.as_fields() for option in options]})
         return

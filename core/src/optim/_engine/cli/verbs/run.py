@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.numbers import SECONDS, SEED
 from optim._engine.cli.source_options import source_options
 from optim.cli_kit.names import PASS_NAME, STAGE_NAME, TARGET_NAME, disable_option
+from optim.cli_kit.options import SECONDS, SEED, data_option, metric_options
 from optim.cli_kit.output import json_option, print_json
 from optim.errors import ExitStatus, OptimError
 
@@ -22,14 +22,11 @@ if TYPE_CHECKING:
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The run folder; not needed with --dry-run.")
 @click.option("--target", type=TARGET_NAME, help="Where the model will run. [default: cpu]")
-@click.option(
-    "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
-)
+@data_option
 @click.option("--goal", type=click.Choice(["latency", "size", "memory"]), help="What better means. [default: latency]")
 @click.option("--max-drift", type=float, help="Largest relative L2 that lossy passes may cause. [default: 0.05]")
 @click.option("--lossless", is_flag=True, help="Admit only passes held to rounding error.")
-@click.option("--metric", metavar="NAME[:k=v,...]", help="Task metric, see optim metrics; or package.module:function.")
-@click.option("--max-loss", metavar="X|X%", help="How much worse the metric may get; then drift need not be bounded.")
+@metric_options
 @click.option("--recipe", type=click.Path(path_type=Path), help="A recipe, or the lock of an earlier run to repeat.")
 @click.option(
     "--with",

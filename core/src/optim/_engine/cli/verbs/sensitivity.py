@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.numbers import SECONDS, SEED
-from optim.cli_kit.names import PASS_NAME, TARGET_NAME
+from optim.cli_kit.names import PASS_NAME
+from optim.cli_kit.options import SECONDS, data_option, seed_option, target_option
 from optim.cli_kit.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from optim._engine.jobs.sensitivity import NodeCost
     from optim._engine.runs.sensitivity import Sensitivity
+    from optim._engine.sensitivity.measure_job import NodeCost
 
 _BAR = 20
 
@@ -29,10 +29,8 @@ _BAR = 20
     metavar="TYPE|PASS[:k=v,...]",
     help="What to convert to: int8, float16, ..., or a lossy pass by name, with options.",
 )
-@click.option(
-    "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
-)
-@click.option("--target", type=TARGET_NAME, default="cpu", show_default=True)
+@data_option
+@target_option
 @click.option(
     "--seconds",
     type=SECONDS,
@@ -43,7 +41,7 @@ _BAR = 20
 @click.option("--exact", is_flag=True, help="Apply the pass for every figure, instead of estimating by replaying.")
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows to print.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write a plot there, as .svg.")
-@click.option("--seed", type=SEED, default=0, help="Of synthesized feeds.")
+@seed_option("Of synthesized feeds.")
 @json_option
 def sensitivity(
     model: Path,

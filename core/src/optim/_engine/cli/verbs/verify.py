@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim._engine.cli.numbers import SEED
-from optim.cli_kit.names import TARGET_NAME
+from optim.cli_kit.options import data_option, metric_options, seed_option, target_option
 from optim.cli_kit.output import json_option, print_json, print_table
 from optim.errors import ExitStatus
 
@@ -20,14 +19,11 @@ if TYPE_CHECKING:
 @click.command
 @click.argument("reference", type=click.Path(path_type=Path))
 @click.argument("other", type=click.Path(path_type=Path))
-@click.option(
-    "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
-)
+@data_option
 @click.option("--max-drift", type=float, help="Largest relative L2 of any output. [default: 0.05]")
-@click.option("--metric", metavar="NAME[:k=v,...]", help="Task metric, see optim metrics; or package.module:function.")
-@click.option("--max-loss", metavar="X|X%", help="How much worse the metric may be; then drift need not be bounded.")
-@click.option("--target", type=TARGET_NAME, default="cpu", show_default=True)
-@click.option("--seed", type=SEED, default=0, help="Of synthesized feeds.")
+@metric_options
+@target_option
+@seed_option("Of synthesized feeds.")
 @json_option
 def verify(
     reference: Path,
@@ -44,7 +40,7 @@ def verify(
 
     Each is an .onnx file or a run folder. Exit status 0: within --max-drift and --max-loss; 4: beyond.
     """
-    from optim._engine.metrics.spec import parse_max_loss, parse_metric
+    from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.compare import verify_models
     from optim._engine.store import Store

@@ -9,19 +9,17 @@ from typing import Any
 from optim._engine.jobs import offer
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.state import Candidate
+from optim._engine.search.time_budget import ASKING_S
 from optim._engine.search.workbench import Workbench
-from optim.jobs.process import WorkerFailed, WorkerProcess
-from optim.jobs.wire import from_wire, to_wire
-
-_LONGEST_S = 120.0
-"""For one pass to say what it offers."""
+from optim.jobs.process import WorkerFailed
+from optim.jobs.wire import from_wire
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a pass offers for a model: proposals, or the reason there are none; ``failed`` where it broke down.
 
-    ``unknown`` are names in the user's ``keep`` that no candidate of the model has, each with what comes near.
+    ``unknown`` are names in the user's ``keep`` that no node of the model has, each with what comes near.
     """
 
     proposals: tuple[offer.Proposal, ...]
@@ -39,7 +37,7 @@ class Asker:
 
     def ask_side_by_side(self, candidates: Sequence[Candidate], passes: Sequence[OfferedPass]) -> None:
         """Ask about several models at the same time; :meth:`ask` then knows the answers."""
-        list(self._bench.executor.map(lambda candidate: self.ask(candidate, passes), candidates))
+        self._bench.runner.side_by_side(lambda candidate: self.ask(candidate, passes), candidates)
 
     def ask(self, candidate: Candidate, passes: Sequence[OfferedPass]) -> dict[str, Asked]:
         """What each pass offers for a model, by the pass's name."""
@@ -50,18 +48,18 @@ class Asker:
             if key in self._asked_before:
                 found[offered.name] = self._asked_before[key]
                 continue
-            known = self._bench.known(key)
+            known = self._bench.runner.known(key, offer.Offer)
             if known is None:
                 left.append(offered)
             else:
-                found[offered.name] = _asked(from_wire(offer.Offer, known))
+                found[offered.name] = _asked(known)
         while left:
             answers, broken = self._ask_once(candidate, left)
             for answer in answers:
                 offered = next(p for p in left if p.name == answer.name)
-                self._bench.store.write("steps", self._key(candidate, offered), to_wire(answer))
+                self._bench.runner.keep(self._key(candidate, offered), answer)
                 found[answer.name] = self._asked_before[self._key(candidate, offered)] = _asked(answer)
-                self._bench.jobs.count += 1
+                self._bench.runner.count += 1
             if broken is not None:
                 self._bench.restore(candidate)
                 found[broken[0]] = Asked((), broken[1], failed=True)
@@ -78,28 +76,25 @@ class Asker:
             for offered in passes
         ]
         request = offer.Request(
-            candidate.model,
-            bench.target,
-            tuple(asked),
-            bench.store.models,
-            bench.reference.feeds,
-            bench.settings.seed,
-            bench.settings.goal,
+            model=candidate.model,
+            target=bench.target,
+            passes=tuple(asked),
+            store=bench.store.models,
+            feeds=bench.reference.feeds,
+            seed=bench.settings.seed,
+            goal=bench.settings.goal,
         )
         answers: list[offer.Offer] = []
         current = passes[0].name
-        with WorkerProcess("optim._engine.jobs.offer", to_wire(request)) as worker:
-            try:
-                while True:
-                    message = worker.receive(min(bench.settings.timeout_s, _LONGEST_S))
-                    if "result" in message:
-                        return answers, None
-                    if message["event"] == "asking":
-                        current = message["name"]
-                    elif message["event"] == "offer":
-                        answers.append(from_wire(offer.Offer, message["offer"]))
-            except WorkerFailed as failed:
-                return answers, (current, failed.reason)
+        try:
+            for event in bench.runner.events(offer.JOB, request, silence_s=min(bench.settings.timeout_s, ASKING_S)):
+                if event["event"] == "asking":
+                    current = event["name"]
+                elif event["event"] == "offer":
+                    answers.append(from_wire(offer.Offer, event["offer"]))
+        except WorkerFailed as failed:
+            return answers, (current, failed.reason)
+        return answers, None
 
     def _key(self, candidate: Candidate, offered: OfferedPass) -> str:
         return self._bench.keys.offer(candidate, offered, self._options(offered), forced=self._is_forced(offered))

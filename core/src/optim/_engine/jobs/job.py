@@ -1,0 +1,34 @@
+"""What a job is: a typed request, a typed answer, and the module that makes the one of the other.
+
+The module has a function ``run(request, channel)``, which is called in a process of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from optim.jobs.process import WorkerProcess
+from optim.jobs.wire import to_wire
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[Request, Answer]):
+    """A kind of work; each job module ends its types with ``JOB = Job(__name__, Request, Answer)``.
+
+    Attributes:
+        module: that runs it.
+        request: class of what it is told.
+        answer: class of what it says at the end.
+    """
+
+    module: str
+    request: type[Request]
+    answer: type[Answer]
+
+    def start(self, request: Request) -> WorkerProcess:
+        """A process that does it; whoever needs a conversation holds it, everybody else asks a ``Runner``."""
+        return WorkerProcess(self.module, to_wire(request))

@@ -1,0 +1,142 @@
+"""``optim export``: a source as a folder with its graphs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from optim._engine.jobs.runner import Runner
+from optim._engine.plugins.registry import load_registry
+from optim._engine.runs.execute import require_target
+from optim._engine.runs.folder import RunFolder
+from optim._engine.runs.session_file import write_session_files
+from optim._engine.sources.export_file import (
+    EXPORT_FILE,
+    ExportedComponent,
+    ExportFile,
+    export_file,
+    read_export_file,
+    write_export_file,
+)
+from optim._engine.sources.make import ExportedSource, make_graphs
+from optim._engine.sources.naming import needs_export, nothing_to_export
+from optim._engine.sources.pipeline import Choice
+from optim._engine.store import Store
+from optim.errors import ExitStatus, OptimError
+from optim.model import SessionConfig
+from optim.onnx.files import deliver, deliver_linked
+from optim.source import SourceRequest
+from optim.target import Target
+
+DEFAULT_TIMEOUT_S = 3600.0
+
+
+def export_source(
+    request: SourceRequest,
+    output: Path,
+    say: Callable[[str], None],
+    *,
+    target: str = "cpu",
+    choice: Choice | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    fresh: bool = False,
+) -> ExportedSource:
+    """Export a source into a folder: ``model.onnx``, or a graph for each component, and ``export.json``.
+
+    Args:
+        request: what to export.
+        output: absent, empty, or of an earlier export or run; with linked weights, a folder above the weights.
+        say: told what is going on.
+        target: where the model will run.
+        choice: passes named or left out.
+        timeout_s: for each of the three jobs.
+        fresh: take nothing from the cache.
+
+    Raises:
+        OptimError: source-is-model, source-missing, source-without-config: there is nothing to export.
+        OptimError: the source cannot be loaded or exported, or its graphs are not what it computes.
+    """
+    if not needs_export(request.spec):
+        raise nothing_to_export(request.spec, output)
+    registry, store = load_registry(), Store()
+    device = require_target(registry, target)
+
+    def make() -> ExportedSource:
+        runner = Runner(store, say, fresh=fresh)
+        return make_graphs(request, device, registry, choice or Choice(), runner, timeout_s=timeout_s)
+
+    with store.in_use():
+        if request.weights == "link":
+            return _export_linked(request, output, make)
+        with RunFolder.claim(output) as folder:
+            made = make()
+            say("writing the graphs")
+            folder.publish(lambda path: write_graphs(made, path, device))
+    store.trim()
+    return made
+
+
+def write_graphs(made: ExportedSource, folder: Path, target: Target) -> None:
+    """Write every component's graph, and what says how they work together."""
+    for graph in made.graphs:
+        deliver(graph.model, folder, name=file_of(graph.component))
+    if len(made.graphs) == 1:
+        write_session_files(folder, SessionConfig(), target)
+    write_export_file(folder, content_of(made, {graph.component: file_of(graph.component) for graph in made.graphs}))
+
+
+def content_of(made: ExportedSource, files: dict[str, str]) -> ExportFile:
+    """``export.json`` for components that lie in ``files``."""
+    drift = {verified.component: verified.drift.relative_l2 for verified in made.verified}
+    components = {
+        name: ExportedComponent(file, made.graph(name).state, drift.get(name, 0.0)) for name, file in files.items()
+    }
+    return export_file(made.request.spec, made.facts, components)
+
+
+def file_of(component: str) -> str:
+    """What the graph of a component is called."""
+    return f"{component}.onnx"
+
+
+def _export_linked(request: SourceRequest, output: Path, make: Callable[[], ExportedSource]) -> ExportedSource:
+    """Write graphs beside the user's weights; nothing that is not ours is replaced."""
+    weights = request.folder
+    if weights is None or not weights.resolve().is_relative_to(output.absolute().resolve()):
+        below = weights or "a Hugging Face folder"
+        raise OptimError(
+            "weights-not-below",
+            f"graphs in {output} cannot point into {weights or request.spec}",
+            "ONNX lets a model refer to files in its own folder and below, and onnxruntime follows no links",
+            f"write them beside the weights: optim export {below} -o {below} --weights link",
+            status=ExitStatus.USAGE,
+        )
+    _refuse_overwriting(output)
+    made = make()
+    files = {graph.component: file_of(graph.component) for graph in made.graphs}
+    for graph in made.graphs:
+        deliver_linked(graph.model, output, name=files[graph.component])
+    temporary = output / f".{EXPORT_FILE}.{os.getpid()}"
+    temporary.mkdir()
+    try:
+        write_export_file(temporary, content_of(made, files))
+        os.replace(temporary / EXPORT_FILE, output / EXPORT_FILE)
+    finally:
+        temporary.rmdir()
+    return made
+
+
+def _refuse_overwriting(output: Path) -> None:
+    ours = read_export_file(output)
+    written = {component.file for component in ours.components.values()} if ours else set()
+    theirs = sorted(file.name for file in output.glob("*.onnx") if file.name not in written)
+    clash = [name for name in theirs if name in {"model.onnx", "encoder.onnx", "decoder.onnx"}]
+    if clash:
+        raise OptimError(
+            "not-our-folder",
+            f"{output} holds {', '.join(clash)}, which optim did not write",
+            f"there is no {EXPORT_FILE} that names it",
+            f"move {clash[0]} away, or leave out --weights link",
+            status=ExitStatus.USAGE,
+        )

@@ -1,0 +1,81 @@
+"""Job: hold exported graphs against what their source computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim._engine.jobs.job import Job
+from optim._engine.sources.evidence import read_evidence
+from optim._engine.sources.verify import Verified, verify_component, verify_generation
+from optim.errors import ExitStatus, OptimError
+from optim.jobs.channel import Channel
+from optim.model import Model, SessionConfig
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Graphs by component, and the folder with the evidence.
+
+    Attributes:
+        models: by name of the component.
+        evidence: folder.
+        lossy: a pass that the user named has changed precision.
+        generate: also generate text, where the source does.
+    """
+
+    models: dict[str, Model]
+    evidence: Path
+    lossy: bool
+    generate: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How far each graph is from its source."""
+
+    verified: tuple[Verified, ...]
+
+
+JOB = Job(__name__, Request, Answer)
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Verify every component, one session at a time; then generate with all of them."""
+    evidence = read_evidence(request.evidence)
+    verified = []
+    for name, model in request.models.items():
+        channel.event("progress", text=f"verifying {name} against the source")
+        session = _opened(name, model)
+        recorded = evidence.component(name)
+        verified.append(verify_component(session, request.evidence, recorded, lossy=request.lossy))
+        del session
+    if evidence.generations and request.generate and not request.lossy:
+        from optim._engine.generation.decoder import Decoder
+
+        channel.event("progress", text="generating, token for token")
+        sessions = {name: _opened(name, model) for name, model in request.models.items()}
+        decoder = Decoder.of_sessions(sessions, evidence.facts)
+        tokens, notes = verify_generation(decoder.generate, request.evidence, evidence)
+        verified[-1] = replace(verified[-1], tokens=tokens, notes=(*verified[-1].notes, *notes))
+    return Answer(tuple(verified))
+
+
+def _opened(name: str, model: Model) -> onnxruntime.InferenceSession:
+    """A session with the runtime's own settings."""
+    from optim.onnx.sessions import open_session
+
+    try:
+        return open_session(model.path, SessionConfig())
+    except OptimError as error:
+        raise OptimError(
+            "export-refuses",
+            f"onnxruntime does not open the exported {name}",
+            error.cause,
+            "export it in another way: --without torch.dynamo, or --without torch.torchscript",
+            status=ExitStatus.NOT_HELD,
+        ) from error

@@ -1,0 +1,54 @@
+"""Options that several commands have: feeds, target, seconds, the seed, a task metric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from optim.cli_kit.names import TARGET_NAME
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+class _Seconds(click.FloatRange):
+    """A time above zero: FloatRange alone lets nan pass, and what is infinite overflows somewhere."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number of seconds."""
+        from optim._engine.search.settings import LONGEST_S
+
+        seconds = float(super().convert(value, param, ctx))
+        if not seconds <= LONGEST_S:
+            self.fail(f"{seconds:g} is no number of seconds up to {LONGEST_S:.0f}, a month.", param, ctx)
+        return seconds
+
+
+SECONDS = _Seconds(min=0, min_open=True)
+SEED = click.IntRange(min=0)
+
+data_option = click.option(
+    "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
+)
+target_option = click.option(
+    "--target", type=TARGET_NAME, default="cpu", show_default=True, help="Where the model will run."
+)
+
+
+def metric_options(function: Decorated) -> Decorated:
+    """The options ``--metric`` and ``--max-loss``, as the user wrote them."""
+    help_of_loss = "How much worse the metric may get; then drift need not be bounded."
+    function = click.option("--max-loss", metavar="X|X%", help=help_of_loss)(function)
+    return click.option(
+        "--metric", metavar="NAME[:k=v,...]", help="Task metric, see optim metrics; or package.module:function."
+    )(function)
+
+
+def seed_option(what: str) -> Callable[[Decorated], Decorated]:
+    """The option ``--seed``, 0 where it is not given.
+
+    Args:
+        what: it is the seed of, for the help.
+    """
+    return click.option("--seed", type=SEED, default=0, help=what)

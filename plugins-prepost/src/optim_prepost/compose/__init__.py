@@ -1,0 +1,1 @@
+"""A plan's steps put around a model."""

@@ -1,0 +1,1 @@
+"""Compiling for HTP: ``qnn.context-binary``, and several models in one file."""

@@ -1,0 +1,1 @@
+"""HTP itself: chips, targets, sessions, and what it says of nodes."""

@@ -1,0 +1,1 @@
+"""``qnn.convert-float16``: the whole graph in float16."""

@@ -1,0 +1,1 @@
+"""``qnn.preprocess``: a graph as HTP takes it."""

@@ -1,0 +1,138 @@
+"""``qnn.preprocess``: a graph as HTP takes it.
+
+Before::
+
+    input_ids [batch, seq] -> ... Shape, Range, Expand ... -> x / Erf / GatherND / Where(IsNaN(softmax)) ...
+
+After::
+
+    input_ids [1, 128] -> ... -> Gelu / Reshape / Softmax ...
+
+1. dynamic dimensions are fixed: to the options, else to the shape that all samples of ``--data`` have;
+2. what computes constants is folded, by onnxruntime;
+3. onnxruntime's own fusions for QNN: Gelu, LpNormalization, SpaceToDepth, LayerNormalization;
+4. operators that HTP rejects are written in others (:mod:`optim_qnn.rewrites`);
+5. inputs and outputs are turned to channels-last where that is asked for, and every node has a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Interface, Model, Pass, PassResult, Role, Target
+from optim.errors import ExitStatus, OptimError, unknown_name
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from optim.model import TensorInfo
+    from optim_qnn.preprocess.preprocess_options import PreprocessOptions
+
+_LAYOUT = "optim_qnn.preprocess.channel_last"
+
+
+class Preprocess(Pass):
+    """Fixed shapes, fusions and rewrites for HTP."""
+
+    name = "qnn.preprocess"
+    summary = "fixed shapes, fusions and rewrites that HTP needs"
+    options = "optim_qnn.preprocess.preprocess_options:PreprocessOptions"
+    role = Role.REQUESTED
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where the graph is not compiled; it says in its counts what there was to do."""
+        del target
+        compiled = any(node.op_type == "EPContext" for node in model.ir().graph)
+        return Applicable.no("the model is compiled already") if compiled else APPLICABLE
+
+    def refuse_for(self, options: PreprocessOptions, model: Model, target: Target) -> None:
+        """Names and shapes that the inputs and outputs cannot have."""
+        from optim.onnx.fix_shapes import require_shapes
+
+        del target
+        _require_names(options, model)
+        require_shapes(model.ir(), options.shapes)
+
+    def inputs_for(self, options: PreprocessOptions, model: Model) -> tuple[TensorInfo, ...]:
+        """The inputs with what the options fix."""
+        from optim.onnx.fix_shapes import fixed_inputs, require_shapes
+
+        return fixed_inputs(model.inputs, require_shapes(model.ir(), options.shapes), options.shapes)
+
+    def apply(self, model: Model, options: PreprocessOptions, context: Context) -> PassResult:
+        """Fix, fold, fuse, rewrite, turn, name."""
+        from optim_qnn.preprocess.channel_last import turned, turned_names
+        from optim_qnn.preprocess.fold_constants import folded
+        from optim_qnn.preprocess.fusions import fused
+        from optim_qnn.rewrites.rules import rewrite
+
+        _require_names(options, model)
+        graph = model.ir()
+        notes = fix(graph, model, options.shapes, context)
+        graph = folded(graph, context)
+        graph, counts = fused(graph, context, layer_norm=options.fuse_layer_norm)
+        counts |= rewrite(graph)
+        inputs, outputs = options.channel_last_inputs, options.channel_last_outputs
+        if inputs or outputs:
+            graph = turned(graph, context, inputs, outputs)
+        name_nodes(graph)
+        after = context.save(graph, model)
+        if after.digest == model.digest:
+            return PassResult(model, changed=False, notes=("HTP can take the graph as it is",))
+        if not counts and not notes:
+            notes = ("constants are folded, shapes inferred, nodes named; no operator had to be rewritten",)
+        parameters = turned_names(inputs, outputs)
+        interface = (
+            Interface(f"{_LAYOUT}:feeds_channel_last", f"{_LAYOUT}:outputs_channel_first", parameters)
+            if inputs or outputs
+            else None
+        )
+        return PassResult(after, changed=True, notes=notes, counts=counts, interface=interface)
+
+
+def fix(graph: ir.Model, model: Model, given: Mapping[str, Sequence[int]], context: Context) -> tuple[str, ...]:
+    """Fix dynamic inputs; what became of them, for the report."""
+    from optim.onnx.fix_shapes import fix_shapes, require_shapes_of, shapes_of_feeds
+
+    dynamic = [info.name for info in model.inputs if info.is_dynamic]
+    if not dynamic and not given:
+        return ()
+    shapes: Mapping[str, Sequence[int]] = given
+    if not shapes:
+        if not context.feeds_given:
+            raise OptimError(
+                "dynamic-without-data",
+                "HTP takes fixed shapes, and nobody said which",
+                f"dynamic: {', '.join(dynamic)}; without --data the shapes would be made up",
+                "give --data with samples of the shape you will run, "
+                f'or --with "qnn.preprocess:shapes={{{dynamic[0]}=[1, 128]}}"',
+                "optim-plugin-qnn",
+                ExitStatus.USAGE,
+            )
+        shapes = shapes_of_feeds(model.inputs, context.samples())
+    fix_shapes(graph, shapes)
+    require_shapes_of(graph, context.samples())
+    said = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items() if name in dynamic)
+    where = "as asked" if given else "as in the samples"
+    return (f"dynamic inputs are fixed {where}: {said}",)
+
+
+def _require_names(options: PreprocessOptions, model: Model) -> None:
+    for names, values, kind in (
+        (options.channel_last_inputs, model.inputs, "input"),
+        (options.channel_last_outputs, model.outputs, "output"),
+    ):
+        known = [value.name for value in values]
+        for name in names:
+            if name not in known:
+                raise unknown_name(kind, name, known, fix="optim inspect MODEL shows inputs and outputs")
+
+
+def name_nodes(graph: ir.Model) -> None:
+    """Names, unique ones: quantization and the provider's messages call nodes by them."""
+    taken: set[str] = set()
+    for number, node in enumerate(graph.graph):
+        if not node.name or node.name in taken:
+            node.name = f"{node.op_type}_{number}"
+        taken.add(node.name)

@@ -1,0 +1,1 @@
+"""``qnn.quantize``: integers with scales."""

@@ -1,0 +1,97 @@
+"""``qnn.quantize``: integers with scales, as HTP computes.
+
+Before::
+
+    x -> MatMul(w) -> Softmax -> y                                                    float32
+
+After::
+
+    x -> Q -> DQ -> MatMul(w as int8 -> DQ) -> Q -> DQ -> Softmax -> Q -> DQ -> y     QDQ
+
+onnxruntime's quantizer writes the graph, with its settings for QNN and those that HTP wants besides
+(:mod:`optim_qnn.quantize.tensor_types`). Nodes in ``keep`` compute at 16 bits among others at 8: what they are given is
+converted before them, and what they give after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim.errors import OptimError
+
+if TYPE_CHECKING:
+    from optim_qnn.quantize.quantize_options import QuantizeOptions
+
+
+_QUANTIZED = ("Quantize", "QLinear", "Integer")
+"""In the names of operators of every way to quantize."""
+
+
+class Quantize(Pass):
+    """Activations and weights as integers, for HTP."""
+
+    name = "qnn.quantize"
+    summary = "activations and weights as integers, with some nodes at 16 bits where 8 are not enough"
+    options = "optim_qnn.quantize.quantize_options:QuantizeOptions"
+    lossy = True
+    alternatives = "qnn-precision"
+    makes = "int8"
+    kept = "at 16 bits"
+    hardware = "any HTP; activations of 16 bits take longer than those of 8"
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where shapes are fixed, something is in float, and nothing is quantized yet."""
+        del target
+        dynamic = [info.name for info in model.inputs if info.is_dynamic]
+        if dynamic:
+            return Applicable.no(f"input {dynamic[0]} is dynamic; qnn.preprocess fixes it")
+        operators = {node.op_type for node in model.ir().graph}
+        if "EPContext" in operators or any(part in name for name in operators for part in _QUANTIZED):
+            return Applicable.no("the model is quantized, or compiled, already")
+        return APPLICABLE if self.keepable(model, None) else Applicable.no("no node computes in float32")
+
+    def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeOptions]:
+        """8 bits first: fastest, and the core repairs it with nodes at 16 bits; then 16 everywhere."""
+        del model, target, context
+        from optim_qnn.quantize.quantize_options import QuantizeOptions
+
+        yield QuantizeOptions()
+        yield QuantizeOptions(activations="uint16")
+
+    def keepable(self, model: Model, options: QuantizeOptions | None) -> Sequence[str]:
+        """Nodes that compute floats, where others have 8 bits."""
+        from optim_qnn.quantize.tensor_types import computing_nodes, typed
+
+        if options is not None and options.activations.endswith("16"):
+            return ()
+        return computing_nodes(typed(model))
+
+    def apply(self, model: Model, options: QuantizeOptions, context: Context) -> PassResult:
+        """Calibrate on all samples, and write the quantized graph."""
+        from optim_qnn.quantize.calibrated import quantized
+        from optim_qnn.quantize.overrides import require_applied
+        from optim_qnn.quantize.tensor_types import computing_nodes, typed
+
+        unknown = [name for name in options.keep if name not in set(computing_nodes(typed(model)))]
+        if unknown:
+            raise OptimError(
+                "unknown-node",
+                f"'{unknown[0]}' in keep is no node that computes floats",
+                "keep takes names of nodes",
+                "optim qnn support MODEL lists the nodes",
+                "optim-plugin-qnn",
+            )
+        path = quantized(model, options, context)
+        after = context.adopt(path, model)
+        graph = after.ir()
+        require_applied(graph, options.overrides)
+        kinds = [node.op_type for node in graph.graph]
+        counts = {"QuantizeLinear": kinds.count("QuantizeLinear"), "DequantizeLinear": kinds.count("DequantizeLinear")}
+        if options.keep:
+            counts["nodes at 16 bits"] = len(options.keep)
+        made_up = "" if context.feeds_given else "calibrated on samples that were made up: give --data with real ones"
+        opsets = [found.opset.get("", 0) for found in (model, after)]
+        raised = f"opset {opsets[0]} became {opsets[1]}, which has 16 and 4 bits" if opsets[0] != opsets[1] else ""
+        return PassResult(after, changed=True, counts=counts, notes=tuple(filter(None, (made_up, raised))))

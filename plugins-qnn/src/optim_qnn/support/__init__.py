@@ -1,0 +1,1 @@
+"""The verb ``optim qnn``: what HTP takes of a model."""

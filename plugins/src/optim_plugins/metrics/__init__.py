@@ -1,0 +1,1 @@
+"""The plugin ``metrics``: task metrics for the usual tasks."""

@@ -1,0 +1,1 @@
+"""``ort.fuse-transformer`` and its fusions."""

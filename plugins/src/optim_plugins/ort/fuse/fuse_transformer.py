@@ -1,0 +1,96 @@
+"""``ort.fuse-transformer``: attention, normalization and activation as single operators of ONNX Runtime.
+
+Two engines. ``optim`` runs the fusions of :mod:`optim_plugins.ort.fuse.fusions`, each of which can be left out: a fused
+kernel is not always faster than its parts (SkipLayerNormalization on CPU), and an Attention operator that takes its
+projections in cannot be quantized like matrix products can. ``onnxruntime`` runs
+``onnxruntime.transformers.optimizer`` with the model type found from the graph.
+
+Before, for one attention block::
+
+    q, k, v = MatMul(x, Wq), MatMul(x, Wk), MatMul(x, Wv)
+    y = MatMul(Softmax(MatMul(split(q), split(k)^T) * scale + mask), split(v))
+
+After::
+
+    y = com.microsoft.MultiHeadAttention(q, k, v, ..., mask)        or, with the projections taken in,
+    y = com.microsoft.Attention(x, Wqkv, bqkv, ..., mask)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from optim_plugins.ort.fuse.fuse_transformer_options import FuseTransformerOptions
+
+_MEMORY_FACTOR = 6
+_MEMORY_LIMIT_BYTES = 2 << 30
+"""onnxruntime's optimizer holds several copies of the model."""
+
+
+class FuseTransformer(Pass):
+    """Transformer fusions for ONNX Runtime."""
+
+    name = "ort.fuse-transformer"
+    summary = "attention, normalization and activations as single operators of ONNX Runtime"
+    options = "optim_plugins.ort.fuse.fuse_transformer_options:FuseTransformerOptions"
+    after = ("ort.clean",)
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where the graph has what transformers are made of."""
+        del target
+        from optim.onnx.operators import operator_counts
+
+        operators = operator_counts(model.path)
+        if "Softmax" in operators and "MatMul" in operators:
+            return APPLICABLE
+        return Applicable.no("the graph has no attention to fuse: no Softmax beside a MatMul")
+
+    def candidates(self, model: Model, target: Target, context: Context) -> Iterator[FuseTransformerOptions]:
+        """Without the normalizations first: on most processors their fused kernels are no faster."""
+        del target, context
+        from optim_plugins.ort.fuse.fuse_transformer_options import FuseTransformerOptions
+        from optim_plugins.ort.fuse.fusions import possible_fusions
+
+        possible = possible_fusions(model.ir())
+        norms = ("skip_layer_normalization",) if "skip_layer_normalization" in possible else ()
+        if "attention" in possible:
+            yield FuseTransformerOptions(leave_out=norms)
+        yield FuseTransformerOptions(leave_out=(*norms, "attention"))
+        if norms:
+            yield FuseTransformerOptions()
+        yield FuseTransformerOptions(engine="onnxruntime")
+
+    def apply(self, model: Model, options: FuseTransformerOptions, context: Context) -> PassResult:
+        """Fuse; what fused is in ``counts``."""
+        if options.engine == "onnxruntime":
+            return _by_onnxruntime(model, context)
+        from optim_plugins.ort.fuse.fusions import fuse_graph
+
+        graph = model.ir()
+        counts, missed = fuse_graph(graph, options.leave_out)
+        notes = tuple(f"not fused: {reason}" for reason in missed)
+        if not counts:
+            return PassResult(model, changed=False, notes=notes or ("none of its patterns is in the graph",))
+        return PassResult(context.save(graph, model), changed=True, notes=notes, counts=counts)
+
+
+def _by_onnxruntime(model: Model, context: Context) -> PassResult:
+    from optim.onnx.files import size_bytes
+    from optim_plugins.ort.fuse.fusions_onnxruntime import fuse
+
+    needed = size_bytes(model) * _MEMORY_FACTOR
+    if needed > _MEMORY_LIMIT_BYTES:
+        reason = (
+            f"engine onnxruntime left out: it would need about {needed / 2**30:.1f} GiB of memory, "
+            f"{_MEMORY_FACTOR} times the model, more than {_MEMORY_LIMIT_BYTES >> 30} GiB"
+        )
+        return PassResult(model, changed=False, notes=(reason,))
+    path, counts, notes = fuse(model, context.scratch)
+    if not counts:
+        return PassResult(model, changed=False, notes=("onnxruntime's optimizer found nothing to fuse", *notes))
+    return PassResult(context.adopt(path, model), changed=True, notes=notes, counts=counts)

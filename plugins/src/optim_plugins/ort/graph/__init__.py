@@ -1,0 +1,1 @@
+"""What looks at graphs or writes them, for several passes."""

@@ -1,0 +1,1 @@
+"""What a model computes on samples: captured values, ranges, rows."""

@@ -1,0 +1,1 @@
+"""Passes that make way for others and lose nothing."""

@@ -1,0 +1,53 @@
+"""``ort.clean``: what no runtime needs to see.
+
+Small constants folded, shapes inferred, equal nodes merged, nodes that do nothing or that nobody reads dropped::
+
+    Reshape(x, Concat(Gather(Shape(y), 0), [-1], [64]))        becomes, where y is [2, n],
+    Reshape(x, [2, -1, 64])
+
+Old exporters list every weight among the inputs, where a run may replace it, so that nothing can be folded into it;
+there they are taken out. Weights are not read: folding stops at 16,384 elements, so the pass writes a graph, no data.
+
+The exception is asked for: with ``fold_transposes`` a large ``Transpose(W)`` becomes a weight of its own. ONNX Runtime
+does that itself when it opens the model, and ``ort.quantize-dynamic`` reads through it, so it is for other tools, and
+for running without the runtime's own optimizations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+
+if TYPE_CHECKING:
+    from optim_plugins.ort.prepare.clean_options import CleanOptions
+
+
+class Clean(Pass):
+    """Constant folding, common subexpressions, dead nodes."""
+
+    name = "ort.clean"
+    summary = "fold small constants, infer shapes, merge equal nodes, drop dead ones"
+    options = "optim_plugins.ort.prepare.clean_options:CleanOptions"
+    before = ("ort.fuse-transformer",)
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Always; whether there was anything to do shows afterwards."""
+        del model, target
+        return APPLICABLE
+
+    def apply(self, model: Model, options: CleanOptions, context: Context) -> PassResult:
+        """Clean the graph; the counts say how many nodes went."""
+        from optim_plugins.ort.graph.fixed_weights import fix_weights
+        from optim_plugins.ort.prepare.clean_graph import clean, fold_transposes
+
+        graph = model.ir()
+        before = sum(1 for _ in graph.graph.all_nodes())
+        fixed = fix_weights(graph)
+        folded = fold_transposes(graph) if options.fold_transposes else 0
+        clean(graph)
+        removed = before - sum(1 for _ in graph.graph.all_nodes())
+        counts = {"nodes removed": removed, "weights that were inputs": fixed, "Transpose folded": folded}
+        if removed <= 0 and not fixed:
+            return PassResult(model, changed=False, notes=("nothing to fold, merge or drop",), counts=counts)
+        return PassResult(context.save(graph, model), changed=True, counts=counts)

@@ -1,0 +1,79 @@
+"""``ort.fix-shapes``: dynamic dimensions made fixed.
+
+Before::
+
+    input_ids [batch, seq] -> Gather -> embedded [batch, seq, 384]
+
+After ``dimensions={batch=1, seq=128}``, or ``shapes={input_ids=[1, 128]}``::
+
+    input_ids [1, 128] -> Gather -> embedded [1, 128, 384]
+
+The model then takes inputs of that shape only, so this runs when it is named, or where a target needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target
+from optim.model import TensorInfo
+
+if TYPE_CHECKING:
+    from optim_plugins.ort.prepare.fix_shapes_options import FixShapesOptions
+
+
+class FixShapes(Pass):
+    """Dynamic dimensions made fixed."""
+
+    name = "ort.fix-shapes"
+    summary = "dynamic dimensions made fixed, by dimension name or by input shape"
+    options = "optim_plugins.ort.prepare.fix_shapes_options:FixShapesOptions"
+    role = Role.REQUESTED
+    before = ("ort.clean", "ort.convert-opset", "ort.fuse-transformer")
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where an input is dynamic."""
+        del target
+        dynamic = any(info.is_dynamic for info in model.inputs)
+        return APPLICABLE if dynamic else Applicable.no("the inputs have fixed shapes already")
+
+    def refuse_for(self, options: FixShapesOptions, model: Model, target: Target) -> None:
+        """Names and sizes that the inputs cannot have."""
+        from optim.onnx.fix_shapes import require_dimensions, require_shapes
+
+        del target
+        graph = model.ir()
+        require_dimensions(graph, options.dimensions)
+        require_shapes(graph, options.shapes)
+
+    def inputs_for(self, options: FixShapesOptions, model: Model) -> tuple[TensorInfo, ...]:
+        """The inputs with what the options fix."""
+        from optim.onnx.fix_shapes import fixed_inputs, require_shapes
+
+        sizes = options.dimensions or require_shapes(model.ir(), options.shapes)
+        return fixed_inputs(model.inputs, sizes, options.shapes)
+
+    def apply(self, model: Model, options: FixShapesOptions, context: Context) -> PassResult:
+        """Fix what the options name, or what all samples have in common."""
+        from optim.onnx.fix_shapes import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
+
+        graph = model.ir()
+        if options.dimensions:
+            fix_dimensions(graph, options.dimensions)
+        else:
+            fix_shapes(graph, options.shapes or shapes_of_feeds(model.inputs, context.samples()))
+        require_shapes_of(graph, context.samples())
+        return _result(model, context.save(graph, model))
+
+
+def _result(before: Model, after: Model) -> PassResult:
+    """What became fixed, and what did not."""
+    pairs = list(zip(before.inputs, after.inputs, strict=True))
+    fixed = [f"{new.name} {_text(new)}" for old, new in pairs if new.shape != old.shape]
+    left = [f"{new.name} {_text(new)}" for _, new in pairs if new.is_dynamic]
+    notes = [f"fixed: {', '.join(fixed)}"] + ([f"still dynamic: {', '.join(left)}"] if left else [])
+    return PassResult(after, changed=True, notes=tuple(notes), counts={"inputs": len(fixed)})
+
+
+def _text(info: TensorInfo) -> str:
+    return "x".join("?" if size is None else str(size) for size in info.shape or ()) or "scalar"

@@ -1,0 +1,1 @@
+"""Weights and activations as integers; what the ways to do it share."""

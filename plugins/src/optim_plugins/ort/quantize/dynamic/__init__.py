@@ -1,0 +1,1 @@
+"""``ort.quantize-dynamic``: activations are quantized while the model runs."""

@@ -1,0 +1,114 @@
+"""Rewrites the products of a graph to 8-bit ones; ``quantize_dynamic`` beside it has the pattern."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from optim_plugins.ort.graph.products import Product
+from optim_plugins.ort.quantize.integer_weights import quantize_weight
+from optim_plugins.ort.quantize.product_rewriter import MICROSOFT, ProductRewriter
+from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, fold_smoothing
+
+if TYPE_CHECKING:
+    from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
+
+
+@dataclass(frozen=True)
+class _Weight:
+    integers: ir.Value
+    scale: ir.Value
+    zero_point: ir.Value
+
+
+@dataclass(frozen=True)
+class _Activation:
+    integers: ir.Value
+    scale: ir.Value
+    zero_point: ir.Value
+
+
+class ProductQuantizer(ProductRewriter):
+    """Holds what products share: quantized inputs and quantized weights.
+
+    Attributes:
+        folded: how many scalings of a product's input cost nothing.
+    """
+
+    def __init__(
+        self, graph: ir.Model, products: Sequence[Product], options: QuantizeDynamicOptions, factors: Factors
+    ) -> None:
+        super().__init__(graph)
+        self._options = options
+        self._factors = {product.node: factors.get(product.a.name or "") for product in products}
+        smoothed = add_smoothed(graph, factors)
+        connect_smoothed(products, smoothed)
+        self.folded = fold_smoothing(smoothed)
+        readers = Counter(product.a for product in products)
+        self._alone = {product.node for product in products if readers[product.a] == 1}
+        self._activations: dict[tuple[ir.Value, ir.Graph | ir.Function | None], _Activation] = {}
+        self._weights: dict[tuple[ir.Value, bool, str], _Weight | None] = {}
+
+    def rewrite(self, product: Product) -> bool:
+        """Replace one product; False where its weight cannot be quantized."""
+        weight = self._weight(product)
+        if weight is None:
+            self.refused.append(product.name)
+            return False
+        self.put_in_place(product, [self._product(product, weight)])
+        return True
+
+    def _product(self, product: Product, weight: _Weight) -> ir.Node:
+        name = f"{product.name}_quantized"
+        bias = [] if product.vector is None else [product.vector]
+        if product.node in self._alone:
+            operands = [product.a, weight.integers, weight.scale, weight.zero_point, *bias]
+            return ir.node("DynamicQuantizeMatMul", operands, domain=MICROSOFT, name=name)
+        a = self._activation(product)
+        operands = [a.integers, weight.integers, a.scale, weight.scale, a.zero_point, weight.zero_point, *bias]
+        return ir.node("MatMulIntegerToFloat", operands, domain=MICROSOFT, name=name)
+
+    def _activation(self, product: Product) -> _Activation:
+        graph, a = product.node.graph, product.a
+        assert graph is not None
+        if (a, graph) not in self._activations:
+            quantize = ir.node("DynamicQuantizeLinear", [a], num_outputs=3, name=self.names.take(f"{a.name}_quantize"))
+            for output, suffix in zip(quantize.outputs, ("quantized", "scale", "zero_point"), strict=True):
+                output.name = self.names.take(f"{a.name}_{suffix}")
+            producer = a.producer()
+            if producer is not None and producer.graph is graph:
+                graph.insert_after(producer, quantize)
+            else:
+                graph.insert_before(graph[0], quantize)
+            self._activations[a, graph] = _Activation(*quantize.outputs)
+        return self._activations[a, graph]
+
+    def _weight(self, product: Product) -> _Weight | None:
+        factor = self._factors[product.node]
+        key = (product.weight, product.transposed, "" if factor is None else product.a.name or "")
+        if key not in self._weights:
+            tensor = product.weight.const_value
+            assert tensor is not None
+            options = self._options
+            quantized = quantize_weight(
+                tensor.numpy(),
+                transposed=product.transposed,
+                per_channel=options.per_channel,
+                reduce_range=options.reduce_range,
+                factor=factor,
+            )
+            self._weights[key] = (
+                None
+                if quantized is None
+                else _Weight(
+                    self.initializer(f"{product.weight.name}_quantized", quantized.integers),
+                    self.initializer(f"{product.weight.name}_scale", quantized.scale),
+                    self.initializer(f"{product.weight.name}_zero_point", np.zeros(quantized.scale.shape, np.int8)),
+                )
+            )
+        return self._weights[key]

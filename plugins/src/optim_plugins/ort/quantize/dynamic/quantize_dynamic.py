@@ -1,0 +1,126 @@
+"""``ort.quantize-dynamic``: weights of matrix products as 8-bit integers, activations quantized while running.
+
+Before::
+
+    y = Add(MatMul(a, W), bias)                                  W float32 [K, N], constant
+
+After, with one quantization of ``a`` for all products that read it::
+
+    a_q, a_scale, a_zero = DynamicQuantizeLinear(a)
+    y = com.microsoft.MatMulIntegerToFloat(a_q, W_q, a_scale, W_scale, a_zero, W_zero, bias)
+
+``W_q`` is int8, symmetric, per column (or one scale for all): ``W ~ W_q * W_scale``. A product that is alone with its
+input becomes one ``com.microsoft.DynamicQuantizeMatMul``. A Gemm is quantized as it is. A bias that an earlier fusion
+moved into BiasGelu goes back into the product, where it costs nothing. Weights are quantized one at a time and in
+blocks, so memory stays near that of what is written. Operators: onnxruntime ``docs/ContribOperators.md``.
+
+A weight that reaches the product through a constant Transpose (a head tied to the embedding) is quantized in its
+transposed form, and the embedding keeps its own. Conv stays in float: ConvInteger is slower than it.
+
+With ``smoothing`` channels of few huge values are scaled down before they are rounded, and their weights up; see
+:mod:`optim_plugins.ort.quantize.smoothing`. That takes samples.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+    from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
+
+_LEAST_OPSET = 11
+_LEAST_ELEMENTS = 4096
+"""Smaller weights gain nothing."""
+
+
+class QuantizeDynamic(Pass):
+    """Dynamic int8 quantization of matrix products."""
+
+    name = "ort.quantize-dynamic"
+    summary = "matrix products in 8-bit integers, activations quantized while running; needs no data"
+    options = "optim_plugins.ort.quantize.dynamic.quantize_dynamic_options:QuantizeDynamicOptions"
+    lossy = True
+    after = ("ort.gemm-to-matmul",)
+    alternatives = "quantization"
+    makes = "int8"
+    hardware = "x86-64 with VNNI (AVX512-VNNI or AVX-VNNI) or Arm with dot product; without them range is reduced"
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where there is a matrix product with a large constant weight, and an opset that quantizes while running."""
+        del target
+        opset = model.opset.get("", 1)
+        if opset < _LEAST_OPSET:
+            return Applicable.no(f"the model has opset {opset}; DynamicQuantizeLinear came with opset {_LEAST_OPSET}")
+        from optim_plugins.ort.graph.products import find_products
+        from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
+
+        if next(find_products(model.ir(), _LEAST_ELEMENTS), None) is None:
+            return nothing_to_quantize(
+                model, f"no MatMul or Gemm has a constant float32 weight of {_LEAST_ELEMENTS} elements"
+            )
+        return APPLICABLE
+
+    def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeDynamicOptions]:
+        """Plain; then smoothed, where samples have enough rows to show which channels have outliers.
+
+        One scale for all columns is not tried: it is no faster, and further off.
+        """
+        del target
+        from optim_plugins.ort.hardware import multiplies_integers_exactly
+        from optim_plugins.ort.measure.sample_rows import FEW_ROWS, rows_at_a_time
+        from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
+
+        reduce_range = not multiplies_integers_exactly()
+        yield QuantizeDynamicOptions(reduce_range=reduce_range)
+        if rows_at_a_time(model, context) >= FEW_ROWS:
+            yield QuantizeDynamicOptions(reduce_range=reduce_range, smoothing=0.8)
+
+    def keepable(self, model: Model, options: QuantizeDynamicOptions) -> list[str]:
+        """Every product it would quantize."""
+        from optim_plugins.ort.graph.products import find_products
+
+        del options
+        return [product.name for product in find_products(model.ir(), _LEAST_ELEMENTS)]
+
+    def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
+        """Rewrite every product that is not kept."""
+        from optim_plugins.ort.graph.products import find_products
+        from optim_plugins.ort.quantize.dynamic.dynamic_products import ProductQuantizer
+        from optim_plugins.ort.quantize.smoothing import find_factors
+
+        applicable = self.applicable(model, context.target)
+        if not applicable:
+            return PassResult(model, changed=False, notes=(applicable.reason,))
+        graph = _fixed(model)
+        found = list(find_products(graph, _LEAST_ELEMENTS))
+        chosen = [product for product in found if product.name not in options.keep]
+        factors = find_factors(model, _fixed(model), chosen, options.smoothing, context) if options.smoothing else {}
+        quantizer = ProductQuantizer(graph, chosen, options, factors)
+        count = 0
+        for done, product in enumerate(chosen):
+            count += quantizer.rewrite(product)
+            context.report_progress((done + 1) / len(chosen), "quantizing weights")
+        unknown = sorted(set(options.keep) - {product.name for product in found})
+        notes = [f"keep names no quantizable node: {', '.join(unknown)}"] if unknown else []
+        notes += [f"left in float, its weight is not finite: {name}" for name in quantizer.refused]
+        if not count:
+            return PassResult(model, changed=False, notes=(*notes, "no product is left to quantize"))
+        quantizer.finish()
+        counts = {"products quantized": count, "products kept": len(found) - count}
+        if options.smoothing:
+            counts |= {"inputs smoothed": len(factors), "smoothed for nothing": quantizer.folded}
+        return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts=counts)
+
+
+def _fixed(model: Model) -> ir.Model:
+    from optim_plugins.ort.graph.fixed_weights import fix_weights
+
+    graph = model.ir()
+    fix_weights(graph)
+    return graph

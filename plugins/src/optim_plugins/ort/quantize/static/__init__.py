@@ -1,0 +1,1 @@
+"""``ort.quantize-static``: ranges of activations are measured beforehand."""

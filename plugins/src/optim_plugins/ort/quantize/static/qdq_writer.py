@@ -1,0 +1,126 @@
+"""Static quantization as float operators between QuantizeLinear and DequantizeLinear, which any runtime can read.
+
+Before::
+
+    y = Relu(Conv(x, W, b))      p = Add(MatMul(a, V), c)
+
+After, with scale and zero point of each tensor::
+
+    y = Relu(Conv(DQ(Q(x)), DQ(W_q), DQ(b_q)))        whatever reads y reads DQ(Q(y))
+    p = Add(MatMul(DQ(Q(a)), DQ(V_q)), c)             where a is a matrix, Gemm(DQ(Q(a)), DQ(V_q), DQ(c_q))
+
+A runtime with 8-bit kernels fuses each group; onnxruntime does from optimization level EXTENDED on
+(https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html).
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from optim_plugins.ort.graph.products import Product
+from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter, Stored, StoredConvolution
+from optim_plugins.ort.quantize.static.static_plan import Quantized
+
+
+class PairRewriter(StaticRewriter):
+    """Rewrites nodes in the graph's order, then products, then :meth:`finish`."""
+
+    def rewrite(self, one: Quantized) -> bool:
+        """Put pairs before and behind a convolution or a carrier; False where it stays float."""
+        stored = self.convolution(one) if one.node.op_type == "Conv" else None
+        if one.node.op_type == "Conv" and stored is None:
+            self.refused.append(one.name)
+            return False
+        for place, source in enumerate(one.sources):
+            one.node.replace_input_with(place, self._pair(source))
+        if stored is not None:
+            if stored.missing:
+                one.node.replace_input_with(0, self._filled_pair(one.sources[0], stored))
+            one.node.replace_input_with(1, self._floats(stored.weight, one.node, axis=0))
+            if stored.bias is not None:
+                bias = self._floats(stored.bias, one.node, axis=0)
+                if len(one.node.inputs) > 2:
+                    one.node.replace_input_with(2, bias)
+                else:
+                    one.node.resize_inputs(3)
+                    one.node.replace_input_with(2, bias)
+        self._done.append(one)
+        self._pair_behind(one.result)
+        return True
+
+    def rewrite_product(self, product: Product) -> bool:
+        """Replace a product; False where it stays float."""
+        stored = self.product(product)
+        if stored is None:
+            self.refused.append(product.name)
+            return False
+        operands = [self._pair(self.original(product.a)), self._floats(stored.weight, product.node, axis=1)]
+        bias = self.product_bias(product, stored) if _is_matrix(product) else None
+        operator = "MatMul" if bias is None else "Gemm"
+        if bias is not None:
+            operands.append(self._floats(bias, product.node, axis=0))
+        new = [ir.node(operator, operands, name=f"{product.name}_quantized")]
+        if stored.vector is not None and bias is None:
+            new.append(ir.node("Add", [new[0].outputs[0], stored.vector], name=f"{product.name}_bias"))
+        self.put_in_place(product, new)
+        return True
+
+    def _pair(self, value: ir.Value) -> ir.Value:
+        """A tensor as what its integers stand for, for one reader; other readers keep the float tensor."""
+        if value not in self._made:
+            self._made[value] = self._new_pair(value)
+        return self._made[value]
+
+    def _filled_pair(self, value: ir.Value, stored: StoredConvolution) -> ir.Value:
+        """The same with more channels, added between QuantizeLinear and DequantizeLinear."""
+        name = value.name or ""
+        integers = self._pair(value).producer().inputs[0]  # type: ignore[union-attr]
+        assert integers is not None
+        filled = self.filled(integers, name, stored)
+        node = ir.node("DequantizeLinear", [filled, *self.scale(name)], name=f"{name}_filled_dequantize")
+        output = node.outputs[0]
+        output.name, output.type, output.shape = self.names.take(f"{name}_filled_floats"), value.type, filled.shape
+        self.behind(filled, [node])
+        return output
+
+    def _pair_behind(self, result: ir.Value) -> None:
+        """The same for every reader."""
+        name = result.name
+        floats = self._made[result] = self._new_pair(result)
+        self._originals[floats] = result
+        quantize = floats.producer().predecessors()[0]  # type: ignore[union-attr]
+        ir.convenience.replace_all_uses_with(result, floats, replace_graph_outputs=True)
+        quantize.replace_input_with(0, result)
+        if floats.is_graph_output():
+            result.name, floats.name = self.names.take(f"{name}_float"), name
+
+    def _new_pair(self, value: ir.Value) -> ir.Value:
+        numbers = self.scale(value.name or "")
+        quantize = ir.node("QuantizeLinear", [value, *numbers], name=f"{value.name}_quantize")
+        dequantize = ir.node("DequantizeLinear", [quantize.outputs[0], *numbers], name=f"{value.name}_dequantize")
+        integers = quantize.outputs[0]
+        integers.name, integers.type = self.names.take(f"{value.name}_quantized"), self.integer_type(value.name or "")
+        output = dequantize.outputs[0]
+        output.name = self.names.take(f"{value.name}_dequantized")
+        output.type, output.shape = value.type, value.shape
+        self.behind(value, [quantize, dequantize])
+        return output
+
+    def _floats(self, stored: Stored, reader: ir.Node, *, axis: int) -> ir.Value:
+        """A weight as what its integers stand for."""
+        name = stored.integers.name
+        per_channel = bool(stored.scale.shape is not None and len(stored.scale.shape))
+        operands = [stored.integers, stored.scale, stored.zero]
+        attributes = {"axis": axis} if per_channel else {}
+        node = ir.node("DequantizeLinear", operands, attributes, name=self.names.take(f"{name}_dequantize"))
+        node.outputs[0].name = self.names.take(f"{name}_dequantized")
+        node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+        assert reader.graph is not None
+        reader.graph.insert_before(reader, node)
+        return node.outputs[0]
+
+
+def _is_matrix(product: Product) -> bool:
+    """Whether onnxruntime would make a Gemm of product and bias, before it looks for integers."""
+    shape = product.a.shape
+    return product.node.op_type == "Gemm" or (shape is not None and len(shape) == 2)

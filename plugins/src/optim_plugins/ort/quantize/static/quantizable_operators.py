@@ -1,0 +1,138 @@
+"""The same function in operators that have 8-bit forms.
+
+Before and after::
+
+    BatchNormalization(Conv(x, W, b), ...)          Conv(x, W * f, (b - mean) * f + shift)        f = scale / deviation
+    Conv(Pad(x, zeros), W, b)                       Conv(x, W, b, pads=...)
+    ReduceMean(x, all axes behind the second)       GlobalAveragePool(x), and Squeeze where the axes go
+
+Nothing is approximated; weights are written anew only where a BatchNormalization goes into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from optim.onnx.edit import UniqueNames, add_constant, only_reader, read_constant
+
+_STANDARD = ("", "ai.onnx")
+
+
+def make_friendly(graph: ir.Model) -> dict[str, int]:
+    """Change a graph in place; what was done how often."""
+    counts = {"BatchNormalization folded": 0, "Pad folded": 0, "ReduceMean as pooling": 0}
+    names = UniqueNames(graph)
+    for node in list(graph.graph.all_nodes()):
+        if node.domain not in _STANDARD:
+            continue
+        if node.op_type == "BatchNormalization":
+            counts["BatchNormalization folded"] += _fold_normalization(node, names)
+        elif node.op_type == "Conv":
+            counts["Pad folded"] += _fold_pad(node)
+        elif node.op_type == "ReduceMean":
+            counts["ReduceMean as pooling"] += _pool(node, graph.graph.opset_imports.get("", 1), names)
+    RemoveUnusedNodesPass()(graph)
+    return {name: count for name, count in counts.items() if count}
+
+
+def _fold_normalization(node: ir.Node, names: UniqueNames) -> int:
+    """Into the Conv before it, whose weights and bias become new ones; the node's outputs are the Conv's."""
+    source = node.inputs[0]
+    conv = source.producer() if source is not None else None
+    if conv is None or conv.op_type != "Conv" or conv.domain not in _STANDARD:
+        return 0
+    if only_reader(conv.outputs[0]) is not node:
+        return 0
+    if len(node.outputs) > 1 and any(list(value.uses()) for value in node.outputs[1:]):
+        return 0
+    arrays = [read_constant(value) for value in node.inputs[1:5]]
+    weight = read_constant(conv.inputs[1])
+    old_bias = read_constant(conv.inputs[2]) if len(conv.inputs) > 2 and conv.inputs[2] is not None else np.float32(0)
+    if weight is None or old_bias is None or any(array is None for array in arrays):
+        return 0
+    scale, shift, mean, variance = (np.asarray(array, np.float64) for array in arrays)
+    epsilon = node.attributes["epsilon"].as_float() if "epsilon" in node.attributes else 1e-5
+    factor = scale / np.sqrt(variance + epsilon)
+    bias = (old_bias - mean) * factor + shift
+    folded = weight * factor.reshape(-1, *[1] * (weight.ndim - 1)).astype(weight.dtype)
+    name = conv.outputs[0].name or "conv"
+    assert isinstance(conv.graph, ir.Graph)
+    new = {f"{name}_weight": folded, f"{name}_bias": bias}
+    weights = [add_constant(conv.graph, names.take(key), np.asarray(new[key], np.float32)) for key in new]
+    operands = [conv.inputs[0], *weights]
+    _take_place(node, ir.node("Conv", operands, conv.attributes.copy(), name=conv.name))
+    conv.graph.remove(conv, safe=True)
+    return 1
+
+
+def _fold_pad(conv: ir.Node) -> int:
+    pad = conv.inputs[0].producer() if conv.inputs[0] is not None else None
+    if pad is None or pad.op_type != "Pad" or pad.domain not in _STANDARD or pad.graph is not conv.graph:
+        return 0
+    pads = read_constant(pad.inputs[1]) if len(pad.inputs) > 1 else None
+    value = read_constant(pad.inputs[2]) if len(pad.inputs) > 2 and pad.inputs[2] is not None else np.zeros(())
+    mode = pad.attributes["mode"].as_string() if "mode" in pad.attributes else "constant"
+    axes_given = len(pad.inputs) > 3 and pad.inputs[3] is not None
+    auto = conv.attributes["auto_pad"].as_string() if "auto_pad" in conv.attributes else "NOTSET"
+    if pads is None or value is None or np.any(value) or mode != "constant" or axes_given:
+        return 0
+    if auto not in ("NOTSET", "VALID"):
+        return 0
+    axes = len(pads) // 2
+    around = np.concatenate([pads[2:axes], pads[axes + 2 :]])
+    if np.any(pads < 0) or np.any(pads[:2]) or np.any(pads[axes : axes + 2]):
+        return 0
+    own = conv.attributes["pads"].as_ints() if "pads" in conv.attributes else [0] * len(around)
+    conv.attributes["pads"] = ir.AttrInt64s("pads", [int(a + b) for a, b in zip(around, own, strict=True)])
+    conv.attributes.pop("auto_pad", None)
+    conv.replace_input_with(0, pad.inputs[0])
+    return 1
+
+
+def _pool(node: ir.Node, opset: int, names: UniqueNames) -> int:
+    source = node.inputs[0]
+    if source is None or source.shape is None or len(source.shape) < 3 or source.dtype != ir.DataType.FLOAT:
+        return 0
+    axes = _axes(node)
+    rank = len(source.shape)
+    if axes is None or sorted(axis % rank for axis in axes) != list(range(2, rank)):
+        return 0
+    pool = ir.node("GlobalAveragePool", [source], name=node.name)
+    if "keepdims" in node.attributes and node.attributes["keepdims"].as_int() == 0:
+        pool.outputs[0].name = f"{node.outputs[0].name}_pooled"
+        pool.outputs[0].type = source.type
+        assert isinstance(node.graph, ir.Graph)
+        node.graph.insert_before(node, pool)
+        last = list(range(2, rank))
+        if opset >= 13:
+            name = names.take(f"{node.outputs[0].name}_axes")
+            axes_value = add_constant(node.graph, name, np.array(last, np.int64))
+            _take_place(node, ir.node("Squeeze", [pool.outputs[0], axes_value], name=f"{node.name}_squeeze"))
+        else:
+            _take_place(node, ir.node("Squeeze", [pool.outputs[0]], {"axes": last}, name=f"{node.name}_squeeze"))
+    else:
+        _take_place(node, pool)
+    return 1
+
+
+def _axes(node: ir.Node) -> Sequence[int] | None:
+    if "axes" in node.attributes:
+        return list(node.attributes["axes"].as_ints())
+    array = read_constant(node.inputs[1]) if len(node.inputs) > 1 else None
+    return None if array is None else [int(axis) for axis in array.reshape(-1)]
+
+
+def _take_place(old: ir.Node, new: ir.Node) -> None:
+    """Put a node in the place of another, whose first output it takes over, name and all."""
+    result = old.outputs[0]
+    output = new.outputs[0]
+    output.type, output.shape, output.name = result.type, result.shape, result.name
+    new.metadata_props.update(old.metadata_props)
+    assert old.graph is not None
+    old.graph.insert_before(old, new)
+    ir.convenience.replace_all_uses_with(result, output, replace_graph_outputs=True)
+    old.graph.remove(old, safe=True)

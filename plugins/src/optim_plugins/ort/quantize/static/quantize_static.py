@@ -1,0 +1,88 @@
+"""``ort.quantize-static``: activations and weights in 8 bits, ranges of activations fixed on samples beforehand.
+
+What becomes integers is in ``static_plan``, the two ways to write it, with patterns before and after, in
+``qoperator_writer`` and ``qdq_writer``. The graph is first put into operators that have 8-bit forms
+(``quantizable_operators``), and its opset is raised where it must be.
+
+It suits convolutional nets. In transformers ``ort.quantize-dynamic`` is about as fast and takes its ranges from each
+input; outliers of some channels hurt both, and ``smoothing`` helps both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeStaticOptions
+
+
+class QuantizeStatic(Pass):
+    """Static quantization."""
+
+    name = "ort.quantize-static"
+    summary = "convolutions and matrix products in 8-bit integers, ranges of activations fixed on samples"
+    options = "optim_plugins.ort.quantize.static.quantize_static_options:QuantizeStaticOptions"
+    lossy = True
+    after = ("ort.gemm-to-matmul",)
+    alternatives = "quantization"
+    hardware = "x86-64 with VNNI (AVX512-VNNI or AVX-VNNI) or Arm with dot product; without them range is reduced"
+    why_none = (
+        "it sees a few rows at a time (a decoder's step), and these do not show what ranges the next ones will have; "
+        "ort.quantize-dynamic and ort.quantize-weights need no ranges"
+    )
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where there is a convolution or a matrix product with a constant weight."""
+        del target
+        from optim.errors import OptimError
+        from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
+        from optim_plugins.ort.quantize.static.static_graph import prepared
+        from optim_plugins.ort.quantize.static.static_plan import make_plan
+
+        try:
+            choices = make_plan(prepared(model, "uint8")).choices
+        except OptimError as error:
+            return Applicable.no(error.cause)
+        if not choices:
+            return nothing_to_quantize(
+                model, "no Conv, MatMul or Gemm outside of index computations has a constant float32 weight"
+            )
+        return APPLICABLE
+
+    def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeStaticOptions]:
+        """For convolutions the ranges of least error; for products of many rows the whole ranges, outliers smoothed.
+
+        One for convolutions: onnxruntime runs the same kernels for both formats.
+
+        Nothing for a decoder's step: a few rows do not show what ranges the next ones will have.
+        """
+        from optim_plugins.ort.hardware import is_x86, multiplies_integers_exactly
+        from optim_plugins.ort.kernels import CPU_PROVIDER
+        from optim_plugins.ort.measure.sample_rows import FEW_ROWS, rows_at_a_time
+        from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeStaticOptions
+
+        reduce_range = not multiplies_integers_exactly()
+        if "Conv" in {node.op_type for node in model.ir().graph}:
+            fill = is_x86() and target.provider == CPU_PROVIDER
+            yield QuantizeStaticOptions(
+                calibration="mse", correct_bias=True, reduce_range=reduce_range, fill_channels=fill
+            )
+        elif rows_at_a_time(model, context) >= FEW_ROWS:
+            yield QuantizeStaticOptions(smoothing=0.8, reduce_range=reduce_range)
+
+    def keepable(self, model: Model, options: QuantizeStaticOptions) -> list[str]:
+        """Every convolution and product it would quantize."""
+        from optim_plugins.ort.quantize.static.static_graph import prepared
+        from optim_plugins.ort.quantize.static.static_plan import make_plan
+
+        return make_plan(prepared(model, options.activations), products=options.products).choices
+
+    def apply(self, model: Model, options: QuantizeStaticOptions, context: Context) -> PassResult:
+        """Measure ranges, then rewrite."""
+        from optim_plugins.ort.quantize.static.static_graph import quantize_graph
+
+        return quantize_graph(model, options, context)

@@ -1,0 +1,123 @@
+"""Scales and zero points of tensors, and weights and biases as integers, for convolutions and products alike.
+
+value ~ (integer - zero_point) * scale
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.arrays import Array
+from optim_plugins.ort.measure.integer_ranges import Range
+from optim_plugins.ort.quantize.integer_weights import Floats, quantize_weight
+
+MOST_BIAS = 2**30
+"""In steps of the accumulator, which leaves room for what is added up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How a tensor becomes integers: arrays of no axis, ``zero`` of the integers' type."""
+
+    scale: NDArray[np.float32]
+    zero: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A weight as integers.
+
+    Attributes:
+        integers: of the shape of the weight.
+        scale: float32, [N] for N output channels, or of no axis.
+        zero: of the integers' type, shaped as ``scale``.
+        error: float32 [N, ...], what the integers stand for less the weight, channels first; None where not asked for.
+    """
+
+    integers: Array
+    scale: Floats
+    zero: Array
+    error: Floats | None
+
+
+@dataclass(frozen=True, slots=True)
+class WeightStyle:
+    """Which integers weights become.
+
+    Attributes:
+        dtype: ``int8`` or ``uint8``.
+        per_channel: one scale for each output channel, not one for all.
+        reduce_range: 7 bits, not 8.
+        fill_channels: fill up the input channels of convolutions with zeros, for kernels that take multiples of four.
+    """
+
+    dtype: str
+    per_channel: bool
+    reduce_range: bool
+    fill_channels: bool = False
+
+
+def scale_of(one: Range, dtype: str) -> Scale:
+    """The whole range on the whole type; 0 is exactly an integer."""
+    info = np.iinfo(dtype)
+    low, high = min(one.low, 0.0), max(one.high, 0.0)
+    scale = max((high - low) / (int(info.max) - int(info.min)), float(np.finfo(np.float32).tiny) * 1e3)
+    zero = np.clip(np.rint(int(info.min) - low / scale), info.min, info.max)
+    return Scale(np.array(scale, np.float32), np.array(zero, dtype))
+
+
+def round_channels(
+    weight: Floats,
+    how: WeightStyle,
+    *,
+    source: Scale,
+    bias: Floats | None = None,
+    factor: Floats | None = None,
+    with_error: bool = False,
+) -> Weight | None:
+    """A weight whose first axis is the output channels.
+
+    Args:
+        weight: [N, ...].
+        how: the integers.
+        source: of what the weight is multiplied with.
+        bias: [N]; where it is huge beside the weight, the scale is widened so that it fits the accumulator.
+        factor: multiplies each input channel of a weight [N, K] first, [K].
+        with_error: tell what rounding changed.
+
+    Returns:
+        The integers, or None where the weight is not finite.
+    """
+    rows = weight.reshape(len(weight), -1)
+    least = None
+    if bias is not None:
+        least = (np.abs(bias.astype(np.float64)) / (float(source.scale) * MOST_BIAS)).astype(np.float32)
+    found = quantize_weight(
+        rows,
+        transposed=True,
+        per_channel=how.per_channel,
+        reduce_range=how.reduce_range,
+        least_scale=least,
+        factor=factor,
+    )
+    if found is None:
+        return None
+    integers: Array = np.ascontiguousarray(found.integers.T).reshape(weight.shape)
+    error = None
+    if with_error:
+        shape = (-1, *[1] * (weight.ndim - 1))
+        restored = found.integers.T.reshape(weight.shape) * np.broadcast_to(found.scale, len(weight)).reshape(shape)
+        error = (restored - (weight if factor is None else weight * factor)).astype(np.float32)
+    zero = np.zeros(found.scale.shape, how.dtype)
+    if how.dtype == "uint8":
+        integers, zero = (integers.astype(np.int16) + 128).astype(np.uint8), zero + np.uint8(128)
+    return Weight(integers, found.scale, zero, error)
+
+
+def round_bias(bias: Floats, source: Scale, weight: Weight) -> NDArray[np.int32]:
+    """A bias [N] as the accumulator of the product holds it."""
+    step = source.scale.astype(np.float64) * weight.scale
+    return np.clip(np.rint(bias / step), -2 * MOST_BIAS, 2 * MOST_BIAS - 1).astype(np.int32)

@@ -1,0 +1,154 @@
+"""From a model to its statically quantized graph: prepare, plan, measure, rewrite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from optim import Context, Model, PassResult
+from optim.errors import OptimError
+from optim_plugins.ort.graph.fixed_weights import fix_weights
+from optim_plugins.ort.hardware import is_x86
+from optim_plugins.ort.measure.calibrate import Calibration, Measured, calibrate
+from optim_plugins.ort.prepare.convert_opset import convert_graph
+from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, find_factors, fold_smoothing
+from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter
+from optim_plugins.ort.quantize.static.qdq_writer import PairRewriter
+from optim_plugins.ort.quantize.static.qoperator_writer import OperatorRewriter
+from optim_plugins.ort.quantize.static.quantizable_operators import make_friendly
+from optim_plugins.ort.quantize.static.scales_and_zero_points import Scale, WeightStyle, scale_of
+from optim_plugins.ort.quantize.static.static_plan import Plan, make_plan
+
+if TYPE_CHECKING:
+    from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeStaticOptions
+
+_NAMED = 5
+"""Nodes that a note names."""
+
+_LEAST_OPSET = {"uint8": 13, "int8": 13, "uint16": 21, "int16": 21}
+"""Scales per channel came with 13, 16-bit integers with 21."""
+
+
+def prepared(model: Model, activations: str) -> ir.Model:
+    """The float graph that is quantized: weights fixed, opset raised, operators that have 8-bit forms.
+
+    Raises:
+        OptimError[opset-not-raised]: the converter refuses.
+    """
+    graph = model.ir()
+    fix_weights(graph)
+    least = _LEAST_OPSET[activations]
+    if graph.graph.opset_imports.get("", 1) < least and (reason := convert_graph(graph, least)):
+        raise OptimError(
+            "opset-not-raised",
+            f"{model.path.name} cannot be quantized",
+            f"it has opset {model.opset['']}, quantization needs {least}, and the converter refuses: {reason}",
+            "export the model with a newer opset",
+        )
+    make_friendly(graph)
+    return graph
+
+
+def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Context) -> PassResult:
+    """What ``ort.quantize-static`` makes of a model."""
+    graph = prepared(model, options.activations)
+    plan = make_plan(graph, options.keep, products=options.products)
+    unknown = sorted(set(options.keep) - set(plan.choices))
+    notes = [f"keep names no quantizable node: {', '.join(unknown)}"] if unknown else []
+    notes += [f"known not to have a fast kernel: {why}"] if (why := _known_to_be_slow(options)) else []
+    if not plan.measured():
+        return PassResult(model, changed=False, notes=(*notes, "no node is left to quantize"))
+    factors = _factors(plan, model, options, context)
+    smoothed = add_smoothed(graph, factors)
+    connect_smoothed(plan.products, smoothed)
+    measured = _measured(plan, factors, model, options, context)
+    if not measured.samples:
+        return PassResult(model, changed=False, notes=(*notes, "there is no sample to measure ranges on: give --data"))
+    scales = _scales(plan, measured, options.activations)
+    style = WeightStyle(options.weights, options.per_channel, options.reduce_range, options.fill_channels)
+    writer = OperatorRewriter if options.format == "qoperator" else PairRewriter
+    by_smoothed = {value.name or "": factors[name] for name, value in smoothed.items()}
+    rewriter = writer(graph, measured, scales, style, by_smoothed, correct_bias=options.correct_bias)
+    counts, left = _rewrite(plan, rewriter, scales, context)
+    if not any(counts.values()):
+        return PassResult(model, changed=False, notes=(*notes, *left, "no node is left to quantize"))
+    if options.smoothing:
+        counts |= {"inputs smoothed": len(smoothed), "smoothed for nothing": fold_smoothing(smoothed)}
+    rewriter.finish()
+    samples = "1 sample" if measured.samples == 1 else f"{measured.samples} samples"
+    notes += [*left, f"ranges of {len(measured.ranges)} tensors from {samples}"]
+    return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts=counts)
+
+
+def _known_to_be_slow(options: QuantizeStaticOptions) -> str:
+    """Why onnxruntime is slow with such integers on a processor; empty where it is not."""
+    if options.activations.endswith("16"):
+        return f"products with {options.activations} run in float between conversions; they are for accelerators"
+    if options.activations == "int8" and options.format == "qoperator" and is_x86():
+        return "8-bit operators with int8 activations run slower than float on x86; uint8, or format qdq, does not"
+    return ""
+
+
+def _factors(plan: Plan, model: Model, options: QuantizeStaticOptions, context: Context) -> Factors:
+    """For products of floats: integers that come from a convolution are not made floats to be scaled."""
+    if not options.smoothing:
+        return {}
+    integers = {one.result for one in plan.nodes}
+    products = [product for product in plan.products if product.a not in integers]
+    return find_factors(model, prepared(model, options.activations), products, options.smoothing, context)
+
+
+def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStaticOptions, context: Context) -> Measured:
+    info = np.iinfo(options.activations)
+    how = Calibration(options.calibration, options.percentile, int(info.max) - int(info.min) + 1)
+    channels: dict[str, int | None] = {}
+    if options.correct_bias:
+        channels |= {one.sources[0].name or "": None for one in plan.nodes if one.node.op_type == "Conv"}
+        channels |= {product.a.name or "": product.rows for product in plan.products if product.vector is not None}
+
+    def measurable() -> ir.Model:
+        graph = prepared(model, options.activations)
+        add_smoothed(graph, factors)
+        return graph
+
+    return calibrate(measurable, [value.name or "" for value in plan.measured()], channels, how, model, context)
+
+
+def _scales(plan: Plan, measured: Measured, dtype: str) -> dict[str, Scale]:
+    """By name of every tensor whose range was finite."""
+    tensors = {value for one in plan.nodes for value in (*one.sources, one.result)}
+    tensors |= {product.a for product in plan.products}
+    found: dict[str, Scale] = {}
+    for value in tensors:
+        known = measured.ranges.get(plan.root(value).name or "")
+        if known is not None and known.is_finite:
+            found[value.name or ""] = scale_of(known, dtype)
+    return found
+
+
+def _rewrite(
+    plan: Plan, rewriter: StaticRewriter, scales: dict[str, Scale], context: Context
+) -> tuple[dict[str, int], list[str]]:
+    """Counts, and why nodes stay float."""
+    counts = {"Conv quantized": 0, "products quantized": 0, "carriers quantized": 0}
+    unmeasured: list[str] = []
+    total = len(plan.nodes) + len(plan.products)
+    for done, one in enumerate(plan.nodes):
+        if not all(value.name in scales for value in (*one.sources, one.result)):
+            unmeasured.append(one.name)
+            continue
+        counts["Conv quantized" if one.node.op_type == "Conv" else "carriers quantized"] += rewriter.rewrite(one)
+        context.report_progress(done / total, "quantizing")
+    for done, product in enumerate(plan.products):
+        if rewriter.original(product.a).name not in scales:
+            unmeasured.append(product.name)
+            continue
+        counts["products quantized"] += rewriter.rewrite_product(product)
+        context.report_progress((len(plan.nodes) + done + 1) / total, "quantizing")
+    left = [f"left in float, its weight is not finite: {name}" for name in rewriter.refused]
+    if unmeasured:
+        names = ", ".join(unmeasured[:_NAMED])
+        left.append(f"left in float, NaN or infinity on the samples at {len(unmeasured)} nodes: {names}")
+    return counts, left

@@ -1,0 +1,186 @@
+"""Which nodes of a graph static quantization reaches, and which tensors between them become integers.
+
+- Convolutions, the convolution's ReLU with it: integers in, integers out.
+- Carriers between them, which would else need floats again: pooling, Add, Mul, Concat, reshaping; and up to the last
+  pooling, behind which there are fewer values to make floats of.
+- Products with a constant weight: integers in, floats out, so that what follows (softmax, normalization, Gelu) stays
+  exact.
+
+Nothing on a path that carries indices or shapes is touched; see :mod:`optim_plugins.ort.quantize.static.index_paths`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from optim.onnx.edit import only_reader, read_constant
+from optim_plugins.ort.graph.products import Product, find_products
+from optim_plugins.ort.quantize.static.index_paths import index_values
+
+LEAST_ELEMENTS = 4096
+"""Smaller products gain nothing."""
+
+_STANDARD = ("", "ai.onnx")
+SAME_RANGE = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"})
+"""Carriers that only move values: what they give has the scale of what they are given."""
+
+COMPUTING = frozenset({"Add", "Mul", "Concat", "GlobalAveragePool", "AveragePool", "Sigmoid", "LeakyRelu"})
+"""Carriers with an 8-bit form of their own."""
+
+_POOLING = frozenset({"MaxPool", "GlobalAveragePool", "AveragePool"})
+_ACTIVATIONS = ("Relu", "Clip")
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A convolution or a carrier with integers in and out.
+
+    Attributes:
+        node: the node.
+        sources: the inputs that become integers.
+        result: the output that becomes integers, behind the activation.
+        activation: a Relu or Clip that the range of the result stands for.
+    """
+
+    node: ir.Node
+    sources: tuple[ir.Value, ...]
+    result: ir.Value
+    activation: ir.Node | None = None
+
+    @property
+    def name(self) -> str:
+        """What ``keep`` calls it."""
+        return self.node.name or self.node.outputs[0].name or ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes integers.
+
+    Attributes:
+        nodes: convolutions and carriers, in the graph's order.
+        products: with integers in and floats out.
+        same: value that another has the scale of.
+        choices: names that ``keep`` may have, in the graph's order.
+    """
+
+    nodes: list[Quantized]
+    products: list[Product]
+    same: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    choices: list[str] = field(default_factory=list)
+
+    def measured(self) -> list[ir.Value]:
+        """Tensors whose range must be known, each once."""
+        values = [value for one in self.nodes for value in (*one.sources, one.result)]
+        values += [product.a for product in self.products]
+        return list(dict.fromkeys(self.root(value) for value in values))
+
+    def root(self, value: ir.Value) -> ir.Value:
+        """The value whose range this one has."""
+        while value in self.same:
+            value = self.same[value]
+        return value
+
+
+def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = True) -> Plan:
+    """Sort the nodes of the main graph and of its branches.
+
+    Args:
+        graph: friendly, with types where they are known.
+        keep: names of convolutions and products that stay float.
+        products: quantize MatMul and Gemm, too.
+    """
+    indices = index_values(graph)
+    main = graph.graph
+    convolutions = {node: one for node in main if (one := _convolution(node)) is not None and one.result not in indices}
+    found = [
+        product
+        for product in (find_products(graph, LEAST_ELEMENTS) if products else ())
+        if product.node.graph is main and product.last.outputs[0] not in indices
+    ]
+    order = {node: number for number, node in enumerate(main)}
+    names = [(order[node], one.name) for node, one in convolutions.items()]
+    names += [(order[product.node], product.name) for product in found]
+    choices = [name for _, name in sorted(names)]
+    chosen = {node: one for node, one in convolutions.items() if one.name not in keep}
+    left = [product for product in found if product.name not in keep]
+    same: dict[ir.Value, ir.Value] = {}
+    nodes = _with_carriers(main, chosen, left, indices)
+    for one in nodes:
+        if one.node.op_type in SAME_RANGE:
+            same[one.result] = one.sources[0]
+    return Plan(nodes, left, same, choices)
+
+
+def _convolution(node: ir.Node) -> Quantized | None:
+    """A Conv of constant float32 weights; its ReLU belongs to it."""
+    if node.op_type != "Conv" or node.domain not in _STANDARD or node.inputs[0] is None:
+        return None
+    weight = read_constant(node.inputs[1])
+    bias = read_constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else weight
+    if weight is None or bias is None or weight.dtype != "float32" or not 3 <= weight.ndim <= 5:
+        return None
+    return Quantized(node, (node.inputs[0],), *_behind_activation(node))
+
+
+def _behind_activation(node: ir.Node) -> tuple[ir.Value, ir.Node | None]:
+    """The output that the range is measured of, and the ReLU that gives it."""
+    result = node.outputs[0]
+    reader = only_reader(result)
+    if reader is None or reader.op_type not in _ACTIVATIONS or reader.domain not in _STANDARD:
+        return result, None
+    if reader.op_type == "Clip" and not _clips_at_zero(reader):
+        return result, None
+    return reader.outputs[0], reader
+
+
+def _clips_at_zero(node: ir.Node) -> bool:
+    """Whether a Clip is a ReLU with a bound: its range then clips as it does."""
+    if "min" in node.attributes:
+        return node.attributes["min"].as_float() == 0.0
+    low = read_constant(node.inputs[1]) if len(node.inputs) > 1 else None
+    high = read_constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else 0
+    return low is not None and high is not None and not low.any()
+
+
+def _with_carriers(
+    main: ir.Graph, chosen: dict[ir.Node, Quantized], products: list[Product], indices: set[ir.Value]
+) -> list[Quantized]:
+    """Convolutions and the carriers between quantized nodes, in the graph's order."""
+    integers: set[ir.Value] = set()
+    found: dict[ir.Node, Quantized] = {}
+    for node in main:
+        one = chosen.get(node)
+        if one is None:
+            one = _carrier(node, integers)
+            if one is None or one.result in indices:
+                continue
+        found[node] = one
+        integers.add(one.result)
+    # A carrier that no quantized node reads would only move the place where floats begin. Pooling leaves fewer of them.
+    needed = {product.a for product in products}
+    kept = []
+    for one in reversed(found.values()):
+        if one.node in chosen or one.result in needed or one.node.op_type in _POOLING:
+            kept.append(one)
+            needed |= set(one.sources)
+    return kept[::-1]
+
+
+def _carrier(node: ir.Node, integers: set[ir.Value]) -> Quantized | None:
+    if node.domain not in _STANDARD or node.op_type not in SAME_RANGE | COMPUTING:
+        return None
+    if len(node.outputs) > 1 and any(list(value.uses()) for value in node.outputs[1:]):
+        return None
+    count = 1 if node.op_type in SAME_RANGE else len(node.inputs)
+    sources = tuple(value for value in node.inputs[:count] if value is not None)
+    if len(sources) != count or not all(value in integers for value in sources):
+        return None
+    if node.op_type in ("Add", "Mul") and len(sources) == 2:
+        return Quantized(node, sources, *_behind_activation(node))
+    if node.op_type == "AveragePool" and "dilations" in node.attributes:
+        return None
+    return Quantized(node, sources, node.outputs[0])

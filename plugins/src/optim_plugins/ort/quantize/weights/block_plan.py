@@ -1,0 +1,86 @@
+"""Which weights are rounded to blocks of few bits, and how each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import onnx_ir as ir
+
+from optim_plugins.ort.graph.products import Product, find_products
+from optim_plugins.ort.quantize.weights.block_weights import Grid
+from optim_plugins.ort.quantize.weights.embeddings import Embedding, find_embeddings
+
+if TYPE_CHECKING:
+    from optim_plugins.ort.quantize.weights.quantize_weights_options import QuantizeWeightsOptions
+
+LEAST_ELEMENTS = 4096
+"""Smaller weights gain nothing."""
+
+_GROUP_BYTES = 256 << 20
+"""Of the sums of squares that gptq needs for the weights it works on together."""
+
+Place: TypeAlias = Product | Embedding
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """How a weight is rounded.
+
+    Attributes:
+        grid: to what.
+        method: ``rtn``, ``k-quant``, ``hqq`` or ``gptq``.
+        accuracy_level: of ``MatMulNBits``.
+    """
+
+    grid: Grid
+    method: str
+    accuracy_level: int
+
+
+def find_places(graph: ir.Model, *, tables: bool = True) -> list[Place]:
+    """Products and look-ups with a large constant weight, in the graph's order."""
+    places: list[Place] = list(find_products(graph, LEAST_ELEMENTS))
+    if tables:
+        places += find_embeddings(graph, LEAST_ELEMENTS)
+    order = {node: number for number, node in enumerate(graph.graph.all_nodes())}
+    return sorted(places, key=lambda place: order[place.node])
+
+
+def share_of_weights(graph: ir.Model) -> float:
+    """How much of all float32 weights products and look-ups hold, 0..1."""
+    own = {place.weight if isinstance(place, Product) else place.table for place in find_places(graph)}
+    values = {value for part in graph.graphs() for value in part.initializers.values()}
+    tensors = {value: value.const_value for value in values if value.dtype == ir.DataType.FLOAT}
+    sizes = {value: tensor.size for value, tensor in tensors.items() if tensor is not None}
+    return sum(sizes.get(value, 0) for value in own) / max(1, sum(sizes.values()))
+
+
+def rounding_of(place: Place, options: QuantizeWeightsOptions) -> Rounding | None:
+    """How its weight is rounded; None where it stays float."""
+    kept = place.name in options.keep
+    bits = options.keep_bits if kept else options.bits if isinstance(place, Product) else options.embedding_bits
+    if not bits:
+        return None
+    method = "rtn" if bits == 8 else options.method
+    if isinstance(place, Embedding) and method != "rtn":
+        method = "k-quant"
+    # With 8 bits zero points gain nothing, and without them a table and the head tied to it can share their bytes.
+    grid = Grid(bits, options.block_size, options.symmetric or bits == 8)
+    return Rounding(grid, method, options.accuracy_level)
+
+
+def gptq_groups(work: Sequence[tuple[Place, Rounding]]) -> Iterator[list[tuple[Place, Rounding]]]:
+    """All of the work at once; where gptq must hold large sums of squares, as much at a time as memory allows."""
+    group: list[tuple[Place, Rounding]] = []
+    held: dict[ir.Value, int] = {}
+    for place, rounding in work:
+        if isinstance(place, Product) and rounding.method == "gptq":
+            held.setdefault(place.a, 4 * place.rows**2)
+        if group and sum(held.values()) > _GROUP_BYTES:
+            yield group
+            group, held = [], {}
+        group.append((place, rounding))
+    if group:
+        yield group

@@ -1,0 +1,141 @@
+"""``ort.quantize-weights``: weights of matrix products in 8, 4 or 2 bits, activations left in float.
+
+Before::
+
+    y = Add(MatMul(a, W), bias)                                  W float32 [K, N], constant
+    e = Gather(T, indices)                                       T float32 [N, K], constant
+
+After::
+
+    y = com.microsoft.MatMulNBits(a, W_q, W_scale, W_zero, -, bias)
+    e = com.microsoft.GatherBlockQuantized(T_q, indices, T_scale, T_zero)
+
+Each block of 16 to 256 weights of a column has a scale of its own. At accuracy level 4 the product quantizes ``a``
+while running, block by block, so no data is needed and outliers of one block do not hurt the others. Weights are worked
+on some columns at a time, one weight after the other. Operators: onnxruntime ``docs/ContribOperators.md``.
+
+Where this is fast: one or a few rows at a time (a decoder's step), which wait for weights to come from memory. With
+many rows ``ort.quantize-dynamic`` is faster. A Gemm and a head tied to the embedding are quantized as they are; where
+table and head are rounded alike, a file holds their bytes once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from optim_plugins.ort.quantize.weights.block_graph import BlockRewriter
+    from optim_plugins.ort.quantize.weights.quantize_weights_options import QuantizeWeightsOptions
+
+
+_LEAST_SHARE = 0.25
+_IN_INTEGERS = 4
+"""Accuracy level at which products are computed in 8-bit integers."""
+
+_FAST_BITS = 4
+"""At the other levels onnxruntime has fast kernels for these only."""
+
+
+class QuantizeWeights(Pass):
+    """Weights in blocks of few bits."""
+
+    name = "ort.quantize-weights"
+    summary = "weights in 8, 4 or 2 bits, for models that wait for memory: a decoder's step; needs no data"
+    options = "optim_plugins.ort.quantize.weights.quantize_weights_options:QuantizeWeightsOptions"
+    lossy = True
+    after = ("ort.gemm-to-matmul",)
+    alternatives = "quantization"
+    hardware = "x86-64 with AVX2, better AVX512-VNNI or AVX-VNNI; Arm with dot product"
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where there is a matrix product or a look-up with a large constant weight."""
+        del target
+        from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
+        from optim_plugins.ort.quantize.weights.block_plan import LEAST_ELEMENTS, find_places
+
+        if not find_places(model.ir()):
+            return nothing_to_quantize(
+                model, f"no MatMul, Gemm or Gather has a constant float32 weight of {LEAST_ELEMENTS} numbers"
+            )
+        return APPLICABLE
+
+    def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
+        """Where products and tables hold many of the weights, and blocks are computed with as they are."""
+        del target
+        from optim_plugins.ort.hardware import multiplies_blocks
+        from optim_plugins.ort.quantize.weights.block_plan import share_of_weights
+
+        share = share_of_weights(model.ir())
+        if share < _LEAST_SHARE:
+            return Applicable.no(f"its products and tables hold {share:.0%} of the weights, Conv and others the rest")
+        if goal == "latency" and not multiplies_blocks():
+            return Applicable.no("onnxruntime has no fast kernel for it without AVX2 or Arm's dot product")
+        return APPLICABLE
+
+    def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeWeightsOptions]:
+        """Eight bits in large blocks are fast, in small ones close; four bits where few rows make them faster still."""
+        del target
+        from optim_plugins.ort.measure.sample_rows import FEW_ROWS, rows_at_a_time
+        from optim_plugins.ort.quantize.weights.quantize_weights_options import QuantizeWeightsOptions
+
+        yield QuantizeWeightsOptions(block_size=128)
+        if rows_at_a_time(model, context) < FEW_ROWS:
+            yield QuantizeWeightsOptions(block_size=32)
+            yield QuantizeWeightsOptions(bits=4, block_size=32, symmetric=False, method="k-quant")
+
+    def keepable(self, model: Model, options: QuantizeWeightsOptions) -> list[str]:
+        """Every product and look-up it would quantize."""
+        from optim_plugins.ort.quantize.weights.block_plan import find_places
+
+        return [place.name for place in find_places(model.ir(), tables=bool(options.embedding_bits))]
+
+    def apply(self, model: Model, options: QuantizeWeightsOptions, context: Context) -> PassResult:
+        """Rewrite every product and look-up that is not kept."""
+        from optim_plugins.ort.graph.fixed_weights import fix_weights
+        from optim_plugins.ort.graph.products import Product
+        from optim_plugins.ort.quantize.weights.block_graph import BlockRewriter
+        from optim_plugins.ort.quantize.weights.block_plan import find_places, gptq_groups, rounding_of
+        from optim_plugins.ort.quantize.weights.gptq_inputs import gather_inputs
+
+        graph = model.ir()
+        fix_weights(graph)
+        found = find_places(graph, tables=bool(options.embedding_bits))
+        work = [(place, rounding) for place in found if (rounding := rounding_of(place, options)) is not None]
+        rewriter = BlockRewriter(graph)
+        counts = {"products quantized": 0, "tables quantized": 0}
+        done = 0
+        for group in gptq_groups(work):
+            wanted = [p for p, rounding in group if rounding.method == "gptq" and isinstance(p, Product)]
+            inputs = gather_inputs(model, context, wanted)
+            for place, rounding in group:
+                kind = "products quantized" if isinstance(place, Product) else "tables quantized"
+                counts[kind] += rewriter.rewrite(place, rounding, inputs)
+                done += 1
+                context.report_progress(done / len(work), "rounding weights")
+        notes = tuple(_notes(options, {place.name for place in found}, rewriter))
+        if not any(counts.values()):
+            return PassResult(model, changed=False, notes=(*notes, "no weight is left to quantize"))
+        rewriter.finish()
+        counts["left in float"] = len(found) - sum(counts.values())
+        return PassResult(context.save(graph, model), changed=True, notes=notes, counts=counts)
+
+
+def _notes(options: QuantizeWeightsOptions, names: set[str], rewriter: BlockRewriter) -> Iterator[str]:
+    unknown = sorted(set(options.keep) - names)
+    if unknown:
+        yield f"keep names no quantizable node: {', '.join(unknown)}"
+    if options.accuracy_level < _IN_INTEGERS and options.bits != _FAST_BITS:
+        yield (
+            f"known not to have a fast kernel: onnxruntime makes floats of weights of {options.bits} bits at each run "
+            f"at accuracy level {options.accuracy_level}; level {_IN_INTEGERS} computes with them as they are"
+        )
+    yield from (f"left in float, its weight is not finite: {name}" for name in rewriter.refused)
+    if rewriter.without_samples:
+        yield (
+            f"k-quant in place of gptq, the samples have too few rows: {len(rewriter.without_samples)} nodes, first "
+            f"{rewriter.without_samples[0]}"
+        )

@@ -1,0 +1,1 @@
+"""Settings of ONNX Runtime's sessions."""

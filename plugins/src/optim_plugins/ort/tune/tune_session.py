@@ -1,0 +1,73 @@
+"""``ort.tune-session``: how the runtime opens the model.
+
+ONNX Runtime's default is not always its best: on some models its own graph optimizations make it slower, because a
+fused kernel is slower on this processor than the parts it replaces. So levels, single optimizers switched off and
+thread counts are proposed, and the clock decides.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, SessionConfig, Target
+
+if TYPE_CHECKING:
+    from optim_plugins.ort.tune.tune_session_options import TuneSessionOptions
+
+_LEVELS = {
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+_NORMALIZATIONS = ("LayerNormalization", "SkipLayerNormalization", "ReduceMean")
+
+
+class TuneSession(Pass):
+    """Optimization level, single optimizers of the runtime switched off, threads."""
+
+    name = "ort.tune-session"
+    summary = "how the runtime opens the model: optimization level, single optimizers switched off, threads"
+    options = "optim_plugins.ort.tune.tune_session_options:TuneSessionOptions"
+    session_only = True
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Always: there is always a session to set."""
+        del model, target
+        return APPLICABLE
+
+    def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneSessionOptions]:
+        """Best guess first, by the operators in the graph; the runtime's default is what they are raced against."""
+        del target, context
+        from optim.onnx.operators import operator_counts
+        from optim_plugins.ort.tune.tune_session_options import TuneSessionOptions
+
+        operators = operator_counts(model.path)
+        normalizes = any(name.rpartition(":")[2] in _NORMALIZATIONS for name in operators)
+        skip = ("SkipLayerNormFusion",)
+        yield TuneSessionOptions(level="basic")
+        if normalizes:
+            yield TuneSessionOptions(disabled_optimizers=skip)
+        yield TuneSessionOptions(level="disable")
+        yield TuneSessionOptions(level="extended")
+        if normalizes:
+            yield TuneSessionOptions(disabled_optimizers=("LayerNormFusion", *skip))
+            yield TuneSessionOptions(level="extended", disabled_optimizers=skip)
+        processors = os.cpu_count() or 1
+        if processors > 2:
+            yield TuneSessionOptions(intra_op_num_threads=processors // 2)
+
+    def apply(self, model: Model, options: TuneSessionOptions, context: Context) -> PassResult:
+        """Lay the settings over the model's."""
+        del context
+        chosen: dict[str, bool | int | str] = {}
+        if options.level is not None:
+            chosen["graph_optimization_level"] = _LEVELS[options.level]
+        if options.intra_op_num_threads is not None:
+            chosen["intra_op_num_threads"] = options.intra_op_num_threads
+        tuned = model.with_session(SessionConfig(chosen, {}, options.disabled_optimizers))
+        if tuned.digest == model.digest:
+            return PassResult(model, changed=False, notes=("the model has these settings already",))
+        return PassResult(tuned, changed=True, counts={"settings": len(chosen) + len(options.disabled_optimizers)})

@@ -1,0 +1,1 @@
+"""A module's arguments as named tensors with named dimensions."""

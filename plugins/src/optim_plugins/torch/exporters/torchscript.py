@@ -1,0 +1,80 @@
+"""``torch.torchscript``: the older exporter, which traces one run; taken where dynamo fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Component, Exported, Exporter, OptimError, SourceContext, Target
+from optim_plugins.torch.available import torch_available
+from optim_plugins.torch.exporters.dynamo import quiet, tidy
+from optim_plugins.torch.tracebacks import not_traceable
+
+if TYPE_CHECKING:
+    from optim_plugins.torch.options import TorchScriptOptions
+
+_PROTOBUF_BYTES = (2 << 30) - (64 << 20)
+
+
+class TorchScript(Exporter):
+    """Traces a run on the example: branches on values become whatever the example chose, which verifying finds out."""
+
+    name = "torch.torchscript"
+    summary = "torch.onnx.export with TorchScript, where dynamo fails."
+    options = "optim_plugins.torch.options:TorchScriptOptions"
+    after = ("torch.dynamo",)
+
+    def applicable(self, component: Component, target: Target) -> Applicable:
+        """To modules below the size that one file of protobuf can hold."""
+        del target
+        available = torch_available()
+        if not available:
+            return available
+        from optim_plugins.torch.arguments.flat_module import FlatModule
+
+        if not isinstance(component.module, FlatModule):
+            return Applicable.no(f"{component.name} is no module of this plugin")
+        size = sum(parameter.nbytes for parameter in component.module.parameters())
+        if size > _PROTOBUF_BYTES:
+            return Applicable.no(f"weights of {size / 1e9:.1f} GB do not fit the one file that TorchScript writes")
+        return APPLICABLE
+
+    def export(self, component: Component, options: TorchScriptOptions, context: SourceContext) -> Exported:
+        """Trace, and read back what was written."""
+        import onnx_ir as ir
+
+        path = context.scratch / f"{component.name}.torchscript.onnx"
+        try:
+            with quiet():
+                _export(component, options, path)
+        except OptimError:
+            raise
+        except Exception as error:  # the exporter raises anything, with the user's code somewhere inside
+            raise not_traceable(component, error, self.name) from error
+        graph = ir.load(path)
+        return Exported(tidy(graph), ("branches on values are fixed as on the example",), {"nodes": len(graph.graph)})
+
+
+def _export(component: Component, options: TorchScriptOptions, path: Path) -> None:
+    import torch
+
+    from optim_plugins.torch.arguments.flat_module import FlatModule, to_tensor
+
+    module = component.module
+    assert isinstance(module, FlatModule)
+    dynamic = {
+        info.name: {axis: size for axis, size in enumerate(info.shape or ()) if isinstance(size, str)}
+        for info in (*component.inputs, *component.outputs)
+    }
+    with torch.no_grad():
+        torch.onnx.export(
+            module,
+            ([to_tensor(component.example[name]) for name in module.names],),
+            str(path),
+            dynamo=False,
+            input_names=list(module.names),
+            output_names=list(module.output_names),
+            dynamic_axes={name: axes for name, axes in dynamic.items() if axes},
+            opset_version=options.opset,
+            do_constant_folding=True,
+        )

@@ -1,0 +1,36 @@
+"""``optim merge-decoders``: a decoder without and one with a past as one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from optim.cli_kit.options import seed_option
+from optim.cli_kit.output import json_option, print_json, size_text
+
+
+@click.command("merge-decoders")
+@click.argument("without", type=click.Path(path_type=Path))
+@click.argument("with_past", metavar="WITH", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The .onnx file to write.")
+@seed_option("Of what both are compared on.")
+@json_option
+def merge_decoders(without: Path, with_past: Path, output: Path, seed: int, as_json: bool) -> None:
+    """Make one file of WITHOUT, a decoder that takes no past, and WITH, the same decoder with one.
+
+    The weights of both are stored once; the merged file is compared with both, without a past and with one.
+    """
+    from optim.cli_kit.progress import progress
+    from optim.jobs import to_wire
+    from optim_plugins.torch.merge_decoders.merged_file import write_merged
+
+    with progress() as say:
+        made = write_merged(without, with_past, output, say, seed=seed)
+    if as_json:
+        print_json(to_wire(made))
+        return
+    click.echo(f"{made.path}: {size_text(made.size_bytes)}, {size_text(made.apart_bytes)} apart")
+    click.echo(f"{made.shared} tensors of both are stored once ({size_text(made.shared_bytes)})")
+    runs = f"{made.prefills} runs without and {made.steps} with a past"
+    click.echo(f"equal to both files: drift {made.drift:.3g} in {runs}")

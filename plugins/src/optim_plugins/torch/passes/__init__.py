@@ -1,0 +1,1 @@
+"""Changes to a module before it is exported."""

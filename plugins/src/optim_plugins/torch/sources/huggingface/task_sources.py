@@ -1,0 +1,48 @@
+"""A model of transformers as components, by its task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from optim import ExitStatus, OptimError, Source, SourceRequest
+from optim_plugins.torch.sources.huggingface.causal_source import causal_source
+from optim_plugins.torch.sources.huggingface.encoder_source import encoder_source
+from optim_plugins.torch.sources.huggingface.model_tasks import task_of
+from optim_plugins.torch.sources.huggingface.seq2seq_source import seq2seq_source
+
+
+def huggingface_source(model: Any, request: SourceRequest, weight_files: Sequence[Path] = ()) -> Source:
+    """The components of a model, with what is known about it.
+
+    Args:
+        model: ``PreTrainedModel`` in evaluation mode.
+        request: what the user asked for.
+        weight_files: that its parameters are mapped from.
+
+    Raises:
+        OptimError[task-not-supported]: models like this one cannot be exported yet.
+    """
+    auto_map = getattr(model.config, "auto_map", None)
+    task = request.task or task_of(type(model).__name__, model.main_input_name, auto_map)
+    source = _by_task(model, task, request)
+    facts = {"task": task, "architecture": type(model).__name__, **source.facts}
+    return replace(source, facts=facts, weight_files=tuple(weight_files))
+
+
+def _by_task(model: Any, task: str, request: SourceRequest) -> Source:
+    if task == "text-generation" and not model.config.is_encoder_decoder:
+        return causal_source(model, request)
+    if task in ("text2text-generation", "speech-to-text"):
+        if not model.config.is_encoder_decoder:
+            raise OptimError(
+                "task-not-supported",
+                f"{type(model).__name__} cannot be exported",
+                "it joins several kinds of input before one decoder",
+                "export its parts from a factory of your own",
+                status=ExitStatus.USAGE,
+            )
+        return seq2seq_source(model, request)
+    return encoder_source(model, request)
