@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from optim._engine.search.time_budget import TimeBudget
+
 _WIDE = {"class", "module", "package", "session"}
+
+
+def pytest_configure() -> None:
+    """Races take tenths of seconds: what is tested is what a search makes of them, and what differs does by factors."""
+    TimeBudget.pace = 0.05
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -29,7 +29,7 @@ def prints(request, host):
 
 
 def garbage(request, host):
-    host._connection.sendall(b"nonsense\n")
+    host._talk._connection.send_bytes(b"nonsense")
     time.sleep(600)
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from optim._engine.plugins.doctor import Severity, _environments
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
+from optim._engine.plugins.registry import load_registry
+from optim._engine.plugins.survey import survey_plugins
 from optim.isolation.diagnosis import diagnose
 from optim.isolation.environments import MARKER
 from optim.isolation.isolation import Isolation
@@ -52,6 +54,21 @@ def test_one_that_was_never_made_is_a_note_with_the_command(folder):
     assert found.severity is Severity.NOTE
     assert "has not been made: its passes do not apply" in found.what
     assert found.fix == "optim plugins install tiny"
+
+
+def test_the_list_of_plugins_says_ok_only_where_the_environment_is_there(folder):
+    registry = load_registry(only=["inc"])
+    (plugin,) = registry.plugins
+    (shown,) = survey_plugins(registry)
+    assert (shown.state, shown.runs) == (State.NOT_INSTALLED, "isolated")
+    assert shown.reason.endswith("optim plugins install inc")
+    marker = json.loads((folder / MARKER).read_text())
+    folder = folder.rename(folder.with_name("inc"))
+    (folder / MARKER).write_text(
+        json.dumps(marker | {"requirements": list(plugin.implementation.OPTIM_ISOLATED.requirements)})
+    )
+    (shown,) = survey_plugins(registry)
+    assert (shown.state, shown.reason) == (State.OK, "")
 
 
 def test_for_another_python_than_the_pins_have_the_command_names_one(folder):

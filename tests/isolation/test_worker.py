@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,8 +16,10 @@ import pytest
 from optim.errors import OptimError
 from optim.isolation.client import run_isolated
 from optim.isolation.isolation import Isolation
+from optim.isolation.server import PROTOCOL
 from optim.jobs import owner
 from optim.jobs.owner import FOLDER_VARIABLE, ending_workers, workers_folder
+from optim.jobs.talk import over_socket
 
 
 def test_the_worker_stays_for_the_next_job_and_ends_with_the_run(isolation):
@@ -105,14 +109,14 @@ def test_a_job_that_raises_says_why_and_its_worker_stays(isolation, job, referen
 
 
 def test_who_does_not_know_the_secret_gets_nothing(isolation):
-    import json
-    import socket
-
     run_isolated(isolation, "echo", 1)
     address = json.loads((workers_folder() / isolation.plugin / "address").read_text())
-    with socket.create_connection(("127.0.0.1", address["port"]), timeout=10) as stranger:
-        stranger.sendall(b'{"protocol": 1, "secret": "guessed"}\n{"job": "echo", "request": 1}\n')
-        assert _all_of(stranger) == b""
+    stranger = over_socket(socket.create_connection(("127.0.0.1", address["port"]), timeout=10))
+    stranger.send({"protocol": PROTOCOL, "secret": "guessed"})
+    stranger.send({"job": "echo", "request": 1})
+    with pytest.raises((EOFError, ConnectionResetError)):
+        stranger.receive(10.0)
+    stranger.close()
     assert run_isolated(isolation, "echo", 2) == 2
 
 
@@ -149,13 +153,6 @@ def test_a_busy_worker_ends_when_its_owner_does(isolation, end):
         time.sleep(0.2)
         parent.send_signal(end)
     _wait_until(lambda: not _lives(worker), "the worker is an orphan")
-
-
-def _all_of(connection) -> bytes:
-    got = b""
-    while more := connection.recv(1000):
-        got += more
-    return got
 
 
 def _wait_until(condition, otherwise: str) -> None:

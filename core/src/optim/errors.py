@@ -58,6 +58,11 @@ class OptimError(Exception):
         return (type(self), tuple(asdict(self).values()))
 
 
+def is_disk_full(number: int | None) -> bool:
+    """Whether this ``errno`` says that there is no room: disk or quota are full, or a file may not get that large."""
+    return number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 def disk_error(error: OSError, what: str) -> OptimError:
     """What the file system refused, as a diagnosis.
 
@@ -65,7 +70,7 @@ def disk_error(error: OSError, what: str) -> OptimError:
         error: as it came.
         what: what could not be done, one line.
     """
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    full = is_disk_full(error.errno)
     cause = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
     fix = "set OPTIM_CACHE_DIR to a folder that you may write to"
     if full:

@@ -17,10 +17,8 @@ from sample_outcome import budget_missed, improved, unchanged
 from optim._engine.gate.drift import compare_output
 from optim._engine.jobs.lane import Ready
 from optim._engine.runs.outcome import Outcome
-from optim._engine.search.measure.race import LaneResult
-from optim._engine.search.measure.statistics import Ratio
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.state import Attempt, Step, StepStatus
+from optim._engine.search.state import Attempt, LaneResult, Ratio, Step, StepStatus
 from optim.jobs.wire import from_wire, to_wire
 from optim.model import SessionConfig
 from optim.options import PassOptions

@@ -27,7 +27,7 @@ from optim.onnx.sessions import open_session
 from optim.passes import Stage
 
 WASTE = {"a": 6, "b": 6, "c": 6}
-QUICK = {"search_seconds": 40.0, "most_samples": 4}
+QUICK = {"search_seconds": 80.0, "most_samples": 4}
 
 RUN = """
 import sys

@@ -11,12 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from optim._engine.gate.budget import Budget
+from optim._engine.gate.budget import BeyondBudget, Budget
 from optim._engine.search.journal import Journal
 from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import Candidate, Measured, Step
+from optim._engine.search.time_budget import TimeBudget
 from optim.model import Model
 from optim.passes import Role, Stage
 
@@ -47,25 +49,27 @@ def decide(monkeypatch):
             target=SimpleNamespace(timed=True, requires=()),
             original=candidate(),
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
-            lanes_at_once=lambda: 3,
+            recast_originals={},
             say=lambda text: None,
         )
         archive = ParetoArchive(Budget(0.05, 1e-4))
-        selection = Selection(bench, Budget(0.05, 1e-4), journal, archive)
+        selection = Selection(bench, Budget(0.05, 1e-4), journal, archive, TimeBudget(10.0, 300.0))
         raced = []
 
         def measure(self, candidates):
             raced.extend(candidates)
             wrong = [one.model.digest for one in candidates if ratios[one.model.digest] is None]
-            self.clock.objections |= dict.fromkeys(wrong, "drift 0.06 is beyond the budget")
+            for one in candidates:
+                if one.model.digest in wrong:
+                    self.clock.board[one].objection = BeyondBudget("drift 0.06 is beyond the budget")
             return [Measured(one, *ratios[one.model.digest]) for one in candidates if one.model.digest not in wrong]
 
-        def rebuild(self, steps):
+        def apply(self, steps, on=None):
             digest = "-".join(one.pass_name for one in steps)
             return replace(candidate(*digest.split("-")), steps=tuple(steps)) if digest in rebuilds else None
 
         monkeypatch.setattr(Selection, "measure", measure)
-        monkeypatch.setattr(Selection, "_rebuild", rebuild)
+        monkeypatch.setattr(Chains, "apply", apply)
         chains = [candidate(*key.split("-"), size=(sizes or {}).get(key, 100)) for key in ratios if key not in rebuilds]
         explored = [Measured(one, (looked or {}).get(one.model.digest, 0.5)) for one in chains]
         archive.explored(item for item in explored if item.candidate.model.digest in aside)
@@ -151,3 +155,20 @@ def test_what_is_no_faster_on_fresh_rounds_says_so_with_both_figures(decide):
         "not clearly faster than the original: latency ratio 0.97 on fresh rounds (95 % interval 0.90 to 1.04), "
         "0.80 when explored"
     )
+
+
+def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything():
+    """The original is compared with the step that changed what goes in and comes out; that was made before."""
+    recast = step("recast")
+    original, smaller, larger = (replace(candidate("recast", size=size), recast=recast) for size in (100, 90, 110))
+    bench = SimpleNamespace(  # nothing of it can run a job
+        settings=RunSettings(Path("m.onnx"), goal="size"),
+        target=SimpleNamespace(timed=True, requires=()),
+        prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
+        original=candidate(size=50),
+        recast_originals={recast.key: original},
+    )
+    budget = Budget(0.05, 1e-4)
+    selection = Selection(bench, budget, Journal(), ParetoArchive(budget), TimeBudget(10.0, 300.0))
+    assert selection.is_better(Measured(smaller, 1.0))
+    assert not selection.is_better(Measured(larger, 1.0))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import queue
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from optim._engine.feeds.feedset import FeedWriter
 from optim._engine.jobs import offer
 from optim._engine.jobs.offer import Asked
 from optim.jobs.channel import Channel
+from optim.jobs.talk import Talk, pair
 
 
 def _ask(folder: Path, *, forced: bool) -> Any:
@@ -23,10 +22,11 @@ def _ask(folder: Path, *, forced: bool) -> Any:
         writer.finish("a test", ())
     model = export("gpt2.dynamo", folder)
     asked = (Asked("ort.quantize-static", "ort", forced=forced),)
-    said = io.BytesIO()
+    parent, its_end = pair()
     request = offer.Request(model, CPU, asked, folder / "store", folder / "feeds", 0)
-    offer.run(request, Channel(said, queue.Queue()))
-    return json.loads(said.getvalue().splitlines()[-1])["offer"]
+    offer.run(request, Channel(Talk(its_end), queue.Queue()))
+    assert parent.receive(0.0)["event"] == "asking"
+    return parent.receive(0.0)["offer"]
 
 
 def test_a_pass_that_proposes_nothing_says_why(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from optim.isolation.environments import Environment, find_environment
 from optim.isolation.failures import job_failed, not_installed, worker_failed
 from optim.isolation.isolation import Isolation
 from optim.jobs.owner import workers_folder
+from optim.jobs.talk import Talk, over_socket
 
 Progress = Callable[[float, str], None]
 Calls = Mapping[str, Callable[[Any], Any]]
@@ -90,33 +91,39 @@ class _Conversation:
         self.deadline = time.monotonic() + _START_S
         self._isolation = isolation
         self._folder = folder
-        self._rest = b""
         self._process = 0
-        self._socket = self._greeted() or self._started()
+        self._talk = self._greeted() or self._started()
 
     def __enter__(self) -> _Conversation:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._socket.close()
+        self._talk.close()
 
     def say(self, message: dict[str, Any]) -> None:
-        """Write one line to the worker."""
+        """Tell the worker something."""
         try:
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
+            self._talk.send(message)
         except OSError as error:
             raise self.failed(f"the connection broke: {error}") from error
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """What the worker says, without end: an end of the connection is an error."""
         while True:
-            while b"\n" not in self._rest:
-                self._rest += self._received()
-            line, _, self._rest = self._rest.partition(b"\n")
-            message = _parsed(line)
-            if message is None:
-                raise self.failed(f"it broke the worker protocol: {line[:80]!r}")
-            yield message
+            left = self.deadline - time.monotonic()
+            try:
+                yield self._talk.receive(min(left, _SILENCE_S))
+            except TimeoutError as error:
+                what = "it gave no sign of life" if left > _SILENCE_S else "its job took too long"
+                raise self.failed(what) from error
+            except EOFError as error:
+                raise self.failed("it ended in the middle of its job") from error
+            except ValueError as error:
+                raise self.failed(f"it broke the worker protocol: {error}") from error
+            except OSError as error:
+                raise self.failed(f"the connection broke: {error}") from error
+            if left <= 0:
+                raise self.failed("its job took too long")
 
     def failed(self, what: str) -> OptimError:
         """Give the worker up, so that the next job starts another, and say why."""
@@ -124,23 +131,7 @@ class _Conversation:
         _kill(self._process)
         return worker_failed(self._isolation, what, self._folder / "log")
 
-    def _received(self) -> bytes:
-        left = self.deadline - time.monotonic()
-        self._socket.settimeout(max(0.001, min(left, _SILENCE_S)))
-        try:
-            got = self._socket.recv(1 << 16)
-        except TimeoutError as error:
-            what = "it gave no sign of life" if left > _SILENCE_S else "its job took too long"
-            raise self.failed(what) from error
-        except OSError as error:
-            raise self.failed(f"the connection broke: {error}") from error
-        if not got:
-            raise self.failed("it ended in the middle of its job")
-        if left <= 0:
-            raise self.failed("its job took too long")
-        return got
-
-    def _greeted(self) -> socket.socket | None:
+    def _greeted(self) -> Talk | None:
         """A worker that is there and answers; None where there is none, or one that is just ending."""
         try:
             address = json.loads((self._folder / "address").read_text())
@@ -148,29 +139,21 @@ class _Conversation:
         except (OSError, ValueError, KeyError):
             return None
         self._process = address["process"]
+        talk = over_socket(connection)
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            greeting = {"protocol": server.PROTOCOL, "secret": address["secret"]}
-            connection.sendall(json.dumps(greeting).encode() + b"\n")
-            while b"\n" not in self._rest:
-                got = connection.recv(1 << 16)
-                if not got:
-                    raise ConnectionError("it ended")
-                self._rest += got
-        except OSError as error:
-            connection.close()
-            self._rest = b""
+            talk.send({"protocol": server.PROTOCOL, "secret": address["secret"]})
+            hello = talk.receive(_SILENCE_S)
+        except (EOFError, OSError, ValueError) as error:
+            talk.close()
             if isinstance(error, TimeoutError):  # stuck in a job whose host was killed
                 _kill(self._process)
             return None
-        first, _, self._rest = self._rest.partition(b"\n")
-        hello = _parsed(first) or {}
         if hello.get("protocol") != server.PROTOCOL:
-            connection.close()
-            raise self.failed(f"it speaks protocol {hello.get('protocol')}, not {server.PROTOCOL}: {first[:80]!r}")
-        return connection
+            talk.close()
+            raise self.failed(f"it speaks protocol {hello.get('protocol')}, not {server.PROTOCOL}")
+        return talk
 
-    def _started(self) -> socket.socket:
+    def _started(self) -> Talk:
         (self._folder / "address").unlink(missing_ok=True)
         environment = find_environment(self._isolation)
         if environment is None:
@@ -187,8 +170,8 @@ class _Conversation:
         deadline = time.monotonic() + _START_S
         try:
             while time.monotonic() < deadline and not ended.is_set():
-                if connection := self._greeted():
-                    return connection
+                if talk := self._greeted():
+                    return talk
                 ended.wait(0.02)
         except BaseException:
             _kill(process.pid)
@@ -219,11 +202,3 @@ def _kill(process: int) -> None:
                 os.killpg(process, signal.SIGKILL)
             else:
                 os.kill(process, signal.SIGTERM)
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
-        message = json.loads(line)
-    except ValueError:
-        return None
-    return message if isinstance(message, dict) else None

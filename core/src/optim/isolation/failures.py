@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 from pathlib import Path
 from typing import Any
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import ExitStatus, OptimError, is_disk_full
 from optim.isolation.isolation import Isolation
 
 _LOG_TAIL_BYTES = 4000
 _MOST_CHARACTERS = 500
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def not_installed(isolation: Isolation) -> OptimError:
@@ -46,6 +44,6 @@ def job_failed(isolation: Isolation, job: str, error: dict[str, Any]) -> OptimEr
     """The job raised."""
     what = f"{job} of plugin {isolation.plugin} failed"
     message = str(error.get("message", ""))[:_MOST_CHARACTERS]
-    if error.get("errno") in _NO_ROOM:
+    if is_disk_full(error.get("errno")):
         return OptimError("disk-full", what, message, "free some space: optim cache prune", status=ExitStatus.USAGE)
     return OptimError("isolated-job-failed", what, f"{error.get('type')}: {message}", status=ExitStatus.NOT_HELD)

@@ -1,10 +1,11 @@
 """The worker: runs in the plugin's own environment, by its path; the standard library only, never optim.
 
 ``python server.py FOLDER JOBS_FILE`` listens on this machine alone and writes where to ``FOLDER/address``, with a
-secret that others on the machine cannot read. One connection is one job; JSON lines, each an object::
+secret that others on the machine cannot read. One connection is one job; JSON objects, as ``jobs/talk.py`` sends them,
+a file that is loaded by its path as well::
 
-    host    {"protocol": 1, "secret": "..."}
-    worker  {"protocol": 1, "python": "3.11.9", "process": 4711}
+    host    {"protocol": 2, "secret": "..."}
+    worker  {"protocol": 2, "python": "3.11.9", "process": 4711}
     host    {"job": "quantize", "request": {...}}
     worker  {"event": "heartbeat"} | {"event": "progress", "share": 0.5, "text": "..."}
     worker  {"call": "accuracy", "argument": ...}       the host answers  {"answer": ...}
@@ -29,21 +30,21 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any, BinaryIO
+from types import ModuleType
+from typing import Any
 
-PROTOCOL = 1
+PROTOCOL = 2
 _HEARTBEAT_S = 1.0
 _OWNER_CHECK_S = 0.5
 _GREETING_S = 10.0
+_MOST_GREETING_BYTES = 1 << 16
 
 
 class Host:
     """What a job is given to talk with the host while it works."""
 
-    def __init__(self, connection: socket.socket, lines: BinaryIO) -> None:
-        self._connection = connection
-        self._lines = lines
-        self._lock = threading.Lock()
+    def __init__(self, talk: Any) -> None:
+        self._talk = talk
         self._answers: queue.Queue[Any] = queue.Queue()
         self._finished = threading.Event()
 
@@ -57,15 +58,14 @@ class Host:
         return self._answers.get()
 
     def send(self, message: dict[str, Any]) -> None:
-        """Write one line; without a host there is nothing left to do."""
+        """Tell the host something; without one there is nothing left to do."""
         try:
-            with self._lock:
-                self._connection.sendall(json.dumps(message).encode() + b"\n")
+            self._talk.send(message)
         except OSError:
             _end()
 
     def finish(self, message: dict[str, Any]) -> None:
-        """Send the last line of a job."""
+        """Send the last message of a job."""
         self._finished.set()
         self.send(message)
 
@@ -76,9 +76,9 @@ class Host:
 
     def listen(self) -> None:
         """Take answers until the host closes the connection."""
-        with contextlib.suppress(OSError, ValueError):
-            for line in self._lines:
-                self._answers.put(json.loads(line)["answer"])
+        with contextlib.suppress(EOFError, OSError, ValueError):
+            while True:
+                self._answers.put(self._talk.receive()["answer"])
         if not self._finished.is_set():
             _end()
 
@@ -88,10 +88,8 @@ def main() -> None:
     folder, jobs_file = Path(sys.argv[1]), Path(sys.argv[2])
     os.dup2(2, 1)  # what a library prints lands in the log, never in an answer
     threading.Thread(target=_end_with_owner, args=(folder.parent / "owner",), daemon=True).start()
-    spec = importlib.util.spec_from_file_location("optim_isolated_jobs", jobs_file)
-    assert spec is not None and spec.loader is not None
-    jobs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(jobs)
+    talking = _loaded("optim_isolated_talk", Path(__file__).parents[1] / "jobs" / "talk.py")
+    jobs = _loaded("optim_isolated_jobs", jobs_file)
     server = socket.create_server(("127.0.0.1", 0))
     secret = secrets.token_hex(16)
     address = {"port": server.getsockname()[1], "secret": secret, "process": os.getpid()}
@@ -99,26 +97,29 @@ def main() -> None:
     os.replace(folder / "binding", folder / "address")  # seen only once it accepts
     while True:
         connection, _ = server.accept()
-        with connection, contextlib.suppress(OSError, ValueError):
-            _serve(connection, secret, jobs)
+        talk = talking.over_socket(connection)
+        with contextlib.closing(talk), contextlib.suppress(EOFError, OSError, ValueError):
+            _serve(talk, secret, jobs)
 
 
-def _serve(connection: socket.socket, secret: str, jobs: Any) -> None:
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.settimeout(_GREETING_S)
-    lines = connection.makefile("rb")
-    hello = json.loads(lines.readline(1 << 16))
+def _loaded(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _serve(talk: Any, secret: str, jobs: ModuleType) -> None:
+    hello = talk.receive(_GREETING_S, _MOST_GREETING_BYTES)
     if not secrets.compare_digest(str(hello.get("secret")), secret):
         return
-    host = Host(connection, lines)
+    host = Host(talk)
     host.send({"protocol": PROTOCOL, "python": platform.python_version(), "process": os.getpid()})
-    line = lines.readline()
-    if not line:
-        return
-    connection.settimeout(None)
-    asked = json.loads(line)
-    for background in (host.beat, host.listen):
-        threading.Thread(target=background, daemon=True).start()
+    asked = talk.receive(_GREETING_S)
+    listening = threading.Thread(target=host.listen, daemon=True)
+    listening.start()
+    threading.Thread(target=host.beat, daemon=True).start()
     try:
         answer = {"result": getattr(jobs, asked["job"])(asked["request"], host)}
     except (Exception, SystemExit) as error:
@@ -131,7 +132,7 @@ def _serve(connection: socket.socket, secret: str, jobs: Any) -> None:
             }
         }
     host.finish(answer)
-    connection.shutdown(socket.SHUT_WR)
+    listening.join()  # until the host has closed its end
 
 
 def _end_with_owner(path: Path) -> None:

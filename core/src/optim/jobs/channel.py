@@ -1,27 +1,27 @@
-"""The worker's side of the conversation: one JSON object a line."""
+"""The worker's side of the conversation."""
 
 from __future__ import annotations
 
-import json
 import queue
-from typing import Any, BinaryIO
+from typing import Any
+
+from optim.jobs.talk import Talk
 
 
 class Channel:
     """Tells the parent what happens and receives what it asks next.
 
-    Lines to the parent are ``{"event": ..., ...}`` and ``{"doing": ...}`` while work goes on, then
+    Messages to the parent are ``{"event": ..., ...}`` and ``{"doing": ...}`` while work goes on, then
     ``{"result": ...}`` or ``{"error": ...}``.
     """
 
-    def __init__(self, answers: BinaryIO, requests: queue.Queue[bytes]) -> None:
-        self._answers = answers
+    def __init__(self, talk: Talk, requests: queue.Queue[dict[str, Any]]) -> None:
+        self._talk = talk
         self._requests = requests
 
     def send(self, message: dict[str, Any]) -> None:
-        """Write one line to the parent."""
-        self._answers.write(json.dumps(message).encode() + b"\n")
-        self._answers.flush()
+        """Tell the parent something."""
+        self._talk.send(message)
 
     def event(self, name: str, /, **values: Any) -> None:
         """Say that something happened; ``values`` are JSON values."""
@@ -32,6 +32,5 @@ class Channel:
         self.send({"doing": what})
 
     def receive(self) -> dict[str, Any]:
-        """Wait for the parent's next line."""
-        message: dict[str, Any] = json.loads(self._requests.get())
-        return message
+        """Wait for what the parent says next."""
+        return self._requests.get()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import queue
 import signal
 import subprocess
 import sys
@@ -18,6 +16,7 @@ from typing import Any, Self
 
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.owner import FOLDER_VARIABLE, workers_folder
+from optim.jobs.talk import pair
 
 _STDERR_TAIL_BYTES = 4000
 _alive: set[WorkerProcess] = set()
@@ -57,29 +56,33 @@ class WorkerProcess:
         self.peak_memory_bytes = 0
         self._doing = ""
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "optim.jobs.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", FOLDER_VARIABLE: str(workers_folder())},
-            start_new_session=os.name == "posix",
-        )
-        self._answers: queue.Queue[bytes | None] = queue.Queue()
-        threading.Thread(target=self._read_answers, daemon=True).start()
+        self._talk, its_end = pair()
+        with its_end:
+            handle = its_end.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "optim.jobs.worker", str(handle)],
+                stdin=subprocess.DEVNULL,
+                stdout=self._stderr,
+                stderr=self._stderr,
+                env={
+                    **os.environ,
+                    "PYTHONHASHSEED": "0",
+                    "PYTHONUNBUFFERED": "1",
+                    FOLDER_VARIABLE: str(workers_folder()),
+                },
+                **_handing_down(handle),
+            )
         threading.Thread(target=self._end_group_with_leader, daemon=True).start()
         _alive.add(self)
         self.send({"job": job, "request": request})
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Write one line to the worker; a worker that is gone shows at the next :meth:`receive`."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError, OSError):
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            self._process.stdin.flush()
+        """Tell the worker something; a worker that is gone shows at the next :meth:`receive`."""
+        with contextlib.suppress(OSError):
+            self._talk.send(message)
 
     def receive(self, timeout_s: float, *, of_s: float | None = None) -> dict[str, Any]:
-        """The worker's next line.
+        """What the worker says next.
 
         Args:
             timeout_s: to wait for it.
@@ -91,28 +94,22 @@ class WorkerProcess:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                line = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
+                message = self._talk.receive(deadline - time.monotonic())
+            except TimeoutError:
                 self.kill()
                 late = f"did not finish within {of_s or timeout_s:.0f} s{self._on()} and was stopped"
                 raise WorkerFailed(late, "timeout", doing=self._doing) from None
-            if line is None:
-                raise self._crash()
-            message = self._read(line)
+            except ValueError as error:
+                self.kill()
+                raise WorkerFailed(f"broke the worker protocol: {error}", "protocol", self._stderr_tail()) from None
+            except (EOFError, OSError):
+                raise self._crash() from None
             if "doing" not in message:
                 break
             self._doing = message["doing"]
         self.peak_memory_bytes = max(self.peak_memory_bytes, message.get("peak_memory_bytes", 0))
         if "error" in message:
             raise _raised(message["error"], self._doing)
-        return message
-
-    def _read(self, line: bytes) -> dict[str, Any]:
-        try:
-            message: dict[str, Any] = json.loads(line)
-        except ValueError:
-            self.kill()
-            raise WorkerFailed(f"broke the worker protocol: {line[:80]!r}", "protocol", self._stderr_tail()) from None
         return message
 
     def _on(self) -> str:
@@ -139,14 +136,12 @@ class WorkerProcess:
         self._process.wait()
 
     def close(self) -> None:
-        """Kill what is left of it and release its pipes."""
+        """Kill what is left of it and release its pipe."""
         if self in _alive:
             _alive.discard(self)
             self.kill()
-            for stream in (self._process.stdin, self._process.stdout, self._stderr):
-                with contextlib.suppress(OSError):
-                    if stream:
-                        stream.close()
+            self._talk.close()
+            self._stderr.close()
 
     def __enter__(self) -> Self:
         return self
@@ -155,13 +150,6 @@ class WorkerProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _read_answers(self) -> None:
-        assert self._process.stdout is not None
-        with contextlib.suppress(ValueError, OSError):
-            for line in self._process.stdout:
-                self._answers.put(line)
-        self._answers.put(None)
 
     def _end_group_with_leader(self) -> None:
         """What the worker started ends with it: a fork that holds its pipe open would hide its end."""
@@ -190,9 +178,17 @@ class WorkerProcess:
 
 
 def kill_all() -> None:
-    """End every worker that is still alive, e.g. after Ctrl-C."""
+    """End every worker that is still alive, e.g. after Ctrl-C; who waits for one sees that it ended."""
     for worker in list(_alive):
-        worker.close()
+        worker.kill()
+
+
+def _handing_down(handle: int) -> dict[str, Any]:
+    """What ``Popen`` is told so that the worker gets the end of a pipe, and a group of its own."""
+    if sys.platform == "win32":
+        os.set_handle_inheritable(handle, True)
+        return {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})}
+    return {"pass_fds": (handle,), "start_new_session": True}
 
 
 def run_job(

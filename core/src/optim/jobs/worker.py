@@ -1,10 +1,9 @@
-"""What runs in the subprocess: ``python -m optim.jobs.worker``.
+"""What runs in the subprocess: ``python -m optim.jobs.worker HANDLE``.
 
-The first line on stdin names a job, ``{"job": "package.module", "request": {...}}``; the module has a dataclass
-``Request`` and a function ``run(request, channel)``. Requests and answers go over private copies of stdin and stdout:
-descriptor 0 becomes empty and descriptor 1 stderr before any plugin is imported, so nothing that a library or a child
-of it prints can get between the answers, and none can eat a request.
-The process ends, with everything it started, when its stdin closes: a parent that was killed leaves no orphans.
+The first message names a job, ``{"job": "package.module", "request": {...}}``; the module has a dataclass ``Request``
+and a function ``run(request, channel)``. Requests and answers go over a pipe of their own; stdin is empty and stdout is
+stderr, so nothing that a library or a child of it prints can get between the answers, and none can eat a request.
+The process ends, with everything it started, when the pipe closes: a parent that was killed leaves no orphans.
 """
 
 from __future__ import annotations
@@ -19,26 +18,21 @@ import sys
 import threading
 import traceback
 from dataclasses import asdict
-from typing import BinaryIO
+from typing import Any
 
-from optim.errors import OptimError, disk_error
+from optim.errors import OptimError, disk_error, is_disk_full
 from optim.jobs.channel import Channel
 from optim.jobs.doing import tell_by
 from optim.jobs.memory import peak_memory_bytes
-
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+from optim.jobs.talk import Talk, inherited
 
 
 def main() -> None:
     """Run one job and exit."""
-    lines, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    requests: queue.Queue[bytes] = queue.Queue()
-    threading.Thread(target=_read_requests, args=(lines, requests), daemon=True).start()
-    channel = Channel(answers, requests)
+    talk = inherited(int(sys.argv[1]))
+    requests: queue.Queue[dict[str, Any]] = queue.Queue()
+    threading.Thread(target=_read_requests, args=(talk, requests), daemon=True).start()
+    channel = Channel(talk, requests)
     tell_by(channel.doing)
     status = 0
     try:
@@ -52,7 +46,7 @@ def main() -> None:
 
 def describe_error(error: BaseException) -> dict[str, object]:
     """An exception as JSON: an OptimError by its fields, anything else by its type and where it was raised."""
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+    if isinstance(error, OSError) and (is_disk_full(error.errno) or error.errno == errno.EROFS):
         error = disk_error(error, "there is no room in the cache, or it cannot be written")
     if isinstance(error, OptimError):
         return {"optim": {**asdict(error), "status": int(error.status)}}
@@ -76,9 +70,10 @@ def _run(channel: Channel) -> None:
     channel.send({"result": to_wire(answer), "peak_memory_bytes": peak_memory_bytes()})
 
 
-def _read_requests(lines: BinaryIO, requests: queue.Queue[bytes]) -> None:
-    for line in lines:
-        requests.put(line)
+def _read_requests(talk: Talk, requests: queue.Queue[dict[str, Any]]) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            requests.put(talk.receive())
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         with contextlib.suppress(OSError):
             os.killpg(os.getpid(), signal.SIGKILL)

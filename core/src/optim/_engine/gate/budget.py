@@ -20,6 +20,12 @@ _ROOM = 0.92
 """What is foreseen of eight samples is 5 to 10 % more than the worst of them."""
 
 
+class BeyondBudget(str):
+    """An objection: the drift, or the loss of the metric, is more than the user accepts."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What the user accepts.
@@ -90,6 +96,9 @@ class Budget:
             lossy: whether the chain has a lossy pass.
             task: the task metric, where it was measured.
             provisional: whether that was on some of the samples only.
+
+        Returns:
+            A :class:`BeyondBudget` where it is the user's budget that is broken.
         """
         comparisons = list(comparisons)
         for comparison in comparisons:
@@ -101,18 +110,20 @@ class Budget:
                 return f"{far} is beyond what its pass says of it ({own:.3g})"
         limit = self.limit(lossy)
         drift = worst_drift(comparisons)
-        bound = "the budget" if lossy and self.max_drift is not None else "what rounding explains"
+        kind, bound = (
+            (BeyondBudget, "the budget") if lossy and self.max_drift is not None else (str, "what rounding explains")
+        )
         free = [comparison for comparison in comparisons if comparison.limit is None]
         if drift.relative_l2 > limit:
             worst = max(free, key=lambda comparison: comparison.relative_l2)
-            return f"drift {drift.relative_l2:.3g} at output '{worst.name}' is beyond {bound} ({limit:.3g})"
+            return kind(f"drift {drift.relative_l2:.3g} at output '{worst.name}' is beyond {bound} ({limit:.3g})")
         if lossy and self.held(drift) > limit:
             worst = max(free, key=lambda comparison: comparison.foreseen)
             seen = f"{min(worst.by_sample):.3g} to {worst.relative_l2:.3g} on {len(worst.by_sample)} samples"
-            return (
+            return kind(
                 f"drift of further samples at output '{worst.name}', up to {worst.foreseen:.3g} after {seen}, "
                 f"is beyond {bound} ({limit:.3g})"
             )
         if task is None or self.max_loss is None or not lossy:
             return ""
-        return loss_objection(task, self.max_loss, provisional=provisional)
+        return BeyondBudget(loss_objection(task, self.max_loss, provisional=provisional))

@@ -11,13 +11,15 @@ class State(StrEnum):
     """How a plugin fared.
 
     OK: it can be used. FAILED: it did not load, or breaks the contract. INCOMPATIBLE: written for another hook API.
-    UNAVAILABLE: it loaded, but none of the targets it adds can be used here. DISABLED: the user switched it off.
+    UNAVAILABLE: it loaded, but none of the targets it adds can be used here. NOT_INSTALLED: it is isolated, and has no
+    environment yet that fits its version. DISABLED: the user switched it off.
     """
 
     OK = "ok"
     FAILED = "failed"
     INCOMPATIBLE = "incompatible"
     UNAVAILABLE = "unavailable"
+    NOT_INSTALLED = "not-installed"
     DISABLED = "disabled"
 
 

@@ -40,7 +40,8 @@ class SurveyedPlugin:
     """A plugin with what it offers, names sorted.
 
     Attributes:
-        state: as loaded; ``unavailable`` where it adds targets and none of them can be used here.
+        state: as loaded; ``unavailable`` where it adds targets and none of them can be used here, ``not-installed``
+            where it is isolated and has no environment.
         reason: one line, why it is not ``ok``.
     """
 
@@ -70,8 +71,7 @@ class SurveyedPlugin:
 
     @property
     def _isolation(self) -> Isolation | None:
-        isolation: Isolation | None = getattr(self.plugin.implementation, "OPTIM_ISOLATED", None)
-        return isolation
+        return _isolation_of(self.plugin)
 
 
 def survey_passes(registry: Registry) -> list[SurveyedPass]:
@@ -126,9 +126,21 @@ def _surveyed(
     )
 
 
+def _isolation_of(plugin: LoadedPlugin) -> Isolation | None:
+    isolation: Isolation | None = getattr(plugin.implementation, "OPTIM_ISOLATED", None)
+    return isolation
+
+
 def _availability(plugin: LoadedPlugin, registry: Registry, targets: tuple[str, ...]) -> tuple[State, str]:
-    if plugin.state is not State.OK or not targets:
+    from optim.isolation.environments import find_environment
+
+    if plugin.state is not State.OK:
         return plugin.state, plugin.reason
+    isolation = _isolation_of(plugin)
+    if isolation is not None and find_environment(isolation) is None:
+        return State.NOT_INSTALLED, f"it has no environment that fits its version: optim plugins install {plugin.name}"
+    if not targets:
+        return State.OK, ""
     reasons = [registry.unavailable(registry.target(name)) for name in targets]
     if None in reasons:
         return State.OK, ""

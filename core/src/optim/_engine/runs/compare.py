@@ -18,10 +18,10 @@ from optim._engine.jobs.runner import Runner, thread_executor
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.execute import require_target
 from optim._engine.runs.session_file import MODEL_FILE, read_session_file
-from optim._engine.search.measure.race import Effort, LaneResult
-from optim._engine.search.measure.racing import check_chain, race_chains
+from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
-from optim._engine.search.state import Candidate
+from optim._engine.search.state import Candidate, LaneResult
+from optim._engine.search.time_budget import Effort
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.naming import needs_export
@@ -141,10 +141,10 @@ def verify_models(
 def _compared(bench: Workbench, candidate: Candidate) -> LaneResult:
     """The candidate's outputs on the reference's feeds; the reference is opened again only where both are timed."""
     if not bench.target.timed:
-        return check_chain(bench, candidate)
+        return check_candidate(bench, candidate)
     effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
-    samples = bench.prepared.compared
-    return race_chains(bench, [candidate], effort, purpose="verify", samples=samples, measure_task=True)[1][0]
+    wanted = Wanted("verify", bench.prepared.compared, measure_task=True)
+    return race_candidates(bench, [candidate], effort, wanted)[1][0]
 
 
 def bench_models(
@@ -193,7 +193,7 @@ def bench_models(
         lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
         say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
-        base, results = race_chains(bench, candidates, effort, purpose="bench", samples=(), places=lanes)
+        base, results = race_candidates(bench, candidates, effort, Wanted("bench", places=tuple(lanes)))
         if base.ready is None:
             raise OptimError(
                 "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"

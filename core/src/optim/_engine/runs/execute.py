@@ -16,7 +16,7 @@ from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import plugin_version_key, source_digest
 from optim._engine.runs.judge import judge_chain, judge_search
 from optim._engine.runs.outcome import Outcome, RunStatus
-from optim._engine.search.machine import machine_key
+from optim._engine.search.keys import machine_key
 from optim._engine.search.plan import Plan, make_plan
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
@@ -116,7 +116,7 @@ def _run_key(bench: Workbench) -> str:
         "run",
         to_wire(settings),
         to_wire(bench.target),
-        bench.original.model.digest,
+        bench.original.digest,
         bench.prepared.digest,
         bench.prepared.versions,
         plugins,

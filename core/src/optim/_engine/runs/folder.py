@@ -6,7 +6,6 @@ folder as it was.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
@@ -32,12 +31,10 @@ from optim._engine.runs.mark import (
 )
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.swap import recover, stage_of, swap_in
-from optim.errors import ExitStatus, OptimError
+from optim.errors import ExitStatus, OptimError, is_disk_full
 
 ASIDE_FOLDER = "not-delivered"
 """Beside a model that an earlier run delivered: the report of a run that delivered none."""
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RunFolder:
@@ -216,7 +213,7 @@ def _disk_errors(path: Path, *, claiming: bool) -> Iterator[None]:
         yield
     except OSError as error:
         reason = f"{error.strerror or error}: {error.filename}" if error.filename else error.strerror or str(error)
-        if error.errno in _FULL:
+        if is_disk_full(error.errno):
             raise OptimError(
                 "disk-full",
                 f"there is no room for the result in {path}",

@@ -8,12 +8,12 @@ from optim._engine.gate.budget import Budget
 from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.journal import Journal, failures
-from optim._engine.search.measure.race import LaneResult
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.archive import ParetoArchive, Point
 from optim._engine.search.select.chains import repeat
 from optim._engine.search.select.selection import Selection
-from optim._engine.search.state import Attempt, Measured, StepStatus
+from optim._engine.search.state import Attempt, LaneResult, Measured, StepStatus
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 
@@ -44,40 +44,31 @@ class Verdict:
 def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
     """Search, decide, and say what became of every attempt."""
     beam = Beam(bench, budget, plan)
-    selection = Selection(bench, budget, beam.journal, beam.archive)
+    selection = Selection(bench, budget, beam.journal, beam.archive, beam.time)
     try:
         ranking = beam.run()
     except NamedPassError as failed:
-        return _not_held(bench, beam, selection, plan, failed.what, failed.cause)
+        return _not_held(bench, beam, selection, plan, f"{failed.what}: {failed.cause}")
     bench.say("deciding")
     winner = selection.decide(ranking)
+    if winner is not None:
+        beam.journal.timed(winner, None)
+        return _verdict(RunStatus.IMPROVED, "", winner, beam, selection)
     forced = plan.forced()
-    if winner is None and forced:
+    if forced:
         name = forced[0].ordered.name
         beam.journal.conclude(bench.original)
-        reason = failures([a for a in beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
-        reason = next(iter(selection.clock.objections.values()), reason)
-        return _not_held(bench, beam, selection, plan, f"{name} was asked for and did not hold", reason)
-    if winner is None and bench.settings.says_a_budget and beam.archive.nearest() and not beam.archive.lossy_held:
+        tried = failures([a for a in beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
+        why = next(iter(selection.clock.board.objections), tried)
+        return _not_held(bench, beam, selection, plan, f"{name} was asked for and did not hold: {why}")
+    reason = "nothing that was tried made it better"
+    if bench.settings.says_a_budget and beam.archive.nearest() is not None and not beam.archive.lossy_held:
         beam.journal.conclude(bench.original)
-        return _missed(bench, beam, selection, f"nothing that is better keeps within the budget of {budget.text}")
-    if winner is None:
-        winner = _original(bench, selection)
-        beam.journal.conclude(bench.original)
-        status, reason = RunStatus.UNCHANGED, "nothing that was tried made it better"
-    else:
-        beam.journal.timed(winner, None)
-        beam.journal.conclude(winner.candidate, winner)
-        status, reason = RunStatus.IMPROVED, ""
-    return Verdict(
-        status,
-        reason,
-        winner,
-        beam.journal.attempts,
-        selection.clock.bases.get(winner.candidate.model.digest) or selection.clock.base or beam.clock.base,
-        selection.clock.results.get(winner.candidate.model.digest),
-        beam.archive.points(winner.candidate),
-    )
+        nearest = _measure_nearest(bench, beam, selection)
+        if nearest is not None and selection.would_help(nearest):
+            return _missed(beam, selection, f"nothing that is better keeps within the budget of {budget.text}")
+        reason += f", and what is nearest to the budget of {budget.text} {_why_no_help(nearest)}"
+    return _verdict(RunStatus.UNCHANGED, reason, _original(bench, selection), beam, selection)
 
 
 def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
@@ -89,30 +80,45 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
     journal = Journal()
     candidate = repeat(bench, budget, journal, bench.settings.chain or ())
     archive = ParetoArchive(budget)
-    selection = Selection(bench, budget, journal, archive)
+    time = TimeBudget(bench.settings.search_seconds, bench.settings.timeout_s)
+    selection = Selection(bench, budget, journal, archive, time)
     if bench.target.timed:
         measured = selection.measure([candidate])
     else:
         measured = [found for found in (selection.check(candidate),) if found is not None]
+    score = selection.clock.board[candidate]
     if not measured:
-        objection = selection.clock.objections[candidate.model.digest]
         raise OptimError(
             "replay-failed",
             "the repeated model is not right",
-            objection,
+            score.objection,
             "run the search again, without the lock",
             status=ExitStatus.NOT_HELD,
         )
     journal.conclude(candidate, measured[0])
-    status = RunStatus.IMPROVED if candidate.steps else RunStatus.UNCHANGED
     return Verdict(
-        status,
+        RunStatus.IMPROVED if candidate.steps else RunStatus.UNCHANGED,
         "repeated from a lock, verified, not searched again",
         measured[0],
         journal.attempts,
-        selection.clock.base,
-        selection.clock.results.get(measured[0].candidate.model.digest),
-        archive.points(candidate),
+        original=selection.clock.base,
+        timing=score.result,
+        points=archive.points(candidate),
+    )
+
+
+def _verdict(status: RunStatus, reason: str, winner: Measured, beam: Beam, selection: Selection) -> Verdict:
+    """What a search that delivers something comes to."""
+    beam.journal.conclude(winner.candidate, winner if winner.candidate.steps else None)
+    score = selection.clock.board[winner.candidate]
+    return Verdict(
+        status,
+        reason,
+        winner,
+        beam.journal.attempts,
+        original=score.base or selection.clock.base or beam.clock.base,
+        timing=score.result,
+        points=beam.archive.points(winner.candidate),
     )
 
 
@@ -120,41 +126,55 @@ def _original(bench: Workbench, selection: Selection) -> Measured:
     """The original as its own result: its figures against itself are 1 by definition."""
     if not bench.target.timed:
         return Measured(bench.original, None)
-    if selection.clock.base is None:
-        found = selection.measure([bench.original])
-        if not found:
-            raise OptimError(
-                "not-reproducible",
-                "the model does not repeat its own outputs",
-                selection.clock.objections[bench.original.model.digest],
-                "fix the seed of random operators in the model, or give --data that avoids them",
-            )
+    if selection.clock.base is None and not selection.measure([bench.original]):
+        raise OptimError(
+            "not-reproducible",
+            "the model does not repeat its own outputs",
+            selection.clock.board[bench.original].objection,
+            "fix the seed of random operators in the model, or give --data that avoids them",
+        )
     base = selection.clock.base
     latency = base.latency_ms if base else None
     peak = base.ready.peak_memory_bytes if base and base.ready else 0
     return Measured(bench.original, 1.0, 1.0, 1.0, latency, peak)
 
 
-def _not_held(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, what: str, cause: str) -> Verdict:
+def _not_held(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, reason: str) -> Verdict:
+    """What was named did not hold: the budget is missed where that is why, else the run failed."""
     beam.journal.conclude(bench.original)
     forced = {planned.ordered.name for planned in plan.forced()}
     attempts = beam.journal.attempts
-    if any(a.step.pass_name in forced and "beyond the budget" in a.reason for a in attempts):
-        return _missed(bench, beam, selection, f"{what}: {cause}")
-    return Verdict(RunStatus.FAILED, f"{what}: {cause}", None, attempts, points=beam.archive.points())
+    if any(attempt.step.pass_name in forced and attempt.beyond_budget for attempt in attempts):
+        _measure_nearest(bench, beam, selection)
+        return _missed(beam, selection, reason)
+    return Verdict(RunStatus.FAILED, reason, None, attempts, points=beam.archive.points())
 
 
-def _missed(bench: Workbench, beam: Beam, selection: Selection, reason: str) -> Verdict:
-    """Nothing keeps within the budget: the nearest model is measured and kept aside."""
+def _measure_nearest(bench: Workbench, beam: Beam, selection: Selection) -> Measured | None:
+    """The nearest model beyond the budget, measured and kept aside; None where there is none, or it does not run."""
     nearest = beam.archive.nearest()
-    if nearest is not None:
-        bench.say("measuring what is nearest to the budget")
-        selection.aside(nearest)
+    if nearest is None:
+        return None
+    bench.say("measuring what is nearest to the budget")
+    return selection.measure_nearest(nearest)
+
+
+def _missed(beam: Beam, selection: Selection, reason: str) -> Verdict:
+    """Nothing keeps within the budget."""
     return Verdict(
         RunStatus.BUDGET_MISSED,
         reason,
         None,
         beam.journal.attempts,
-        selection.clock.base or beam.clock.base,
+        original=selection.clock.base or beam.clock.base,
         points=beam.archive.points(),
     )
+
+
+def _why_no_help(nearest: Measured | None) -> str:
+    """Why a model beyond the budget would not be delivered with a larger budget either."""
+    if nearest is None:
+        return "does not run"
+    names = " + ".join(step.pass_name for step in nearest.candidate.steps)
+    figures = f", latency ratio {nearest.ratio:.2f}" if nearest.ratio is not None else ""
+    return f"would not be better either: {names}{figures}"

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from optim._engine.jobs import ingest, prepare
-from optim._engine.search.measure.race import LaneResult
 from optim._engine.search.select.archive import Point
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.state import Attempt, Candidate, Measured
+from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.sources.make import ExportedSource
 from optim.backend import Check
 from optim.target import Target

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from optim._engine.gate.drift import Drift
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepStatus
 
@@ -32,7 +31,7 @@ class Journal:
         """The row of the last of these steps, with the others before it."""
         return self._by_chain.get(tuple(step.key for step in steps))
 
-    def timed(self, measured: Measured, parent_ratio: float | None, drift: Drift | None = None) -> None:
+    def timed(self, measured: Measured, parent_ratio: float | None) -> None:
         """Note the best time seen of a chain."""
         attempt = self.find(measured.candidate)
         if attempt is None or measured.ratio is None:
@@ -40,7 +39,6 @@ class Journal:
         if attempt.ratio is None or measured.ratio < attempt.ratio:
             attempt.ratio, attempt.low, attempt.high = measured.ratio, measured.low, measured.high
             attempt.size_bytes = measured.candidate.size_bytes
-            attempt.drift = drift or attempt.drift
         if parent_ratio is not None:
             attempt.parent_ratio = parent_ratio
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from optim._engine.compare.metric_spec import MetricSpec
-from optim._engine.compare.place import Place
-from optim._engine.gate.budget import Budget
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import plugin_version_key, source_digest
-from optim._engine.search.machine import machine_key
-from optim._engine.search.measure.race import Effort
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
+from optim._engine.search.time_budget import Effort
 from optim._engine.store import cache_key
 from optim.jobs.wire import to_wire
 from optim.model import Model, TensorInfo
@@ -50,46 +49,41 @@ class Keys:
     def prepare(self, model: Model, inputs: tuple[TensorInfo, ...]) -> str:
         """Of feeds of these sizes and reference outputs."""
         settings = self._settings
-        return cache_key(
-            "prepare",
-            model.digest,
-            to_wire(inputs),
-            self._place,
-            self._data(),
-            settings.seed,
-            settings.most_samples,
-            self._measure,
-            to_wire(settings.max_loss),
-            time.time_ns() if self._metric and self._metric.is_function else 0,
-        )
+        depends_on = {
+            "model": model.digest,
+            "inputs": to_wire(inputs),
+            "place": self._place,
+            "data": self._data(),
+            "seed": settings.seed,
+            "most samples": settings.most_samples,
+            "metric": self._measure,
+            "max loss": to_wire(settings.max_loss),
+            "now": time.time_ns() if self._metric and self._metric.is_function else 0,  # may return something else
+        }
+        return cache_key("prepare", depends_on)
 
     def offer(self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any] | None, *, forced: bool) -> str:
         """Of what a pass offers for a model."""
-        return cache_key(
-            "offer",
-            candidate.model.digest,
-            offered.name,
-            plugin_version_key(offered.plugin),
-            options,
-            forced,
-            self._settings.goal,
-            self._reference,
-            self._settings.seed,
-            machine_key(),
-        )
+        depends_on = {
+            "model": candidate.digest,
+            "pass": [offered.name, plugin_version_key(offered.plugin), options, forced],
+            "goal": self._settings.goal,
+            "reference": self._reference,
+            "seed": self._settings.seed,
+            "machine": machine_key(),
+        }
+        return cache_key("offer", depends_on)
 
     def candidate(self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any]) -> str:
         """Of a candidate."""
-        return cache_key(
-            "candidate",
-            *_of(candidate),
-            offered.name,
-            plugin_version_key(offered.plugin),
-            options,
-            self._reference,
-            self._settings.seed,
-            self._prepared.explored,
-        )
+        depends_on = {
+            "on": _of(candidate),
+            "pass": [offered.name, plugin_version_key(offered.plugin), options],
+            "reference": self._reference,
+            "seed": self._settings.seed,
+            "samples": self._prepared.explored,
+        }
+        return cache_key("candidate", depends_on)
 
     def source_result(self, model: Model, interfaces: Sequence[Interface], evidence: str, component: str) -> str:
         """Of a model held against its source."""
@@ -103,32 +97,11 @@ class Keys:
         """Of a repair."""
         return cache_key("repair", self.candidate(candidate, offered, options), limit, samples)
 
-    def race(
-        self,
-        candidates: Sequence[Candidate],
-        purpose: str,
-        samples: Sequence[int],
-        effort: Effort,
-        budget: Budget | None,
-        places: Sequence[Place],
-        *,
-        measure_task: bool,
-    ) -> str:
-        """Of a race."""
-        return cache_key(
-            "race",
-            purpose,
-            [_of(candidate) for candidate in candidates],
-            samples,
-            self._reference,
-            machine_key(),
-            self._prepared.timed,
-            effort.least_rounds,
-            effort.drop,
-            measure_task,
-            to_wire(budget) if budget else None,
-            [to_wire(place) for place in places],
-        )
+    def race(self, candidates: Sequence[Candidate], effort: Effort, wanted: object) -> str:
+        """Of a race; ``wanted`` is what is asked of it, as JSON values."""
+        chains = [_of(candidate) for candidate in candidates]
+        rounds = [effort.least_rounds, effort.drop, self._prepared.timed]
+        return cache_key("race", chains, rounds, wanted, self._reference, machine_key())
 
     def check(self, candidate: Candidate, samples: Sequence[int]) -> str:
         """Of a look at a model that is not timed."""
@@ -146,5 +119,16 @@ class Keys:
         return [str(path), [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]]
 
 
+def machine_key() -> str:
+    """What a timing depends on of the machine."""
+    model = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
+    except OSError:
+        pass
+    return f"{platform.node()}/{model}/{os.cpu_count()}"
+
+
 def _of(candidate: Candidate) -> list[object]:
-    return [candidate.model.digest, [to_wire(interface) for interface in candidate.interfaces]]
+    return [candidate.digest, [to_wire(interface) for interface in candidate.interfaces]]

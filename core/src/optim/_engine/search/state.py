@@ -1,13 +1,17 @@
-"""What the search holds: steps, chains of steps, and what became of every attempt."""
+"""What a search holds: candidates, what was tried, what the clock said, and the scoreboard of all of it."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison
+from optim._engine.gate.budget import BeyondBudget
+from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
+from optim._engine.jobs.lane import Ready
 from optim._engine.sources.result import SourceDrift
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
@@ -43,7 +47,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A model made by a chain of steps from the original.
+    """A model made by a chain of steps from the original; the original itself has none.
 
     Attributes:
         model: with its session settings.
@@ -66,16 +70,26 @@ class Candidate:
     given: Model | None = None
 
     @property
+    def digest(self) -> str:
+        """Of the model."""
+        return self.model.digest
+
+    @property
     def is_lossy(self) -> bool:
         """Whether the user's budget is what it is held to."""
         return any(step.lossy for step in self.steps)
 
     def after(self, step: Step, model: Model, size_bytes: int, interface: Interface | None) -> Candidate:
-        """The chain with one more step."""
+        """The candidate with one more step."""
         interfaces = (*self.interfaces, interface) if interface else self.interfaces
         recasts = interface is not None and bool(interface.raw)
         recast, given = (step, self.model) if recasts else (self.recast, self.given)
         return Candidate(model, size_bytes, (*self.steps, step), interfaces, self.drift, self.task, recast, given)
+
+    def compared(self, ready: Ready) -> Candidate:
+        """With how far it is from the original, as a lane found it."""
+        drift = worst_drift(ready.comparisons) if ready.comparisons else self.drift
+        return replace(self, drift=drift, task=ready.task or self.task)
 
 
 @dataclass
@@ -97,6 +111,7 @@ class Attempt:
         low: lower end of the 95 % interval of the ratio.
         high: upper end.
         size_bytes: of the model after it, once delivered.
+        beyond_budget: whether it was dropped because its drift or its loss is more than the user accepts.
     """
 
     step: Step
@@ -113,10 +128,58 @@ class Attempt:
     low: float | None = None
     high: float | None = None
     size_bytes: int | None = None
+    beyond_budget: bool = False
 
     def settle(self, status: StepStatus, reason: str) -> None:
         """Decide what became of it."""
-        self.status, self.reason = status, reason
+        self.status, self.reason, self.beyond_budget = status, str(reason), isinstance(reason, BeyondBudget)
+
+    def drop(self, objection: str, seen: str = "") -> None:
+        """Drop it for an objection of the gate; ``seen`` says where that was seen."""
+        self.settle(StepStatus.DROPPED, seen + objection)
+        self.beyond_budget = isinstance(objection, BeyondBudget)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A paired ratio: below 1 is faster.
+
+    Attributes:
+        value: median over rounds.
+        low: lower end of the 95 % confidence interval.
+        high: upper end.
+        rounds: rounds it rests on.
+    """
+
+    value: float
+    low: float
+    high: float
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneResult:
+    """What became of one lane of a race.
+
+    Attributes:
+        failure: why it has no figures, or empty.
+        ready: what it said before the race.
+        ratio: to the base; None for a lane that failed or was not admitted.
+        latency_ms: median over rounds, geometric mean over samples.
+        sample_ms: median of each timed sample.
+        sample_ratio: of each timed sample.
+        disturbed: share of the race's rounds in which other processes used the machine, 0..1.
+        open_s: of the base: how long a lane of this race took to open on average, in seconds.
+    """
+
+    failure: str = ""
+    ready: Ready | None = None
+    ratio: Ratio | None = None
+    latency_ms: float = 0.0
+    sample_ms: tuple[float, ...] = ()
+    sample_ratio: tuple[Ratio, ...] = ()
+    disturbed: float = 0.0
+    open_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +206,98 @@ class Measured:
     comparisons: tuple[OutputComparison, ...] = ()
     source: SourceDrift | None = None
 
-    def with_candidate(self, candidate: Candidate) -> Measured:
-        """The same figures for an equal candidate."""
-        return replace(self, candidate=candidate)
+    @property
+    def digest(self) -> str:
+        """Of the model."""
+        return self.candidate.digest
+
+    @classmethod
+    def of(cls, candidate: Candidate, result: LaneResult) -> Measured:
+        """The figures of a lane; the drift is that of the samples compared there."""
+        assert result.ready is not None
+        return cls(candidate.compared(result.ready), None, comparisons=result.ready.comparisons).timed(result)
+
+    def timed(self, result: LaneResult) -> Measured:
+        """With the clock's figures of a lane; unchanged where it has none."""
+        if result.ratio is None or result.ready is None:
+            return self
+        return replace(
+            self,
+            ratio=result.ratio.value,
+            low=result.ratio.low,
+            high=result.ratio.high,
+            latency_ms=result.latency_ms,
+            peak_memory_bytes=max(self.peak_memory_bytes, result.ready.peak_memory_bytes),
+        )
+
+
+@dataclass
+class Score:
+    """What a search knows of one model.
+
+    Attributes:
+        objection: why it does not hold; empty where nothing speaks against it.
+        broken: the candidate as it was compared, where it ran and did not hold.
+        explored: its latency ratio in the last race.
+        result: all that its lane said, of both races where it was timed twice.
+        base: the original in the same race.
+        source: how far it is from the source that was exported.
+        source_objection: why it is not what that source computes.
+    """
+
+    objection: str = ""
+    broken: Candidate | None = None
+    explored: float | None = None
+    result: LaneResult | None = None
+    base: LaneResult | None = None
+    source: SourceDrift | None = None
+    source_objection: str = ""
+
+    @property
+    def times_too_far(self) -> float:
+        """By which factor it is further from its source than it may be; 1 where it is not, or was not looked at."""
+        if self.source is None or not self.source_objection or not math.isfinite(self.source.drift.relative_l2):
+            return 1.0
+        return max(1.0, self.source.drift.relative_l2 / self.source.limit)
+
+
+class Scoreboard:
+    """One :class:`Score` for each model, by its digest."""
+
+    def __init__(self) -> None:
+        self._scores: dict[str, Score] = {}
+        self._best_of_graph: dict[str, float] = {}
+
+    def __getitem__(self, candidate: Candidate) -> Score:
+        return self.of_model(candidate.model)
+
+    def of_model(self, model: Model) -> Score:
+        """The score of a model; an empty one where nothing is known of it."""
+        return self._scores.setdefault(model.digest, Score())
+
+    def note_explored(self, candidate: Candidate, ratio: float) -> None:
+        """Note the ratio of a race."""
+        self[candidate].explored = ratio
+        self._best_of_graph[candidate.model.path.name] = min(ratio, self.best_of_graph(candidate))
+
+    def best_of_graph(self, candidate: Candidate) -> float:
+        """The best ratio seen of the same graph under any session settings; infinite where none was."""
+        return self._best_of_graph.get(candidate.model.path.name, math.inf)
+
+    @property
+    def objections(self) -> list[str]:
+        """Every objection, the first found first."""
+        return [score.objection for score in self._scores.values() if score.objection]
+
+    @property
+    def broken(self) -> list[Candidate]:
+        """The candidates that ran and did not hold."""
+        return [score.broken for score in self._scores.values() if score.broken is not None]
+
+
+def unique(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Each model once, in order; of several candidates with one model the first."""
+    found: dict[str, Candidate] = {}
+    for candidate in candidates:
+        found.setdefault(candidate.digest, candidate)
+    return list(found.values())

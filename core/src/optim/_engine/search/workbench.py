@@ -14,7 +14,8 @@ from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
-from optim._engine.jobs import candidate, ingest, prepare, refuse
+from optim._engine.jobs import candidate as candidate_job
+from optim._engine.jobs import ingest, prepare, refuse
 from optim._engine.jobs.ingest import Answer as Ingested
 from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.jobs.runner import Runner, Say
@@ -24,6 +25,7 @@ from optim._engine.search.keys import Keys
 from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
+from optim._engine.search.time_budget import GRACE_S, REFUSAL_S
 from optim._engine.sensitivity import measure_job, repair_job
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.pipeline import Choice
@@ -34,19 +36,20 @@ from optim.onnx.files import is_whole
 from optim.passes import MODEL_STAGES
 
 _REPAIR_EVALUATIONS = 40
+"""Of one repair: more find a smaller set of nodes, where there is time for them."""
+
 _REPAIR_SAMPLES = 8
-_REPAIR_GRACE_S = 10.0
-"""For the evaluation that was begun in time."""
+"""A repair measures on: with more, the set holds on all samples more often, and each evaluation takes longer."""
 
 _REPLAYED_SAMPLES = 1
-_REFUSAL_S = 60.0
+"""Replaying keeps what every node of the model gives: with more samples, so many times the memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
     """A candidate job's answer, or why there is none; ``ran_out`` where it was stopped for its time."""
 
-    answer: candidate.Answer | None
+    answer: candidate_job.Answer | None
     failure: str
     seconds: float
     ran_out: bool = False
@@ -71,6 +74,7 @@ class Workbench:
         self.say = say
         self.runner = Runner(store, say, fresh=settings.fresh, executor=executor)
         self.made: set[Path] = set()
+        self.recast_originals: dict[tuple[str, str], Candidate] = {}
         target = registry.target(settings.target)
         registry.backend(target.backend)
         self.target = target.plain
@@ -127,7 +131,7 @@ class Workbench:
             return model.inputs
         try:
             request = refuse.Request(model, self.target, tuple(asked))
-            return self.runner.call(refuse.JOB, request, timeout_s=_REFUSAL_S).inputs
+            return self.runner.call(refuse.JOB, request, timeout_s=REFUSAL_S).inputs
         except WorkerFailed as failed:
             if failed.error:
                 raise failed.error from failed
@@ -147,16 +151,16 @@ class Workbench:
 
         def make(folder: Path) -> prepare.Answer:
             request = prepare.Request(
-                model,
-                inputs,
-                self.place,
-                self.settings.data,
-                folder / "feeds",
-                folder / "outputs",
-                self.settings.seed,
-                self.settings.most_samples,
-                self._metric,
-                self.settings.max_loss,
+                model=model,
+                inputs=inputs,
+                place=self.place,
+                data=self.settings.data,
+                feeds=folder / "feeds",
+                outputs=folder / "outputs",
+                seed=self.settings.seed,
+                most_samples=self.settings.most_samples,
+                metric=self._metric,
+                max_loss=self.settings.max_loss,
             )
             answer = self._need(prepare.JOB, request, "prepare")
             self.runner.keep(key, answer)
@@ -183,41 +187,53 @@ class Workbench:
     def try_all(
         self, wanted: Sequence[tuple[Candidate, OfferedPass, dict[str, Any]]], timeout_s: float
     ) -> Iterator[Tried]:
-        """Apply and judge candidates at the same time; in order.
+        """Applies passes and judges what they made, several at the same time; in order.
 
         Where one of them damaged a model of the store, all are tried again one by one: it may have been any of them.
         """
         found = self.runner.side_by_side(lambda one: self._try(*one, timeout_s), wanted)
-        broke = [node for (node, _, _), tried in zip(wanted, found, strict=True) if tried.answer is None]
-        damaged = [self.restore(node) for node in broke]
+        broke = [candidate for (candidate, _, _), tried in zip(wanted, found, strict=True) if tried.answer is None]
+        damaged = [self.restore(candidate) for candidate in broke]
         if any(damaged) and len(wanted) > 1:
             found = [self.try_one(*one, timeout_s, anew=True) for one in wanted]
         yield from found
 
     def try_one(
-        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], timeout_s: float, *, anew: bool = False
+        self,
+        candidate: Candidate,
+        offered: OfferedPass,
+        options: dict[str, Any],
+        timeout_s: float,
+        *,
+        anew: bool = False,
     ) -> Tried:
-        """Apply one pass and judge the result on the explored samples; if it broke, see that it broke nothing else."""
-        tried = self._try(node, offered, options, timeout_s, anew=anew)
+        """Applies one pass and judges the result on the explored samples; a pass that broke may have broken more."""
+        tried = self._try(candidate, offered, options, timeout_s, anew=anew)
         if tried.answer is None:
-            self.restore(node)
+            self.restore(candidate)
         return tried
 
     def _try(
-        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], timeout_s: float, *, anew: bool = False
+        self,
+        candidate: Candidate,
+        offered: OfferedPass,
+        options: dict[str, Any],
+        timeout_s: float,
+        *,
+        anew: bool = False,
     ) -> Tried:
-        key = self.keys.candidate(node, offered, options)
+        key = self.keys.candidate(candidate, offered, options)
         tried = None if anew else self.runner.known(key, Tried, holds=_is_there)
         if tried is not None:
             self._note_made(tried)
             return tried
         self.say(f"trying {offered.name} {_short(options)}")
-        request = self._candidate_request(node, offered, options, self.prepared.explored)
+        request = self._candidate_request(candidate, offered, options, self.prepared.explored)
         started = time.monotonic()
         phases = ["applying"]
         try:
             answer = self.runner.call(
-                candidate.JOB, request, timeout_s=timeout_s, on_event=lambda event: phases.append(event["event"])
+                candidate_job.JOB, request, timeout_s=timeout_s, on_event=lambda event: phases.append(event["event"])
             )
         except WorkerFailed as failed:
             if failed.error and failed.error.reference == "disk-full":  # of whatever is tried next, nothing would come
@@ -234,31 +250,37 @@ class Workbench:
             self.made.add(tried.answer.result.model.path)
 
     def repair(
-        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], tried: Tried, limit: float, seconds: float
+        self,
+        candidate: Candidate,
+        offered: OfferedPass,
+        options: dict[str, Any],
+        tried: Tried,
+        limit: float,
+        seconds: float,
     ) -> Repair | None:
-        """Which nodes a candidate that broke the budget must leave alone; None where nothing was found in time."""
+        """Returns which nodes a candidate that broke the budget must leave alone; None where time ran out."""
         assert tried.answer is not None
         whole = worst_drift(tried.answer.comparisons).relative_l2
         samples = self.prepared.compared[:_REPAIR_SAMPLES]
-        key = self.keys.repair(node, offered, options, limit, samples)
+        key = self.keys.repair(candidate, offered, options, limit, samples)
         known = self.runner.known(key, repair_job.Answer)
         if known is not None:
             return known.repair
         self.say(f"repairing {offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
-        asked = self._candidate_request(node, offered, options, samples)
+        asked = self._candidate_request(candidate, offered, options, samples)
         request = repair_job.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
         try:
-            grace_s = max(_REPAIR_GRACE_S, 2 * tried.seconds)
+            grace_s = max(GRACE_S, 2 * tried.seconds)  # for the evaluation that was begun in time
             answer = self.runner.call(repair_job.JOB, request, timeout_s=seconds + grace_s)
         except WorkerFailed:
-            self.restore(node)
+            self.restore(candidate)
             return None
         if answer.repair is not None:  # with more time another run may find what this one did not
             self.runner.keep(key, answer)
         return answer.repair
 
     def sensitivity(
-        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
+        self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
     ) -> measure_job.Answer:
         """What a lossy pass costs at each node of a model; see :mod:`optim._engine.sensitivity.measure_job`.
 
@@ -266,36 +288,36 @@ class Workbench:
             OptimError: not-applicable, nothing-to-measure, measure-failed.
         """
         self.say(f"trying {offered.name} {_short(options)}")
-        asked = self._candidate_request(node, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
+        asked = self._candidate_request(candidate, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
         request = measure_job.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
         return self._need(measure_job.JOB, request, "measure")
 
     def _candidate_request(
-        self, node: Candidate, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
-    ) -> candidate.Request:
-        lossy = node.is_lossy or offered.over_models.lossy
-        return candidate.Request(
-            node.model,
-            offered.name,
-            offered.plugin.name,
-            options,
-            self.place,
-            self.reference,
-            samples,
-            node.interfaces,
-            self.store.models,
-            self.settings.seed,
-            lossy,
-            lossy and self.reference.task is not None,
-            node.given,
+        self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
+    ) -> candidate_job.Request:
+        lossy = candidate.is_lossy or offered.over_models.lossy
+        return candidate_job.Request(
+            model=candidate.model,
+            name=offered.name,
+            plugin=offered.plugin.name,
+            options=options,
+            place=self.place,
+            reference=self.reference,
+            samples=samples,
+            interfaces=candidate.interfaces,
+            store=self.store.models,
+            seed=self.settings.seed,
+            lossy=lossy,
+            measure_task=lossy and self.reference.task is not None,
+            given=candidate.given,
         )
 
-    def restore(self, node: Candidate) -> bool:
-        """Make damaged files of the original and of a chain anew; whether there were any."""
+    def restore(self, candidate: Candidate) -> bool:
+        """Makes damaged files of the original and of a candidate anew; returns whether there were any."""
 
-        def rebuild() -> Path:
+        def apply_again() -> Path:
             chain = self.original
-            for step in node.steps:
+            for step in candidate.steps:
                 offered = self.registry.find_pass(step.pass_name, self.target)
                 tried = self._try(chain, offered, step.options, self.settings.timeout_s, anew=True)
                 if tried.answer is None:
@@ -309,7 +331,7 @@ class Workbench:
             return self._ingest_source(fresh=True).model.path
 
         original = restore(self.original.model.path, read_again)
-        return restore(node.model.path, rebuild) or original
+        return restore(candidate.model.path, apply_again) or original
 
     def _need(self, job: Job[Request, Answer], request: Request, what: str) -> Answer:
         """A job that the whole run depends on."""

@@ -23,6 +23,7 @@ from optim._engine.sensitivity.isolate import Place
 from optim._engine.sensitivity.subject import Subject
 from optim.arrays import Array, Feeds
 from optim.backend import Session
+from optim.errors import describe_exception
 
 MOST_BYTES = 1 << 30
 """Of intermediate values held in memory; a sample that needs more is not replayed."""
@@ -84,7 +85,7 @@ class Replay:
             raise
         except Exception as error:  # a pass or a runtime that does not take such a graph
             self._open.close()
-            raise NoReplay(f"{type(error).__name__}: {error}") from error
+            raise NoReplay(describe_exception(error)) from error
         return self
 
     def __exit__(self, *_: object) -> None:

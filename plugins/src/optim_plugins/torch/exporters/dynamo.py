@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from optim import APPLICABLE, Applicable, Component, Exported, Exporter, SourceContext, Target
+from optim.errors import describe_exception
 from optim_plugins.torch.available import torch_available
 from optim_plugins.torch.passes.merge_lora import has_adapters
 from optim_plugins.torch.passes.set_attention import use_eager
@@ -59,7 +60,8 @@ class Dynamo(Exporter):
             notes.append("the attention it came with cannot be traced: exported with eager attention")
             try:
                 program = _export(component, options, optimize=optimize)
-            except Exception:
+            except Exception as again:  # likewise; the first is about the module as it is, and is what is reported
+                error.add_note(f"with eager attention: {describe_exception(again)}")
                 raise not_traceable(component, error, self.name) from error
         graph: ir.Model = program.model
         return Exported(tidy(graph), tuple(notes), {"nodes": len(graph.graph)})

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from optim._engine.plugins.survey import SurveyedPass, SurveyedPlugin
     from optim.isolation.environments import Environment
 
-_STYLES = {"failed": "red", "incompatible": "red", "unavailable": "yellow", "disabled": "dim"}
+_STYLES = {
+    "failed": "red",
+    "incompatible": "red",
+    "unavailable": "yellow",
+    "not-installed": "yellow",
+    "disabled": "dim",
+}
 
 
 @click.group()
@@ -84,13 +90,9 @@ def print_plugins(*, as_json: bool, verbose: bool) -> None:
 
 
 def _print_environments(found: list[SurveyedPlugin]) -> None:
-    """What is to be done about environments of isolated plugins: made, or removed."""
+    """Environments that nobody uses any longer, and how to remove them."""
     from optim.isolation.environments import installed_environments
 
-    isolated = {one.plugin.name: one.environment for one in found if one.runs == "isolated"}
-    for name, environment in isolated.items():
-        if environment is None:
-            click.echo(f"\n{name} has no environment that fits its version: optim plugins install {name}")
     for left in installed_environments():
         if left.plugin not in {one.plugin.name for one in found}:
             click.echo(f"\nan environment without its plugin ({_size(left)}): optim plugins remove {left.plugin}")

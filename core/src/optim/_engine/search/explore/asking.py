@@ -9,19 +9,17 @@ from typing import Any
 from optim._engine.jobs import offer
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.state import Candidate
+from optim._engine.search.time_budget import ASKING_S
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
-
-_LONGEST_S = 120.0
-"""For one pass to say what it offers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a pass offers for a model: proposals, or the reason there are none; ``failed`` where it broke down.
 
-    ``unknown`` are names in the user's ``keep`` that no candidate of the model has, each with what comes near.
+    ``unknown`` are names in the user's ``keep`` that no node of the model has, each with what comes near.
     """
 
     proposals: tuple[offer.Proposal, ...]
@@ -78,18 +76,18 @@ class Asker:
             for offered in passes
         ]
         request = offer.Request(
-            candidate.model,
-            bench.target,
-            tuple(asked),
-            bench.store.models,
-            bench.reference.feeds,
-            bench.settings.seed,
-            bench.settings.goal,
+            model=candidate.model,
+            target=bench.target,
+            passes=tuple(asked),
+            store=bench.store.models,
+            feeds=bench.reference.feeds,
+            seed=bench.settings.seed,
+            goal=bench.settings.goal,
         )
         answers: list[offer.Offer] = []
         current = passes[0].name
         try:
-            for event in bench.runner.events(offer.JOB, request, silence_s=min(bench.settings.timeout_s, _LONGEST_S)):
+            for event in bench.runner.events(offer.JOB, request, silence_s=min(bench.settings.timeout_s, ASKING_S)):
                 if event["event"] == "asking":
                     current = event["name"]
                 elif event["event"] == "offer":

@@ -7,31 +7,35 @@ session settings that the tune stage proposes, and the clock decides at the end.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.graphs.node_names import no_such_node
-from optim._engine.search.explore.asking import Asker
 from optim._engine.search.explore.expand import OUT_OF_TIME, Expander
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, slots
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.goal import FASTER, Objective
-from optim._engine.search.state import Candidate, Measured, StepStatus
+from optim._engine.search.state import Candidate, Measured, StepStatus, unique
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Role, Stage
 
 _LOOK_AHEAD = 3
+"""Session settings that each new graph is looked at through: more leave each of them less of the race."""
+
 _LEAST_LANES = 8
+"""Looked at in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
+
 _NEAR = 3
-_FOR_RACES = 0.2
-"""Of the search time, kept for races: candidates that nobody times are worth nothing."""
+"""Names that an error proposes."""
 
 _SAME_SIZE = 0.03
+"""Sizes that differ by less go by the order in which passes offer them: more hides what is really smaller."""
+
 _NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
 
 
@@ -47,14 +51,11 @@ class Beam:
         self._plan = plan
         self.journal = Journal()
         self.archive = ParetoArchive(budget, [planned.ordered.name for planned in plan.forced()])
-        seconds = bench.settings.search_seconds
-        self._deadline = time.monotonic() + seconds
+        self.time = TimeBudget(bench.settings.search_seconds, bench.settings.timeout_s)
         self._objective = Objective(bench.settings.goal, bench.target.timed)
-        self._asker = Asker(bench)
-        self._expander = Expander(
-            bench, self._asker, budget, self.journal, self.archive, self._deadline - _FOR_RACES * seconds
-        )
-        self.clock = Clock(bench, budget, self._deadline)
+        self._expander = Expander(bench, budget, self.journal, self.archive, self.time)
+        self._asker = self._expander.asker
+        self.clock = Clock(bench, budget, self.time)
         self._legs = _legs(plan)
         self._legs_left = len(self._legs)
         self._note_left_out()
@@ -84,22 +85,21 @@ class Beam:
 
         The race drops what is beaten, so that those that contend get the time.
         """
-        if time.monotonic() >= self._deadline:
+        if not self.time.left:
             for planned in passes:
-                self.journal.open(step_of(planned.offered), ranking[0].candidate).settle(
-                    StepStatus.SKIPPED, OUT_OF_TIME
-                )
+                attempt = self.journal.open(step_of(planned.offered), ranking[0].candidate)
+                attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
             return ranking
         best = ranking[0]
         found = self._stage(stage, passes, [best])
         together = self._expander.together(best.candidate, passes, self._gainful(found, best))
-        if together is not None and not self.clock.is_beaten(together) and time.monotonic() < self._deadline:
-            raced = self.clock.explore([together], self._share())
+        if together is not None and not self.clock.is_beaten(together) and self.time.left:
+            raced = self.clock.explore([together], self.time.share(self._legs_left))
             self.archive.explored(raced)
-            self._write_journal([together], {together.model.digest: best}, {o.candidate.model.digest: o for o in raced})
+            self._write_journal([together], {together.digest: best}, {o.digest: o for o in raced})
             found = self._by_rank([*found, *raced])
-        there = {item.candidate.model.digest for item in found}
-        return self._by_rank([*found, *(item for item in ranking if item.candidate.model.digest not in there)])
+        there = {item.digest for item in found}
+        return self._by_rank([*found, *(item for item in ranking if item.digest not in there)])
 
     def _gainful(self, found: Sequence[Measured], best: Measured) -> list[Candidate]:
         """The chains one step longer that are better than what they go on from, the best first."""
@@ -121,12 +121,12 @@ class Beam:
         if first[0].pass_class.role is not Role.ENABLE and len(beam) > 1:
             self._asker.ask_side_by_side([parent.candidate for parent in beam], [planned.offered for planned in passes])
         pools = [(parent, self._expander.expand(parent.candidate, passes)) for parent in beam]
-        candidates = _unique([candidate for _, pool in pools for candidate in pool])
-        parents = {candidate.model.digest: parent for parent, pool in reversed(pools) for candidate in pool}
+        candidates = unique([candidate for _, pool in pools for candidate in pool])
+        parents = {candidate.digest: parent for parent, pool in reversed(pools) for candidate in pool}
         if not candidates:
             return []
         if self._objective.goal == "size":
-            sized = [self._sized(candidate) for candidate in candidates]
+            sized = [Measured(candidate, None) for candidate in candidates]
             self.archive.explored(sized)
             return self._by_rank(sized)
         if len(candidates) == len(beam) and all(
@@ -138,33 +138,25 @@ class Beam:
         if looking:
             self._asker.ask_side_by_side(candidates, looking)
         variants = {
-            candidate.model.digest: self._expander.session_variants(candidate, tune)[:_LOOK_AHEAD]
-            for candidate in candidates
+            candidate.digest: self._expander.session_variants(candidate, tune)[:_LOOK_AHEAD] for candidate in candidates
         }
         racing = [
             candidate for candidate in candidates if candidate.steps and not self._only_makes_way(candidate, parents)
         ]
         lanes = [lane for lane in _in_turns(racing, variants) if lane.steps and not self.clock.is_beaten(lane)]
         owner = {
-            lane.model.digest: candidate
-            for candidate in candidates
-            for lane in (candidate, *variants[candidate.model.digest])
+            lane.digest: candidate for candidate in candidates for lane in (candidate, *variants[candidate.digest])
         }
-        fresh = sum(
-            1
-            for candidate in racing
-            if candidate.model.digest != parents[candidate.model.digest].candidate.model.digest
-        )
-        measured = self.clock.explore(lanes, self._share(), least=min(_LEAST_LANES, 2 * fresh))
+        fresh = sum(1 for candidate in racing if candidate.digest != parents[candidate.digest].digest)
+        measured = self.clock.explore(lanes, self.time.share(self._legs_left), min(_LEAST_LANES, 2 * fresh))
         self.archive.explored(measured)
         best = self._best_by_candidate(measured, owner, beam)
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with
-            if lane.model.digest in self.clock.objections:
-                why = self.clock.objections[lane.model.digest]
-                self.clock.objections.setdefault(owner[lane.model.digest].model.digest, why)
+            score = self.clock.board[owner[lane.digest]]
+            score.objection = score.objection or self.clock.board[lane].objection
         for candidate in candidates:
-            if candidate not in racing and candidate.steps and candidate.model.digest not in best:
-                best[candidate.model.digest] = parents[candidate.model.digest].with_candidate(candidate)
+            if candidate not in racing and candidate.steps and candidate.digest not in best:
+                best[candidate.digest] = replace(parents[candidate.digest], candidate=candidate)
         self._write_journal(candidates, parents, best)
         return self._by_rank(list(best.values()))
 
@@ -175,7 +167,7 @@ class Beam:
         them is a note there.
 
         Raises:
-            OptimError[unknown-candidate]: names the near ones.
+            OptimError[unknown-node]: names the near ones.
         """
         settings = self._bench.settings
         for planned in passes:
@@ -191,14 +183,7 @@ class Beam:
 
     def _only_makes_way(self, candidate: Candidate, parents: dict[str, Measured]) -> bool:
         """Whether its last step is new and only makes way: not worth a race, it goes on as its parent would."""
-        return (
-            candidate.steps[-1].role is Role.ENABLE
-            and candidate.model.digest != parents[candidate.model.digest].candidate.model.digest
-        )
-
-    def _share(self) -> float:
-        """Of the time that is left: what the stages still to come will need is not spent here."""
-        return 0.85 / self._legs_left
+        return candidate.steps[-1].role is Role.ENABLE and candidate.digest != parents[candidate.digest].digest
 
     def _best_by_candidate(
         self, measured: Sequence[Measured], owner: dict[str, Candidate], beam: Sequence[Measured]
@@ -206,16 +191,14 @@ class Beam:
         """Each graph with its best time over session settings; the graph itself goes on, not the settings."""
         best: dict[str, Measured] = {}
         for parent in beam:
-            if parent.candidate.model.digest in owner:
-                best[parent.candidate.model.digest] = parent
+            if parent.digest in owner:
+                best[parent.digest] = parent
         for item in measured:
-            candidate = owner[item.candidate.model.digest]
-            known = best.get(candidate.model.digest)
+            candidate = owner[item.digest]
+            known = best.get(candidate.digest)
             if known is None or known.ratio is None or self._figure(item) < self._figure(known):
-                drift = (
-                    item.candidate.drift if item.candidate.model.digest == candidate.model.digest else candidate.drift
-                )
-                best[candidate.model.digest] = item.with_candidate(replace(candidate, drift=drift))
+                drift = item.candidate.drift if item.digest == candidate.digest else candidate.drift
+                best[candidate.digest] = replace(item, candidate=replace(candidate, drift=drift))
         return best
 
     def _write_journal(
@@ -223,16 +206,17 @@ class Beam:
     ) -> None:
         ratios = {chain_key(item.candidate): item.ratio for item in best.values()}
         for candidate in candidates:
-            parent, attempt = parents[candidate.model.digest], self.journal.find(candidate)
-            if attempt is None or candidate.model.digest == parent.candidate.model.digest:
+            parent, attempt = parents[candidate.digest], self.journal.find(candidate)
+            if attempt is None or candidate.digest == parent.digest:
                 continue
+            score = self.clock.board[candidate]
             without = ratios.get(chain_key(candidate)[:-1], parent.ratio)
-            if candidate.model.digest in best:
-                self.journal.timed(best[candidate.model.digest], without)
-            elif candidate.model.digest in self.clock.objections:
-                attempt.settle(StepStatus.DROPPED, self.clock.objections[candidate.model.digest])
-            elif candidate.model.digest in self.clock.seen:
-                attempt.ratio, attempt.parent_ratio = self.clock.seen[candidate.model.digest], without
+            if candidate.digest in best:
+                self.journal.timed(best[candidate.digest], without)
+            elif score.objection:
+                attempt.drop(score.objection)
+            elif score.explored is not None:
+                attempt.ratio, attempt.parent_ratio = score.explored, without
             else:
                 attempt.settle(StepStatus.SKIPPED, _NOT_TIMED)
 
@@ -242,9 +226,9 @@ class Beam:
             item for item in ranking if not item.candidate.steps or item.candidate.steps[-1].role is not Role.ENABLE
         ]
         chosen = ready[: self._bench.settings.beam]
-        before = {parent.candidate.model.digest for parent in beam}
-        if all(item.candidate.model.digest not in before for item in chosen):
-            chosen += [item for item in ranking if item.candidate.model.digest in before][:1]
+        before = {parent.digest for parent in beam}
+        if all(item.digest not in before for item in chosen):
+            chosen += [item for item in ranking if item.digest in before][:1]
         enabling = [item for item in ranking if item.candidate.steps and item.candidate.steps[-1].role is Role.ENABLE]
         if (
             enabling
@@ -264,9 +248,6 @@ class Beam:
 
     def _figure(self, item: Measured) -> float:
         return self._objective.figure(item, self.clock.base)
-
-    def _sized(self, candidate: Candidate) -> Measured:
-        return Measured(candidate, None)
 
     def _fail(self, passes: Sequence[Planned]) -> None:
         named = [planned for planned in passes if planned.forced]
@@ -294,16 +275,9 @@ def _legs(plan: Plan) -> list[tuple[Stage, Sequence[Planned]]]:
     return found
 
 
-def _unique(candidates: Sequence[Candidate]) -> list[Candidate]:
-    found: dict[str, Candidate] = {}
-    for candidate in candidates:
-        found.setdefault(candidate.model.digest, candidate)
-    return list(found.values())
-
-
 def _in_turns(candidates: Sequence[Candidate], variants: dict[str, list[Candidate]]) -> list[Candidate]:
     """Newest chains first under their first guess, then the next guess of each, so that little time is well spent."""
     newest = sorted(candidates, key=lambda candidate: -len(candidate.steps))
-    rows = [[candidate, *variants[candidate.model.digest]] for candidate in newest]
+    rows = [[candidate, *variants[candidate.digest]] for candidate in newest]
     order = (1, 0, *range(2, _LOOK_AHEAD + 1))
     return [row[i] for i in order for row in rows if i < len(row)]

@@ -7,39 +7,30 @@ the stage out too, unless the user named a pass: then only chains with it go on.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
-from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Asker
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.state import Attempt, Candidate, StepStatus
+from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Repairer
+from optim._engine.search.state import Attempt, Candidate, Scoreboard, StepStatus
+from optim._engine.search.time_budget import GRACE_S, TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.passes import Role
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
 _STOPPED = "search time ran out while it was tried; give more with --search-seconds"
-_GRACE_S = 10.0
-"""For a candidate that was begun in time."""
-
 _UNSET: tuple[Any, ...] = (None, [], ())
 
-_MARGIN_TO_SOURCE = 0.9
-"""Drifts from the source do not go down quite as those do that a repair measures."""
-
-_REPAIR_SHARE = 0.4
-"""Of the search time, for all repairs together."""
-
-_FIRST_REPAIR = 0.7
-"""Of what is left for repairs, for the next one: what the first finds is tried on other chains too."""
+_AT_ONCE = 2
+"""Candidates applied at the same time: with more, each takes longer than the time that is left for one."""
 
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next."""
@@ -49,19 +40,20 @@ class Expander:
     """Tries the passes of a stage on a chain."""
 
     def __init__(
-        self, bench: Workbench, asker: Asker, budget: Budget, journal: Journal, archive: ParetoArchive, deadline: float
+        self, bench: Workbench, budget: Budget, journal: Journal, archive: ParetoArchive, time: TimeBudget
     ) -> None:
         self._bench = bench
-        self._asker = asker
+        self.asker = Asker(bench)
         self._budget = budget
         self._journal = journal
         self._archive = archive
-        self._deadline = deadline
-        self._source = SourceGate(bench, budget)
+        self._time = time
+        self._board = Scoreboard()
+        self._source = SourceGate(bench, budget, self._board)
+        self._repairer = Repairer(bench, budget, journal, self._board, time)
         self._hopeless: dict[tuple[str, str], str] = {}
         self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
         self._took: dict[str, float] = {}
-        self._repair_s = _REPAIR_SHARE * max(0.0, deadline - time.monotonic())
 
     def expand(self, parent: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
         """The parent and every chain that goes on from it through this stage."""
@@ -69,11 +61,7 @@ class Expander:
         for slot in slots(passes):
             new: list[Candidate] = []
             for candidate in frontier:
-                new += [
-                    n
-                    for n in self._try_slot(candidate, slot)
-                    if n.model.digest not in {m.model.digest for m in (*pool, *new)}
-                ]
+                new += [n for n in self._try_slot(candidate, slot) if n.digest not in {m.digest for m in (*pool, *new)}]
             if any(planned.forced for planned in slot):
                 pool = frontier = new
                 if not new:
@@ -89,7 +77,7 @@ class Expander:
         chosen = [planned for planned in passes if planned.pass_class.session_only]
         if not chosen:
             return found
-        asked = self._asker.ask(candidate, [planned.offered for planned in chosen])
+        asked = self.asker.ask(candidate, [planned.offered for planned in chosen])
         for planned in chosen:
             answer = asked[planned.ordered.name]
             for proposal in answer.proposals:
@@ -112,11 +100,11 @@ class Expander:
             name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET
         }
         attempt = self._journal.open(step_of(planned.offered, options), candidate)
-        tried = self._bench.try_one(candidate, planned.offered, options, _GRACE_S)
+        tried = self._bench.try_one(candidate, planned.offered, options, GRACE_S)
         return self._judge(candidate, attempt, tried)
 
     def _try_slot(self, candidate: Candidate, slot: Sequence[Planned]) -> list[Candidate]:
-        asked = self._asker.ask(candidate, [planned.offered for planned in slot])
+        asked = self.asker.ask(candidate, [planned.offered for planned in slot])
         found: list[Candidate] = []
         wanted: list[tuple[Planned, Proposal, Attempt]] = []
         for planned in slot:
@@ -147,7 +135,7 @@ class Expander:
         return found + self._apply(candidate, wanted)
 
     def _apply(self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]]) -> list[Candidate]:
-        """What holds of these proposals; of a pass of which nothing holds the closest, repaired."""
+        """Returns the candidates that hold; for a pass without one, its closest, repaired."""
         planned = {one.ordered.name: one for one, _, _ in wanted}
         if not self._bench.target.timed:
             return self._first_that_holds(candidate, wanted, planned)
@@ -161,7 +149,7 @@ class Expander:
     def _first_that_holds(
         self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]], planned: dict[str, Planned]
     ) -> list[Candidate]:
-        """Of each pass the first guess that holds, repaired if need be: no clock says that a later one is better."""
+        """Returns the first guess of each pass that holds, repaired if need be: no clock tells which is better."""
         found: dict[str, Candidate] = {}
         for one in wanted:
             name, attempt = one[0].ordered.name, one[2]
@@ -180,98 +168,57 @@ class Expander:
     ) -> list[tuple[Attempt, Tried]]:
         """Run the candidate jobs; what was named gets its full time, the rest what the search has left."""
         tried: list[tuple[Attempt, Tried]] = []
-        width = 2
-        for start in range(0, len(wanted), width):
-            batch = wanted[start : start + width]
-            left = self._deadline - time.monotonic()
+        for start in range(0, len(wanted), _AT_ONCE):
+            batch = wanted[start : start + _AT_ONCE]
             forced = any(planned.forced for planned, _, _ in batch)
-            if left <= 0 and not forced:
-                for _, _, attempt in batch:
-                    attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
-                continue
             longest = max(self._took.get(attempt.step.pass_name, 0.0) for _, _, attempt in batch)
-            if not forced and longest > left + _GRACE_S:
+            if not forced and not self._time.may_begin(longest):
                 for _, _, attempt in batch:
                     attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
                 continue
-            timeout = self._bench.settings.timeout_s if forced else self._time_for_one(left)
+            timeout = self._time.for_candidate(named=forced)
             jobs: list[tuple[Candidate, Any, dict[str, Any]]] = [
                 (candidate, p.offered, proposal.options) for p, proposal, _ in batch
             ]
             tried += zip((attempt for _, _, attempt in batch), self._bench.try_all(jobs, timeout), strict=True)
         return tried
 
-    def _time_for_one(self, left: float) -> float:
-        """Seconds after which a candidate that was begun in time is stopped."""
-        return min(self._bench.settings.timeout_s, left + _GRACE_S)
-
     def _repaired(
-        self, candidate: Candidate, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]
+        self, parent: Candidate, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]
     ) -> list[Candidate]:
-        """The closest of the candidates that broke the budget, with some nodes left alone; none where time is short."""
-        near = [
-            (attempt, outcome)
-            for attempt, outcome in tried
-            if "keep" in attempt.step.options and _may_be_repaired(outcome, self._limit(outcome))
-        ]
-        left = min(self._repair_s, self._deadline - time.monotonic())
-        if not near or left <= 0:
+        """Returns the closest of the candidates that broke the budget, repaired, if it holds then."""
+        closest = self._repairer.closest(tried)
+        if closest is None:
             return []
-        attempt, outcome = min(near, key=lambda item: item[0].drift.relative_l2 if item[0].drift else 0.0)
+        attempt, outcome = closest
         one = planned[attempt.step.pass_name]
-        new, again = self._repair_to(candidate, one, attempt, outcome, self._limit(outcome))
-        times = self._source.times_too_far(again.answer.result.model) if again and again.answer else 1.0
-        if new is None and again is not None and again.answer is not None and times > 1:  # only from the source
-            drift = worst_drift(again.answer.comparisons).relative_l2
-            new, _ = self._repair_to(candidate, one, attempt, outcome, drift / times * _MARGIN_TO_SOURCE)
+        new, again = self._repair_to(self._repairer.aim(outcome), parent, one, attempt, outcome)
+        if new is None and again is not None and again.answer is not None:
+            times = self._board.of_model(again.answer.result.model).times_too_far
+            if times > 1:  # beyond the budget only from the source
+                drift = worst_drift(again.answer.comparisons).relative_l2
+                new, _ = self._repair_to(drift / times * MARGIN_TO_SOURCE, parent, one, attempt, outcome)
         return [new] if new is not None else []
 
     def _repair_to(
-        self, candidate: Candidate, planned: Planned, attempt: Attempt, outcome: Tried, limit: float
+        self, limit: float, parent: Candidate, planned: Planned, attempt: Attempt, outcome: Tried
     ) -> tuple[Candidate | None, Tried | None]:
-        """A candidate with as many nodes left alone as a drift takes; what holds, and what was tried."""
-        started, left = time.monotonic(), min(self._repair_s, self._deadline - time.monotonic())
-        if left <= 0:
+        """Tries the candidate with as many nodes left in float as a drift takes; returns it if it holds."""
+        options = self._repairer.options(parent, planned.offered, attempt, outcome, limit)
+        if options is None:
             return None, None
-        offered = planned.offered
-        kept = offered.over_models.kept
-        repair = self._bench.repair(candidate, offered, attempt.step.options, outcome, limit, left * _FIRST_REPAIR)
-        took = time.monotonic() - started
-        self._repair_s -= took
-        if repair is None:
-            note = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
-            attempt.notes = (*attempt.notes, note)
-            return None, None
-        if repair.work > MOST_WORK_KEPT:
-            attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay {kept}")
-            return None, None
-        options = {**attempt.step.options, "keep": [*attempt.step.options["keep"], *repair.keep]}
-        again = self._journal.open(step_of(offered, options), candidate)
-        again.notes = (repair.text(kept),)
         self._repaired_as[attempt.step.key] = options
-        timeout = self._bench.settings.timeout_s if planned.forced else self._time_for_one(left - took)
-        tried = self._bench.try_one(candidate, offered, options, timeout)
-        return self._judge(candidate, again, tried), tried
-
-    def _limit(self, outcome: Tried) -> float:
-        """The drift that a repair aims at.
-
-        Where only the drift from the source is beyond the budget, it is brought down by as much; where the task metric
-        is what was missed, a part of what there is.
-        """
-        limit = self._budget.limit(lossy=True)
-        drift = worst_drift(outcome.answer.comparisons).relative_l2 if outcome.answer else 0.0
-        times = self._source.times_too_far(outcome.answer.result.model) if outcome.answer else 1.0
-        if drift <= limit and times > 1:
-            return drift / times * _MARGIN_TO_SOURCE
-        return drift * PART_FOR_THE_METRIC if drift <= limit else self._budget.repair_limit
+        again = self._journal.open(step_of(planned.offered, options), parent)
+        timeout = self._time.for_candidate(named=planned.forced)
+        tried = self._bench.try_one(parent, planned.offered, options, timeout)
+        return self._judge(parent, again, tried), tried
 
     def _judge(self, candidate: Candidate, attempt: Attempt, tried: Tried) -> Candidate | None:
         attempt.seconds += tried.seconds
         name = attempt.step.pass_name
         self._took[name] = max(tried.seconds, self._took.get(name, 0.0))
         cut_short = tried.ran_out and tried.seconds < self._bench.settings.timeout_s
-        if cut_short and time.monotonic() > self._deadline:
+        if cut_short and self._time.left_for_candidates < 0:
             attempt.settle(StepStatus.SKIPPED, _STOPPED)
             return None
         if tried.answer is None:
@@ -290,18 +237,8 @@ class Expander:
         attempt.size_bytes = new.size_bytes
         self._archive.judged(replace(new, drift=attempt.drift, task=attempt.task), objection)
         if objection:
-            attempt.settle(StepStatus.DROPPED, objection)
+            attempt.drop(objection)
             if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
                 self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
         return replace(new, drift=attempt.drift, task=attempt.task)
-
-
-def _may_be_repaired(outcome: Tried, limit: float) -> bool:
-    """Whether it is beyond the budget by little, or by what a few nodes that overflow may explain."""
-    if outcome.answer is None or not outcome.answer.comparisons:
-        return False
-    wrong = [comparison for comparison in outcome.answer.comparisons if comparison.problem]
-    if wrong:
-        return all(comparison.overflowed for comparison in wrong)
-    return limit < worst_drift(outcome.answer.comparisons).relative_l2 < REPAIRABLE * limit

@@ -8,6 +8,7 @@ of the machine are dropped, as long as enough others remain. The machine's clock
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 import time
@@ -21,73 +22,37 @@ import numpy as np
 from filelock import FileLock
 
 from optim._engine.jobs.lane import JOB, Ready, Request
-from optim._engine.search.measure.noise import NoiseWatch
-from optim._engine.search.measure.statistics import Ratio, joined_ratio, paired_ratio
+from optim._engine.search.measure.statistics import joined_ratio, paired_ratio
+from optim._engine.search.state import LaneResult, Ratio
+from optim._engine.search.time_budget import Effort
 from optim.jobs.process import WorkerFailed, WorkerProcess
 from optim.jobs.wire import from_wire
 
 Admit = Callable[[int, Ready], bool]
 
 _FOREIGN_SHARE = 0.03
+"""Of the machine, used by others in a round that counts: less drops more rounds, more widens every interval."""
+
+_LEAST_WINDOW_S = 0.4
+"""The kernel counts in hundredths of a second: a shorter look says nothing."""
+
 _ROUND_TIMEOUT_S = 300.0
+"""For one round of one lane, which takes tenths of seconds: it only ends a lane that hangs."""
+
+_CLEARLY = 1.02
+"""A lane leaves the race when its interval lies above the best one's by more: less drops what may yet win."""
 _HOPELESS = 1.35
 """After a few rounds a lane this much slower than the best needs no confidence interval."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How long to look.
-
-    Attributes:
-        seconds: of racing, after the lanes are open.
-        least_rounds: before anything is decided.
-        most_rounds: at which it ends.
-        width: ends earlier when the best lane's interval is narrower than this share.
-        drop: whether beaten lanes leave the race.
-        open_timeout_s: for opening, comparing and warming up.
-        patience_s: how much longer to wait for enough quiet rounds where other processes use the machine.
-    """
-
-    seconds: float
-    least_rounds: int = 6
-    most_rounds: int = 40
-    width: float = 0.02
-    drop: bool = True
-    open_timeout_s: float = 300.0
-    patience_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class LaneResult:
-    """What became of one lane.
-
-    Attributes:
-        failure: why it has no figures, or empty.
-        ready: what it said before the race.
-        ratio: to the base; None for a lane that failed or was not admitted.
-        latency_ms: median over rounds, geometric mean over samples.
-        sample_ms: median of each timed sample.
-        sample_ratio: of each timed sample.
-        disturbed: share of the race's rounds in which other processes used the machine, 0..1.
-        open_s: of the base: how long a lane of this race took to open on average, in seconds.
-    """
-
-    failure: str = ""
-    ready: Ready | None = None
-    ratio: Ratio | None = None
-    latency_ms: float = 0.0
-    sample_ms: tuple[float, ...] = ()
-    sample_ratio: tuple[Ratio, ...] = ()
-    disturbed: float = 0.0
-    open_s: float = 0.0
-
-
 def joined(first: LaneResult, second: LaneResult) -> LaneResult:
-    """One model's figures over two races, each in fresh processes; what it said before the race is of the first."""
-    if first.ratio is None or second.ratio is None:
+    """One model's figures over two races, each in fresh processes; its peak of memory is the larger one."""
+    if first.ratio is None or second.ratio is None or first.ready is None or second.ready is None:
         return first
+    peak = max(first.ready.peak_memory_bytes, second.ready.peak_memory_bytes)
     return replace(
         first,
+        ready=replace(first.ready, peak_memory_bytes=peak),
         ratio=joined_ratio(first.ratio, second.ratio),
         latency_ms=(first.latency_ms * second.latency_ms) ** 0.5,
         sample_ms=tuple((a * b) ** 0.5 for a, b in zip(first.sample_ms, second.sample_ms, strict=True)),
@@ -230,7 +195,7 @@ def _judge(lanes: dict[int, _Lane], failures: dict[int, str], kept: list[int], d
         return None
     best = min(ratios.values(), key=lambda ratio: ratio.value)
     for i, ratio in ratios.items():
-        if drop and ratio is not best and (ratio.value > _HOPELESS * best.value or ratio.low > best.high * 1.02):
+        if drop and ratio is not best and (ratio.value > _HOPELESS * best.value or ratio.low > best.high * _CLEARLY):
             lanes[i].racing = False
     return best
 
@@ -285,6 +250,40 @@ def _open_one(request: Request, timeout_s: float) -> _Lane | WorkerFailed:
     except BaseException:
         worker.close()
         raise
+
+
+class NoiseWatch:
+    """Share of the machine's processors that others used, window by window."""
+
+    def __init__(self) -> None:
+        self._start = _busy_s()
+        self._since = time.perf_counter()
+        self._own_s = 0.0
+        self._self_s = time.process_time()
+
+    def add_own(self, cpu_s: float) -> None:
+        """Processor time that the timed processes report as theirs."""
+        self._own_s += cpu_s
+
+    def foreign_share(self) -> float | None:
+        """Share 0..1 used by others since the window began, which then begins anew; None while it is too short."""
+        elapsed = time.perf_counter() - self._since
+        if elapsed < _LEAST_WINDOW_S:
+            return None
+        busy = _busy_s()
+        own = self._own_s + time.process_time() - self._self_s
+        share = max(0.0, (busy - self._start) - own) / (elapsed * (os.cpu_count() or 1))
+        self._start, self._since, self._own_s, self._self_s = busy, time.perf_counter(), 0.0, time.process_time()
+        return share
+
+
+def _busy_s() -> float:
+    """Seconds that all processors together have been busy or stolen since boot."""
+    import psutil
+
+    times = psutil.cpu_times()._asdict()
+    counted = ("user", "nice", "system", "irq", "softirq", "steal", "interrupt", "dpc")
+    return float(sum(times.get(name, 0.0) for name in counted))
 
 
 @contextmanager

@@ -1,85 +1,86 @@
-"""Chains against the original: timed in one race, or only opened and compared where the target cannot be timed."""
+"""Candidates against the original: timed in one race, or only opened and compared where the target is not timed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import lane
 from optim._engine.jobs.lane import Ready
-from optim._engine.search.machine import available_memory_bytes
-from optim._engine.search.measure.race import Admit, Effort, LaneResult, as_base, look, race
-from optim._engine.search.state import Candidate
+from optim._engine.search.measure.race import Admit, as_base, look, race
+from optim._engine.search.state import Candidate, LaneResult
+from optim._engine.search.time_budget import Effort
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
-from optim.target import Target
+from optim.jobs.wire import to_wire
+
+_MODELS_OPEN = 3
+"""Times a model's size that an open session is expected to take: weights, packed copies of them, and activations."""
+
+_PROCESS_BYTES = 150 << 20
+"""Of a process with Python, numpy and a runtime."""
+
+_MOST_LANES = 24
+"""A round with more takes so long that the machine changes within it."""
 
 
-def race_chains(
-    bench: Workbench,
-    candidates: Sequence[Candidate],
-    effort: Effort,
-    *,
-    purpose: str,
-    samples: tuple[int, ...] | None = None,
-    measure_task: bool = False,
-    budget: Budget | None = None,
-    places: Sequence[Place] = (),
-) -> tuple[LaneResult, list[LaneResult]]:
-    """Time chains against the original; compares their outputs first, on ``samples`` or on the explored ones.
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of a race.
 
-    With ``samples=()`` nothing is compared; with ``measure_task`` the task metric is measured on all its samples.
-    What does not keep within ``budget`` is not timed. At ``places`` the original itself is timed elsewhere, after
-    the chains.
+    Attributes:
+        purpose: in a word; races of different purposes are never the same race.
+        samples: to compare with the original on, before the race.
+        measure_task: whether the task metric is measured, on all its samples.
+        budget: what a candidate must keep within to be timed; None: all are timed.
+        places: where the original itself is timed elsewhere, after the candidates.
     """
-    prepared = bench.prepared
-    samples = prepared.explored if samples is None else samples
-    key = bench.keys.race(candidates, purpose, samples, effort, budget, places, measure_task=measure_task)
+
+    purpose: str
+    samples: tuple[int, ...] = ()
+    measure_task: bool = False
+    budget: Budget | None = None
+    places: tuple[Place, ...] = ()
+
+
+def race_candidates(
+    bench: Workbench, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted
+) -> tuple[LaneResult, list[LaneResult]]:
+    """Time candidates against the original; compares their outputs first.
+
+    Returns:
+        What became of the original, and of every candidate and place, in order.
+    """
+    key = bench.keys.race(candidates, effort, to_wire(wanted))
     known = bench.runner.known(key, tuple[LaneResult, list[LaneResult]])
     if known is not None:
         return known
     original = comparable_original(bench, candidates[0])
-    base = lane.Request(
-        original.model, bench.place, bench.reference, (), prepared.timed, original.interfaces, given=original.given
-    )
-    task = measure_task and bench.reference.task is not None
-    lanes = [
-        lane.Request(n.model, bench.place, bench.reference, samples, prepared.timed, n.interfaces, task, n.given)
-        for n in candidates
-    ]
-    lanes += [replace(base, place=place) for place in places]
-    admit = _admission(candidates, budget, bench.target) if budget else None
-    result = race(base, lanes, effort, bench.settings.seed, admit)
+    lanes = [_lane(bench, one, compared=wanted.samples, measure_task=wanted.measure_task) for one in candidates]
+    base = _lane(bench, original)
+    lanes += [replace(base, place=place) for place in wanted.places]
+    admit = _admission(bench, candidates, wanted.budget) if wanted.budget else None
+    first, others = race(base, lanes, effort, bench.settings.seed, admit)
     if original.recast is not None:  # the very model that it is timed against: apart by noise only
-        count = len(candidates)
-        paired = zip(result[1][:count], candidates, strict=True)
-        own = [as_base(r) if n.model.digest == original.model.digest else r for r, n in paired]
-        result = result[0], [*own, *result[1][count:]]
+        for place, candidate in enumerate(candidates):
+            if candidate.digest == original.digest:
+                others[place] = as_base(others[place])
     bench.runner.count += 1
-    if not any(found.failure for found in result[1]):
-        bench.runner.keep(key, result)
-    return result
+    if not any(found.failure for found in others):
+        bench.runner.keep(key, (first, others))
+    return first, others
 
 
-def check_chain(bench: Workbench, candidate: Candidate) -> LaneResult:
+def check_candidate(bench: Workbench, candidate: Candidate) -> LaneResult:
     """Open a model on a target that cannot be timed, and compare it on every sample the gate uses."""
     samples = bench.prepared.compared
     key = bench.keys.check(candidate, samples)
     known = bench.runner.known(key, LaneResult)
     if known is not None:
         return known
-    request = lane.Request(
-        candidate.model,
-        bench.place,
-        bench.reference,
-        samples,
-        (),
-        candidate.interfaces,
-        bench.reference.task is not None,
-        given=candidate.given,
-    )
+    request = replace(_lane(bench, candidate, compared=samples, measure_task=True), timed=())
     result = look(request, bench.settings.timeout_s)
     bench.runner.count += 1
     if not result.failure:
@@ -88,15 +89,20 @@ def check_chain(bench: Workbench, candidate: Candidate) -> LaneResult:
 
 
 def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
-    """The original as it is timed against a chain: with the step that changed what goes in and comes out.
+    """The original as it is timed against a candidate: with the step that changed what goes in and comes out.
+
+    That step is applied once in a run.
 
     Raises:
-        OptimError[recast-failed]: that step does not do for the original what it did for the chain.
+        OptimError[recast-failed]: that step does not do for the original what it did for the candidate.
     """
-    if candidate.recast is None:
+    recast = candidate.recast
+    if recast is None:
         return bench.original
-    offered = bench.registry.find_pass(candidate.recast.pass_name, bench.target)
-    tried = bench.try_one(bench.original, offered, candidate.recast.options, bench.settings.timeout_s)
+    if recast.key in bench.recast_originals:
+        return bench.recast_originals[recast.key]
+    offered = bench.registry.find_pass(recast.pass_name, bench.target)
+    tried = bench.try_one(bench.original, offered, recast.options, bench.settings.timeout_s)
     if tried.answer is None or not tried.answer.result.changed:
         raise OptimError(
             "recast-failed",
@@ -106,20 +112,39 @@ def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
             offered.plugin.release,
         )
     result = tried.answer.result
-    return bench.original.after(candidate.recast, result.model, tried.answer.size_bytes, result.interface)
+    made = bench.original.after(recast, result.model, tried.answer.size_bytes, result.interface)
+    bench.recast_originals[recast.key] = made
+    return made
 
 
 def lanes_at_once(bench: Workbench) -> int:
-    """How many models may be open together: half of the free memory, three times a model's size each."""
-    each = 3 * bench.original.size_bytes + (150 << 20)
-    return max(2, min(24, int(available_memory_bytes() * 0.5 / each)))
+    """How many models may be open together in half of the free memory."""
+    import psutil
+
+    each = _MODELS_OPEN * bench.original.size_bytes + _PROCESS_BYTES
+    return max(2, min(_MOST_LANES, int(psutil.virtual_memory().available * 0.5 / each)))
 
 
-def _admission(candidates: Sequence[Candidate], budget: Budget, target: Target) -> Admit:
+def _lane(
+    bench: Workbench, candidate: Candidate, *, compared: tuple[int, ...] = (), measure_task: bool = False
+) -> lane.Request:
+    return lane.Request(
+        model=candidate.model,
+        place=bench.place,
+        reference=bench.reference,
+        compared=compared,
+        timed=bench.prepared.timed,
+        interfaces=candidate.interfaces,
+        measure_task=measure_task and bench.reference.task is not None,
+        given=candidate.given,
+    )
+
+
+def _admission(bench: Workbench, candidates: Sequence[Candidate], budget: Budget) -> Admit:
     """Who may race: what is wrong would only make what is right look slow."""
 
     def admit(place: int, ready: Ready) -> bool:
-        lossy = candidates[place].is_lossy or not target.exact
+        lossy = candidates[place].is_lossy or not bench.target.exact
         return not budget.objection(ready.comparisons, lossy, ready.task)
 
     return admit

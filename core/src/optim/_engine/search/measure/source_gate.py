@@ -6,14 +6,13 @@ what the source computed on its trials, in shapes, paddings and lengths of the p
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.compare.recast import recast_place
 from optim._engine.feeds.feedset import SYNTHESIZED
-from optim._engine.gate.budget import Budget
-from optim._engine.search.state import Candidate, Measured
+from optim._engine.gate.budget import BeyondBudget, Budget
+from optim._engine.search.state import Candidate, Measured, Scoreboard
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources import result_job
 from optim._engine.sources.result import SourceDrift
@@ -26,50 +25,40 @@ from optim.passes import Interface
 class SourceGate:
     """Holds results against their source; where the original came as an ONNX model, everything holds."""
 
-    def __init__(self, bench: Workbench, budget: Budget) -> None:
+    def __init__(self, bench: Workbench, budget: Budget, board: Scoreboard) -> None:
         self._bench = bench
         self._budget = budget
-        self.found: dict[str, SourceDrift] = {}
-        """By the digest of a model: how far it is from the source."""
-        self.objections: dict[str, str] = {}
-        """Likewise: why it does not hold."""
+        self._board = board
 
     def judge(self, items: Sequence[Measured]) -> list[Measured]:
-        """Those that hold, with how far they are from the source."""
+        """Returns those that hold, with how far they are from the source."""
         candidates = [item.candidate for item in items if item.candidate.steps]
         if self._bench.exported is None or not candidates:
             return list(items)
         self._bench.say("running the result on what its source was run on")
         self._bench.runner.side_by_side(self.objection, candidates)
-        held = [item for item in items if item.candidate.model.digest not in self.objections]
-        return [replace(item, source=self.found.get(item.candidate.model.digest)) for item in held]
+        held = [item for item in items if not self._board[item.candidate].source_objection]
+        return [replace(item, source=self._board[item.candidate].source) for item in held]
 
     def objection(self, candidate: Candidate) -> str:
         """Why a chain is not what its source computes, in one sentence; empty where it is."""
-        digest = candidate.model.digest
         if self._bench.exported is None:
             return ""
+        score = self._board[candidate]
         try:
             found = self._compared(candidate)
         except WorkerFailed as failed:
-            self.objections[digest] = f"on what its source was run on: {failed.reason}"
-            return self.objections[digest]
+            score.source_objection = f"on what its source was run on: {failed.reason}"
+            return score.source_objection
         lossy = candidate.is_lossy or not self._bench.target.exact
         found = replace(found, limit=self._limit(lossy=lossy))
         far = _too_far(found, self._budget, lossy=lossy)
         if far and (found.problem or not lossy or self._bench.prepared.origin == SYNTHESIZED):
-            self.objections[digest] = far
+            score.source_objection = far
         elif far:  # the user's own data says what the budget is for; the values of a trial are made up
             found = replace(found, note=f"{far}; the budget is held on your data")
-        self.found[digest] = found
-        return self.objections.get(digest, "")
-
-    def times_too_far(self, model: Model) -> float:
-        """By which factor a model is beyond what it is held to; 1 where it is not, or was not looked at."""
-        found = self.found.get(model.digest)
-        if found is None or model.digest not in self.objections or not math.isfinite(found.drift.relative_l2):
-            return 1.0
-        return max(1.0, found.drift.relative_l2 / found.limit)
+        score.source = found
+        return score.source_objection
 
     def _limit(self, *, lossy: bool) -> float:
         """What the run accepts, and how far the exported graph itself is from the source."""
@@ -86,7 +75,7 @@ class SourceGate:
 
     def _compared(self, candidate: Candidate) -> SourceDrift:
         bench, given = self._bench, _comparable(candidate)
-        if given.model.digest == bench.original.model.digest:
+        if given.model.digest == bench.original.digest:
             return SourceDrift(note=given.note)
         assert bench.exported is not None
         evidence = bench.exported.evidence
@@ -125,5 +114,7 @@ def _too_far(found: SourceDrift, budget: Budget, *, lossy: bool) -> str:
         return f"{where}: {found.problem}"
     if found.drift.relative_l2 <= found.limit:
         return ""
-    bound = "the budget" if lossy and budget.max_drift is not None else "what rounding explains"
-    return f"drift {found.drift.relative_l2:.3g} from the source at {where}, is beyond {bound} ({found.limit:.3g})"
+    far = f"drift {found.drift.relative_l2:.3g} from the source at {where}, is beyond"
+    if lossy and budget.max_drift is not None:
+        return BeyondBudget(f"{far} the budget ({found.limit:.3g})")
+    return f"{far} what rounding explains ({found.limit:.3g})"

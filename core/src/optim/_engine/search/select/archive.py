@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optim._engine.gate.budget import Budget
-from optim._engine.search.measure.race import LaneResult
-from optim._engine.search.state import Candidate, Measured
+from optim._engine.search.state import Candidate, LaneResult, Measured, unique
 from optim.errors import ExitStatus, OptimError, unknown_name
 
 PICKS = ("fastest", "smallest", "most-accurate")
@@ -44,6 +43,11 @@ class Point:
         """The chain."""
         return self.measured.candidate
 
+    @property
+    def digest(self) -> str:
+        """Of the model."""
+        return self.candidate.digest
+
 
 class ParetoArchive:
     """What a search measured.
@@ -63,14 +67,14 @@ class ParetoArchive:
     def explored(self, found: Iterable[Measured]) -> None:
         """Keep the figures of a quick look."""
         for item in found:
-            known = self._points.get(item.candidate.model.digest)
+            known = self._points.get(item.digest)
             if item.candidate.steps and (known is None or not known.proven):
-                self._points[item.candidate.model.digest] = Point(replace(item, comparisons=()))
+                self._points[item.digest] = Point(replace(item, comparisons=()))
 
     def proven(self, item: Measured, timing: LaneResult | None) -> None:
         """Keep the figures of fresh rounds and all samples."""
         if item.candidate.steps:
-            self._points[item.candidate.model.digest] = Point(item, proven=True, timing=timing)
+            self._points[item.digest] = Point(item, proven=True, timing=timing)
 
     def judged(self, candidate: Candidate, objection: str) -> None:
         """Note whether a lossy chain held; ``candidate`` has its drift and its metric. What is said last counts."""
@@ -80,9 +84,9 @@ class ParetoArchive:
         if not objection:
             self._held.add(candidate.model.path)
         elif math.isfinite(candidate.drift.relative_l2):
-            self._missed[candidate.model.digest] = candidate
+            self._missed[candidate.digest] = candidate
         if objection:
-            self._points.pop(candidate.model.digest, None)
+            self._points.pop(candidate.digest, None)
 
     @property
     def lossy_held(self) -> bool:
@@ -99,7 +103,7 @@ class ParetoArchive:
 
     def aside(self, item: Measured, timing: LaneResult | None) -> None:
         """Keep the figures of the nearest point beyond the budget."""
-        self._points[item.candidate.model.digest] = Point(item, proven=True, within=False, timing=timing)
+        self._points[item.digest] = Point(item, proven=True, within=False, timing=timing)
 
     def nearest(self) -> Candidate | None:
         """Of the chains beyond the budget the one that is beyond it by least."""
@@ -111,19 +115,15 @@ class ParetoArchive:
 
     def worth_proving(self, besides: Sequence[Candidate], most: int) -> list[Candidate]:
         """Chains that would stand elsewhere on the front than ``besides``: the smallest, the most accurate, between."""
-        there = {candidate.model.digest for candidate in besides}
+        there = {candidate.digest for candidate in besides}
         held = [item for item in self.held() if item.ratio is not None]
-        front = [item for item in _front(held) if item.candidate.model.digest not in there]
+        front = [item for item in _front(held) if item.digest not in there]
         wishes = [
             min(front, key=lambda item: (item.candidate.size_bytes, item.ratio or 1.0), default=None),
             min(front, key=lambda item: (item.candidate.is_lossy, item.ratio or 1.0), default=None),
             *sorted(front, key=lambda item: item.ratio or 1.0),
         ]
-        chosen: dict[str, Candidate] = {}
-        for item in wishes:
-            if item is not None and len(chosen) < most:
-                chosen.setdefault(item.candidate.model.digest, item.candidate)
-        return list(chosen.values())
+        return unique(item.candidate for item in wishes if item is not None)[:most]
 
     def points(self, delivered: Candidate | None = None) -> list[Point]:
         """Proven ones first, numbered along the front; then what was only explored, the fastest first.
@@ -132,13 +132,11 @@ class ParetoArchive:
         """
         proven = [point for point in self._points.values() if point.proven and point.within]
         front = _front([point.measured for point in proven])
-        ours = [
-            point.measured for point in proven if delivered and point.candidate.model.digest == delivered.model.digest
-        ]
+        ours = [point.measured for point in proven if delivered and point.digest == delivered.digest]
         front += [item for item in ours if item not in front]
-        order = [item.candidate.model.digest for item in sorted(front, key=_speed)]
+        order = [item.digest for item in sorted(front, key=_speed)]
         numbered = [
-            replace(point, number=order.index(digest) + 1 if (digest := point.candidate.model.digest) in order else 0)
+            replace(point, number=order.index(digest) + 1 if (digest := point.digest) in order else 0)
             for point in proven
         ]
         numbered.sort(key=lambda point: (not point.number, point.number, _speed(point.measured)))
@@ -207,10 +205,7 @@ def _dominates(one: Measured, other: Measured) -> bool:
         return False
     if any(a < b * (1 - _SAME) for a, b in pairs):
         return True
-    return (len(one.candidate.steps), one.candidate.model.digest) < (
-        len(other.candidate.steps),
-        other.candidate.model.digest,
-    )
+    return (len(one.candidate.steps), one.digest) < (len(other.candidate.steps), other.digest)
 
 
 def _figures(item: Measured) -> tuple[float, float, float]:

@@ -10,13 +10,11 @@ from optim._engine.gate.drift import worst_drift
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.settings import Named
 from optim._engine.search.state import Candidate, Step, StepStatus
+from optim._engine.search.time_budget import REAPPLIED_S
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
 from optim.options import parse_options
-
-_LONGEST_S = 48.0
-"""For one step that is applied again; a step that takes longer is not worth the end of a search."""
 
 
 class Chains:
@@ -39,7 +37,7 @@ class Chains:
     def _longer(self, candidate: Candidate, step: Step) -> Candidate | None:
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
         attempt = self._journal.open(step, candidate)
-        tried = self._bench.try_one(candidate, offered, step.options, min(self._bench.settings.timeout_s, _LONGEST_S))
+        tried = self._bench.try_one(candidate, offered, step.options, min(self._bench.settings.timeout_s, REAPPLIED_S))
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from optim._engine.search.measure.race import LaneResult
 from optim._engine.search.settings import Goal
-from optim._engine.search.state import Candidate, Measured
+from optim._engine.search.state import Candidate, LaneResult, Measured
 
 FASTER = 0.995
 """The upper end of the interval must lie below this for a result to be called faster."""

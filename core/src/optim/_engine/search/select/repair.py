@@ -1,41 +1,88 @@
-"""A chain that held on the samples explored and breaks the budget on all of them: repaired at the end of a search.
+"""Repair: a lossy step leaves some more nodes in float, so that a candidate keeps the budget.
 
-Candidates are looked at on few samples, so one that is just within the budget there may be just beyond it on all. What
-is faster than anything that holds is worth more than to be dropped: its last lossy step leaves some more nodes alone,
-with all samples in view, and the steps after it are applied again.
+While exploring, the closest candidate of a pass without one that holds is repaired. At the end, a candidate is that
+held on the samples explored and breaks the budget on all of them: what is faster than anything that holds is worth
+more than to be dropped. Its last lossy step leaves more nodes in float, and the steps after it are applied again.
 """
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
+from typing import Any
 
 from optim._engine.gate.budget import Budget
+from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE
+from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.state import Candidate, Step
-from optim._engine.search.workbench import Workbench
+from optim._engine.search.state import Attempt, Candidate, Scoreboard, Step
+from optim._engine.search.time_budget import FIRST_REPAIR_SHARE, LEAST_REPAIR_S, TimeBudget
+from optim._engine.search.workbench import Tried, Workbench
 
-_MEND_S = 14.0
-"""For all repairs at the end together."""
-
-_LEAST_S = 2.0
 _AIM = 0.97
-"""Of the budget: a chain drifts a little more or less with the settings of a session that it is delivered with."""
+"""Of the budget, on all samples: a model drifts a little more or less with the session settings of its delivery."""
+
+MARGIN_TO_SOURCE = 0.9
+"""Drifts from the source do not go down quite as those do that a repair measures."""
 
 
 class Repairer:
-    """Repairs chains as a whole, in a small time of its own."""
+    """Repairs candidates."""
 
-    def __init__(self, bench: Workbench, budget: Budget, journal: Journal) -> None:
+    def __init__(self, bench: Workbench, budget: Budget, journal: Journal, board: Scoreboard, time: TimeBudget) -> None:
         self._bench = bench
         self._budget = budget
         self._journal = journal
+        self._board = board
+        self._time = time
         self._chains = Chains(bench, journal)
-        self._left_s = _MEND_S
 
-    def mend(self, candidate: Candidate) -> Candidate | None:
-        """The chain with more nodes left alone, not yet measured.
+    def closest(self, tried: Sequence[tuple[Attempt, Tried]]) -> tuple[Attempt, Tried] | None:
+        """Of candidates that broke the budget, the closest that can be repaired."""
+        near = [one for one in tried if "keep" in one[0].step.options and self._is_near(one[1])]
+        return min(near, key=lambda one: one[0].drift.relative_l2 if one[0].drift else 0.0, default=None)
+
+    def aim(self, tried: Tried) -> float:
+        """The drift that a repair aims at while exploring.
+
+        Where only the drift from the source is beyond the budget, it is brought down by as much; where the task metric
+        is what was missed, by a part of what there is.
+        """
+        if tried.answer is None:
+            return self._budget.limit(lossy=True)
+        drift = worst_drift(tried.answer.comparisons).relative_l2
+        if drift > self._budget.limit(lossy=True):
+            return self._budget.repair_limit
+        times = self._board.of_model(tried.answer.result.model).times_too_far
+        return drift / times * MARGIN_TO_SOURCE if times > 1 else drift * PART_FOR_THE_METRIC
+
+    def options(
+        self, parent: Candidate, offered: OfferedPass, attempt: Attempt, tried: Tried, limit: float
+    ) -> dict[str, Any] | None:
+        """Options with which a candidate drifts by ``limit`` at most, in a new row; None where none were found."""
+        seconds = self._time.left_for_repairs
+        if seconds <= 0:
+            return None
+        before, kept = self._time.repairs.left, offered.over_models.kept
+        with self._time.repairs.spending():
+            repair = self._bench.repair(
+                parent, offered, attempt.step.options, tried, limit, seconds * FIRST_REPAIR_SHARE
+            )
+        if repair is None:
+            took = before - self._time.repairs.left
+            note = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
+            attempt.notes = (*attempt.notes, note)
+            return None
+        if repair.work > MOST_WORK_KEPT:
+            attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay {kept}")
+            return None
+        options = _keeping(attempt.step, repair.keep)
+        self._journal.open(step_of(offered, options), parent).notes = (repair.text(kept),)
+        return options
+
+    def on_all_samples(self, candidate: Candidate) -> Candidate | None:
+        """The candidate with more nodes left in float, not yet measured.
 
         Args:
             candidate: with its drift, and its metric, on all samples.
@@ -43,21 +90,16 @@ class Repairer:
         Returns:
             None where its steps cannot leave nodes alone, or where nothing was found in time; the report says so.
         """
-        place = max(
-            (i for i, step in enumerate(candidate.steps) if step.lossy and "keep" in step.options), default=None
-        )
-        limit = self._budget.limit(lossy=True)
-        drift, held = candidate.drift.relative_l2, self._budget.held(candidate.drift)
-        if place is None or held > REPAIRABLE * limit or self._left_s < _LEAST_S:
+        lossy = (i for i, step in enumerate(candidate.steps) if step.lossy and "keep" in step.options)
+        place = max(lossy, default=None)
+        limit, held = self._budget.limit(lossy=True), self._budget.held(candidate.drift)
+        if place is None or held > REPAIRABLE * limit or self._time.final_repairs.left < LEAST_REPAIR_S:
             return None
-        aim = drift * (PART_FOR_THE_METRIC if held <= limit else limit * _AIM / held)
-        started = time.monotonic()
-        try:
-            return self._mended(candidate, place, aim)
-        finally:
-            self._left_s -= time.monotonic() - started
+        aim = candidate.drift.relative_l2 * (PART_FOR_THE_METRIC if held <= limit else limit * _AIM / held)
+        with self._time.final_repairs.spending():
+            return self._repaired(candidate, place, aim)
 
-    def _mended(self, candidate: Candidate, place: int, aim: float) -> Candidate | None:
+    def _repaired(self, candidate: Candidate, place: int, aim: float) -> Candidate | None:
         step, before = candidate.steps[place], self._chains.apply(candidate.steps[:place])
         if before is None:
             return None
@@ -65,19 +107,30 @@ class Repairer:
         tried = self._bench.try_one(before, offered, step.options, self._bench.settings.timeout_s)
         if tried.answer is None:
             return None
-        repair = self._bench.repair(before, offered, step.options, tried, aim, self._left_s)
+        seconds = self._time.final_repairs.left
+        repair = self._bench.repair(before, offered, step.options, tried, aim, seconds)
         kept = offered.over_models.kept
         row = self._journal.open(step, before)
         if repair is None or not repair.keep or repair.work > MOST_WORK_KEPT:
             row.notes = (*row.notes, f"not repaired for all samples: no small set of nodes to leave {kept} was found")
             return None
-        options = {**step.options, "keep": [*step.options["keep"], *repair.keep]}
-        mended = step_of(offered, options)
-        self._journal.open(mended, before).notes = (f"for all samples {repair.text(kept)}",)
-        row.notes = (*row.notes, f"repaired for all samples, with {_count(mended)} left {kept}")
-        return self._chains.apply([mended, *candidate.steps[place + 1 :]], before)
+        repaired = step_of(offered, _keeping(step, repair.keep))
+        count = len(repaired.options["keep"])
+        nodes = "1 node" if count == 1 else f"{count} nodes"
+        self._journal.open(repaired, before).notes = (f"for all samples {repair.text(kept)}",)
+        row.notes = (*row.notes, f"repaired for all samples, with {nodes} left {kept}")
+        return self._chains.apply([repaired, *candidate.steps[place + 1 :]], before)
+
+    def _is_near(self, tried: Tried) -> bool:
+        """Whether it is beyond the budget by little, or by what a few nodes that overflow may explain."""
+        if tried.answer is None or not tried.answer.comparisons:
+            return False
+        wrong = [comparison for comparison in tried.answer.comparisons if comparison.problem]
+        if wrong:
+            return all(comparison.overflowed for comparison in wrong)
+        limit = self.aim(tried)
+        return limit < worst_drift(tried.answer.comparisons).relative_l2 < REPAIRABLE * limit
 
 
-def _count(step: Step) -> str:
-    count = len(step.options["keep"])
-    return "1 node" if count == 1 else f"{count} nodes"
+def _keeping(step: Step, names: Sequence[str]) -> dict[str, Any]:
+    return {**step.options, "keep": [*step.options["keep"], *names]}

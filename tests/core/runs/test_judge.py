@@ -1,0 +1,116 @@
+"""What a search without a winner comes to, given figures of what is nearest to the budget: nothing is run or timed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from optim._engine.gate.budget import BeyondBudget, Budget
+from optim._engine.gate.drift import Drift
+from optim._engine.runs import judge
+from optim._engine.runs.outcome import RunStatus
+from optim._engine.search.explore.beam import NamedPassError
+from optim._engine.search.journal import Journal
+from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.select.selection import Selection
+from optim._engine.search.settings import Named, RunSettings
+from optim._engine.search.state import Candidate, Measured, Step
+from optim._engine.search.time_budget import TimeBudget
+from optim.model import Model
+from optim.passes import Role, Stage
+
+BEYOND = BeyondBudget("drift 0.02 at output 'y' is beyond the budget (0.01)")
+ROUND = Step(Stage.QUANTIZE, "round", "plugin", {}, Role.IMPROVE, lossy=True)
+
+
+def model(name):
+    return Model(Path(f"{name}.onnx"), name, (), (), {"": 17}, 9)
+
+
+ORIGINAL = Candidate(model("original"), 100)
+BROKEN = Candidate(model("rounded"), 60, (ROUND,), drift=Drift(0.02, 0.02, 1.0))
+
+
+@pytest.fixture
+def verdict(monkeypatch):
+    """The verdict where all that was tried broke the budget, or for another reason, and that has these figures."""
+
+    def judged(*figures, objection=BEYOND, runs=True, **changes):
+        settings = RunSettings(Path("m.onnx"), **{"max_drift": 0.01, **changes})
+        bench = SimpleNamespace(
+            settings=settings,
+            target=SimpleNamespace(timed=True, requires=()),
+            original=ORIGINAL,
+            prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
+            recast_originals={},
+            say=lambda text: None,
+        )
+        forced = [SimpleNamespace(ordered=SimpleNamespace(name=named.name)) for named in settings.named]
+
+        class Searched:
+            def __init__(self, bench, budget, plan):
+                self.journal, self.archive = Journal(), ParetoArchive(budget)
+                self.time, self.clock = TimeBudget(10.0, 300.0), SimpleNamespace(base=None)
+
+            def run(self):
+                self.journal.open(ROUND, ORIGINAL).drop(objection)
+                self.archive.judged(BROKEN, objection)
+                if forced:
+                    raise NamedPassError("pass-did-not-hold", "round was asked for and did not hold", objection)
+                return []
+
+        def nearest(self, candidate):
+            assert candidate == BROKEN
+            return Measured(candidate, *figures) if runs else None
+
+        monkeypatch.setattr(judge, "Beam", Searched)
+        monkeypatch.setattr(Selection, "measure_nearest", nearest)
+        monkeypatch.setattr(Selection, "measure", lambda self, candidates: [Measured(candidates[0], 1.0, 1.0, 1.0)])
+        return judge.judge_search(bench, Budget(0.01, 1e-4), SimpleNamespace(forced=lambda: forced))
+
+    return judged
+
+
+def test_a_budget_is_missed_where_what_breaks_it_would_have_been_faster(verdict):
+    found = verdict(0.7, 0.65, 0.75)
+    assert (found.status, found.result) == (RunStatus.BUDGET_MISSED, None)
+    assert found.reason == "nothing that is better keeps within the budget of a drift of 0.01"
+
+
+@pytest.mark.parametrize("figures", [(1.31, 1.28, 1.33), (0.98, 0.95, 1.01)])
+def test_where_what_breaks_it_is_not_faster_the_original_is_delivered(verdict, figures):
+    found = verdict(*figures)
+    assert found.status is RunStatus.UNCHANGED
+    assert found.result.candidate == ORIGINAL
+    assert found.reason == (
+        "nothing that was tried made it better, and what is nearest to the budget of a drift of 0.01 "
+        f"would not be better either: round, latency ratio {figures[0]:.2f}"
+    )
+
+
+def test_with_size_as_the_goal_what_is_smaller_would_have_helped(verdict):
+    assert verdict(1.31, 1.28, 1.33, goal="size").status is RunStatus.BUDGET_MISSED
+
+
+def test_what_does_not_run_would_not_have_helped(verdict):
+    found = verdict(runs=False)
+    assert found.status is RunStatus.UNCHANGED
+    assert found.reason.endswith("what is nearest to the budget of a drift of 0.01 does not run")
+
+
+def test_where_the_user_said_no_budget_none_is_missed(verdict):
+    found = verdict(0.7, 0.65, 0.75, max_drift=None)
+    assert (found.status, found.reason) == (RunStatus.UNCHANGED, "nothing that was tried made it better")
+
+
+def test_a_named_pass_beyond_the_budget_misses_it_though_it_is_slower(verdict):
+    found = verdict(1.31, 1.28, 1.33, named=(Named("round"),))
+    assert found.status is RunStatus.BUDGET_MISSED
+    assert found.reason == f"round was asked for and did not hold: {BEYOND}"
+
+
+def test_a_named_pass_that_failed_is_no_missed_budget_whatever_its_reason_says(verdict):
+    found = verdict(objection="it cannot look beyond the budget of its vendor", named=(Named("round"),))
+    assert found.status is RunStatus.FAILED
