@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import traceback
 from pathlib import Path
 
 import click
 
+from optim.cli_kit.output import echo, print_json, printable
 from optim.errors import ExitStatus, OptimError
 
 
@@ -39,11 +39,9 @@ def print_error(error: OptimError, *, as_json: bool, trace: BaseException | None
         trace: where given, the traceback of this exception comes first.
     """
     if trace is not None:
-        traceback.print_exception(trace, file=sys.stderr)
-    click.echo(_styled(str(error)), err=True)
+        echo("".join(traceback.format_exception(trace)).rstrip(), err=True)
+    click.echo(_styled(printable(str(error))), err=True)
     if as_json:
-        from optim.cli_kit.output import print_json
-
         print_json({"error": as_fields(error)})
 
 
