@@ -111,7 +111,7 @@ def test_an_exception_inside_neural_compressor_comes_out_with_its_cause(tmp_path
     with pytest.raises(OptimError) as raised:
         run_isolated(ISOLATION, "quantize", request)
     assert raised.value.reference == "isolated-job-failed"
-    assert "nobody" in raised.value.cause or "x" in raised.value.cause
+    assert "nobody" in raised.value.cause
     assert "NeuralCompressorError" in raised.value.cause
     assert "returned nothing" not in raised.value.cause
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import shutil
 import subprocess
@@ -300,6 +301,36 @@ def test_a_folder_is_served_isolated_and_on_this_machine_only(tmp_path):
         with pytest.raises(OptimError) as taken:
             Served(tmp_path, port)
         assert taken.value.reference == "port-in-use"
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [
+        ("/index.html", None, 200),
+        ("/index.html", "localhost:PORT", 200),
+        ("/link", None, 404),
+        ("/folder/secret", None, 404),
+        ("/.%00./", None, 404),
+        ("/%2e%2e/secret", None, 404),
+        ("/index.html", "evil.example", 421),
+        ("/index.html", "127.0.0.1:1", 421),
+    ],
+)
+def test_what_is_served_lies_in_the_folder_and_is_asked_of_this_server(tmp_path, capfd, path, host, status):
+    (tmp_path / "secret").write_text("s", encoding="utf-8")
+    web = tmp_path / "web"
+    web.mkdir()
+    for name in ("index.html", "plan.json"):
+        (web / name).write_text("{}", encoding="utf-8")
+    (web / "link").symlink_to(tmp_path / "secret")
+    (web / "folder").symlink_to(tmp_path)
+    with Served(web) as served:
+        port = served.url.rsplit(":", 1)[1].strip("/")
+        connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=10)
+        connection.request("GET", path, headers={"Host": host.replace("PORT", port)} if host else {})
+        assert connection.getresponse().status == status
+        connection.close()
+    assert capfd.readouterr().err == ""
 
 
 def test_session_settings_have_the_names_of_onnxruntime_web():

@@ -7,9 +7,10 @@ from pathlib import Path
 
 
 def peak_memory_bytes() -> int:
-    """The most resident memory that this process has had, in bytes; 0 where the system does not tell.
+    """The most resident memory that this process has had, in bytes.
 
-    Linux: VmHWM, since ``ru_maxrss`` of a child starts at its parent's. macOS: ``ru_maxrss``. Windows: 0.
+    psutil knows it on Windows alone. Linux: VmHWM, since ``ru_maxrss`` of a child starts at its parent's. macOS:
+    ``ru_maxrss``.
     """
     if sys.platform == "linux":
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -17,7 +18,9 @@ def peak_memory_bytes() -> int:
                 return int(line.split()[1]) * 1024
         return 0
     if sys.platform == "win32":
-        return 0
+        import psutil
+
+        return int(psutil.Process().memory_info().peak_wset)
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -60,7 +60,7 @@ class WorkerProcess:
         with its_end:
             handle = its_end.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "optim.jobs.worker", str(handle)],
+                [sys.executable, "-P", "-m", "optim.jobs.worker", str(handle)],
                 stdin=subprocess.DEVNULL,
                 stdout=self._stderr,
                 stderr=self._stderr,

@@ -8,11 +8,13 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from optim._engine.compare.distrust import Untouched
 from optim._engine.gate.drift import Drift
 from optim._engine.plugins.checks import pass_defect
 from optim._engine.plugins.plugin import PluginInfo
@@ -38,6 +40,26 @@ _MOST_CANDIDATES = 64
 
 class _Cpu(OnnxRuntimeBackend):
     name = "onnxruntime"
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What the tests of one class share: made once, and once more after a pass damaged its input."""
+
+    trial: Trial
+    before: Untouched
+    result: PassResult | None = None
+
+    def is_damaged(self) -> bool:
+        try:
+            self.before.require("the pass")
+        except OptimError:
+            return True
+        return False
+
+
+_SHARED: dict[tuple[str, str], _Shared] = {}
+"""By the id of the class, and of what its fixtures are parametrized with."""
 
 
 class PassConformance:
@@ -96,9 +118,30 @@ class PassConformance:
     # What follows from it.
 
     @pytest.fixture
-    def trial(self, model_path: Path, tmp_path: Path, target: Target, backend: Backend, data: str | None) -> Trial:
-        """The model in a store of its own."""
+    def fresh_trial(
+        self, model_path: Path, tmp_path: Path, target: Target, backend: Backend, data: str | None
+    ) -> Trial:
+        """The model in a store of its own, on which nothing was tried yet."""
         return Trial.of(model_path, tmp_path / "trial", target, backend, data)
+
+    @pytest.fixture
+    def shared(
+        self, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, target: Target, backend: Backend
+    ) -> _Shared:
+        """What the tests of this class share."""
+        key = request.node.parent.nodeid, getattr(getattr(request.node, "callspec", None), "id", "")
+        found = _SHARED.get(key)
+        if found is None or found.is_damaged():
+            path, data = request.getfixturevalue("model_path"), request.getfixturevalue("data")
+            trial = Trial.of(path, tmp_path_factory.mktemp("trial"), target, backend, data)
+            found = _SHARED[key] = _Shared(trial, Untouched.now(trial.model))
+        found.trial = replace(found.trial, target=target, backend=backend)  # a backend may end with its test
+        return found
+
+    @pytest.fixture
+    def trial(self, shared: _Shared) -> Trial:
+        """The model in a store of its own, which the tests of this class share."""
+        return shared.trial
 
     @pytest.fixture
     def chosen(self, trial: Trial, pass_class: type[Pass]) -> PassOptions:
@@ -106,9 +149,11 @@ class PassConformance:
         return trial.options(pass_class, self.options)
 
     @pytest.fixture
-    def result(self, trial: Trial, pass_class: type[Pass], chosen: PassOptions) -> PassResult:
-        """What the pass makes of the model."""
-        return trial.apply(pass_class(), trial.model, chosen)
+    def result(self, shared: _Shared, pass_class: type[Pass], chosen: PassOptions) -> PassResult:
+        """What the pass makes of the model; applied once for all tests of this class."""
+        if shared.result is None:
+            shared.result = shared.trial.apply(pass_class(), shared.trial.model, chosen)
+        return shared.result
 
     # The promises.
 
@@ -152,10 +197,10 @@ class PassConformance:
         result = trial.apply(pass_class(), trial.model, trial.options(pass_class, self.options))
         assert not result.changed, "it changed a model that has nothing to do for it"
 
-    def test_it_leaves_its_input_alone(self, trial: Trial, pass_class: type[Pass], chosen: PassOptions) -> None:
+    def test_it_leaves_its_input_alone(self, fresh_trial: Trial, pass_class: type[Pass]) -> None:
         """The files of its input are as they were, and its result is valid and in the store."""
         try:
-            trial.apply_watched(pass_class(), chosen)
+            fresh_trial.apply_watched(pass_class(), fresh_trial.options(pass_class, self.options))
         except OptimError as error:
             pytest.fail(f"{error.what}: {error.cause}\n{error.fix}", pytrace=False)
 

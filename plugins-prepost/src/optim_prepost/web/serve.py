@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from functools import partial
+from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from optim.errors import ExitStatus, OptimError
 from optim_prepost.plans.step_classes import PACKAGE
 
 _LOCAL = "127.0.0.1"
+_NAMES = (_LOCAL, "localhost")
 
 
 class _Handler(SimpleHTTPRequestHandler):
@@ -24,6 +27,27 @@ class _Handler(SimpleHTTPRequestHandler):
         ".wasm": "application/wasm",
         ".onnx": "application/octet-stream",
     }
+
+    def parse_request(self) -> bool:
+        """Take requests only that name this server: another name that leads here is some other page's trick."""
+        if not super().parse_request():
+            return False
+        port = self.connection.getsockname()[1]
+        if self.headers.get("Host", "") not in {f"{name}:{port}" for name in _NAMES}:
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
+            return False
+        return True
+
+    def send_head(self) -> io.BytesIO | BinaryIO | None:
+        """Files that really lie in the folder: no link leads out of it, and no name is impossible."""
+        try:
+            inside = Path(self.translate_path(self.path)).resolve().is_relative_to(Path(self.directory).resolve())
+        except (OSError, ValueError):
+            inside = False
+        if not inside:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return None
+        return super().send_head()
 
     def end_headers(self) -> None:
         """The headers that isolate a page."""

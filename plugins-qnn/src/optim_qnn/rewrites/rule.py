@@ -10,6 +10,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from optim.onnx.edit import constant, read_constant
+
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
@@ -80,9 +82,7 @@ class Writer:
     def constant(self, what: str, values: NDArray[np.generic] | float) -> ir.Value:
         """An initializer; a plain number is of the type that the node makes."""
         array = np.asarray(values, self._dtype.numpy()) if isinstance(values, float) else values
-        name = f"{self._base}_{what}"
-        tensor = ir.tensor(array, name=name)
-        return ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+        return constant(f"{self._base}_{what}", array)
 
     def replacement(self, output: ir.Value) -> Replacement:
         """All nodes so far."""
@@ -97,11 +97,9 @@ def fixed_shape(value: ir.Value | None) -> tuple[int, ...] | None:
 
 
 def constant_of(value: ir.Value | None) -> NDArray[np.generic] | None:
-    """The array of an initializer or of a Constant node."""
-    if value is None:
-        return None
-    tensor = ir.convenience.get_const_tensor(value)
-    return None if tensor is None else tensor.numpy()
+    """The array of an initializer or of a Constant node; HTP knows no weights that a run may replace."""
+    found: NDArray[np.generic] | None = read_constant(value, even_if_input=True)
+    return found
 
 
 def inputs_of(node: ir.Node, count: int) -> Iterator[ir.Value | None]:

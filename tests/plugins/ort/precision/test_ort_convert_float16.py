@@ -30,7 +30,11 @@ from optim import Model, PassResult, Target
 from optim._engine.compare.place import mapped_feeds, mapped_outputs
 from optim.options import parse_options
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.graph.float_values import infer_types
+from optim_plugins.ort.kernels import has_kernel
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
+from optim_plugins.ort.precision.precision_plan import Obstacle, make_plan
+from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
 
 _FEEDS = {"x": random_weight(7, 64, seed=9)}
@@ -292,7 +296,8 @@ def test_a_processor_without_kernels_is_told_so_unless_size_is_what_counts(tmp_p
     model = _model(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": random_weight(64, 64)})
     said = ConvertFloat16().worth_trying(model, CPU, "latency")
     assert ConvertFloat16().applicable(model, CPU)
-    assert "known not to have a fast kernel on this machine" in said.reason or said.yes
+    assert said.yes is has_kernel(CPU.provider, "", "MatMul", 13, {"T": "tensor(float16)"})
+    assert said.yes or "known not to have a fast kernel on this machine" in said.reason
     assert ConvertFloat16().worth_trying(model, CPU, "size")
     gpu = Target("gpu", "ort", "TensorrtExecutionProvider")
     assert ConvertFloat16().worth_trying(model, gpu, "latency")
@@ -306,3 +311,35 @@ def test_the_input_model_is_not_touched(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in files} == files
     made = {path.name for path in (tmp_path / "store").iterdir()} - {path.name for path in files}
     assert made == {result.model.path.name, *(name for name in made if name.endswith(".data"))}
+
+
+def _on_samples(model: Model, folder: Path, *samples: Mapping[str, Any]) -> PassResult:
+    asked = replace(context(folder), samples=lambda: iter(samples))
+    return ConvertFloat16().apply(model, parse_options(ConvertFloat16, {}), asked)
+
+
+def test_a_sample_that_the_model_refuses_is_named_in_the_notes(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="dense")]
+    model = _model(tmp_path, nodes, {"w": random_weight(64, 64)})
+    wrong = {"x": np.zeros((7, 32), np.float32)}
+    (note,) = (note for note in _on_samples(model, tmp_path, _FEEDS, wrong).notes if "ranges" in note)
+    assert note.startswith("ranges were measured on 1 of 2 samples: ")
+    assert "64" in note
+    (note,) = (note for note in _on_samples(model, tmp_path, wrong).notes if "ranges" in note)
+    assert note.startswith("ranges were not measured: the model ran on no sample: ")
+    assert not [note for note in _on_samples(model, tmp_path, _FEEDS).notes if "ranges" in note]
+
+
+def test_a_plan_tells_missing_kernels_and_what_goes_with_its_neighbours_from_other_reasons(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Reshape", ["x", "flat"], ["r"], name="moves"),
+        helper.make_node("MatMul", ["r", "w"], ["s"], name="dense"),
+        helper.make_node("Sin", ["s"], ["y"], name="angle"),
+    ]
+    weights = {"w": random_weight(64, 64), "flat": np.array([-1, 64], np.int64)}
+    graph = _model(tmp_path, nodes, weights).ir()
+    infer_types(graph)
+    found = make_plan(graph, Narrow.BFLOAT16, "CPUExecutionProvider").why_not
+    assert {why.obstacle for why in found} == {Obstacle.KERNEL, Obstacle.NODE, Obstacle.OTHERS}
+    assert [why.text for why in found if why.obstacle is Obstacle.NODE] == ["Sin is not for 16 bits"]
+    assert [why.text for why in found if why.obstacle is Obstacle.OTHERS] == ["its neighbours are in float32"]

@@ -16,7 +16,7 @@ from optim import Model
 from optim.onnx.files import save_in_store
 from optim_plugins.ort.measure.calibrate import Calibration, calibrate
 from optim_plugins.ort.measure.integer_ranges import BINS, Histogram, Range, choose_range
-from optim_plugins.ort.quantize.quantizable_operators import make_friendly
+from optim_plugins.ort.quantize.static.quantizable_operators import make_friendly
 from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize.static.static_graph import prepared
 from optim_plugins.ort.quantize.static.static_plan import make_plan

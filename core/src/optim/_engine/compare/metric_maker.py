@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +15,13 @@ from optim.arrays import Feeds, Outputs
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.metric import Metric, MetricFamily
 from optim.options import import_named, parse_options
+from optim.user_code import find_function, import_here
 
 _KNOWN = ("outputs", "labels", "feeds")
 
 
 def find_metric(spec: MetricSpec) -> Metric:
-    """Make the metric; the working folder is importable in a worker.
+    """Make the metric; a function of the user's is looked for in the working folder.
 
     Raises:
         OptimError[unknown-metric]: there is no such function, or no such metric of the plugin.
@@ -42,7 +42,7 @@ def metric_digest(spec: MetricSpec) -> str:
     """What its figures depend on beside its name and options: the source of a user's function, hex."""
     if not spec.is_function:
         return ""
-    path = inspect.getsourcefile(importlib.import_module(spec.name.partition(":")[0]))
+    path = inspect.getsourcefile(import_here(spec.name.partition(":")[0]))
     return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
 
 
@@ -65,7 +65,7 @@ def _member(family: MetricFamily, spec: MetricSpec, plugin: PluginInfo) -> Metri
 def _users(spec: MetricSpec) -> Metric:
     module, _, name = spec.name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        found = find_function(spec.name)
     except Exception as error:
         raise OptimError(
             "unknown-metric",

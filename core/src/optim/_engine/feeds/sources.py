@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
-import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +15,7 @@ import numpy as np
 
 from optim.arrays import Array
 from optim.errors import OptimError
+from optim.user_code import find_function
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NUMBERED = re.compile(r"(\d+)/(.+)")
@@ -155,22 +154,15 @@ def _plain_arrays(where: str, given: Any) -> dict[str, Any]:
 
 def _find_function(spec: str) -> Callable[..., Any]:
     module_name, _, name = spec.partition(":")
-    here = str(Path.cwd())
-    added = here not in sys.path
-    if added:
-        sys.path.insert(0, here)
     try:
-        function = getattr(importlib.import_module(module_name), name)
+        function = find_function(spec)
     except Exception as error:
         raise OptimError(
             "feeds-missing",
             f"there is no function {spec}",
             f"{type(error).__name__}: {error}",
-            f"python -c 'from {module_name} import {name}' must work in {here}",
+            f"python -c 'from {module_name} import {name}' must work in {Path.cwd()}",
         ) from error
-    finally:
-        if added:
-            sys.path.remove(here)
     if not callable(function):
         cause = f"it is a {type(function).__name__}"
         raise OptimError("feeds-missing", f"{spec} is no function", cause, "name a function that returns samples")

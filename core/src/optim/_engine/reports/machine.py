@@ -1,4 +1,4 @@
-"""What a reader of a report must know of the machine; on any system, with the standard library alone."""
+"""What a reader of a report must know of the machine; on any system."""
 
 from __future__ import annotations
 
@@ -52,12 +52,11 @@ def _from_cpuinfo(text: str) -> str:
     return fields.get("model name") or fields.get("hardware") or board
 
 
-def _memory_bytes() -> int | None:
+def _memory_bytes() -> int:
     """Of the machine, or of the container where that may use less."""
-    try:
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return None
+    import psutil
+
+    total = int(psutil.virtual_memory().total)
     limit = _text(Path("/sys/fs/cgroup/memory.max")).strip()
     return min(total, int(limit)) if limit.isdigit() else total
 

@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from optim_plugins.ort.fuse.attention_pattern import Attention
 from optim_plugins.ort.graph.dimensions import Origin, Size, Sizes
-from optim_plugins.ort.graph.known_values import constant, producer, scalar
+from optim_plugins.ort.graph.known_values import producer, scalar, small_constant
 from optim_plugins.ort.graph.node_writer import NodeWriter
 
 _LOWEST = np.float32(np.finfo(np.float32).min)
@@ -116,11 +116,11 @@ def _lowers(block: Attention, mask: ir.Value) -> bool:
     node = mask.producer()
     if node is None or node.op_type != "Where":
         return True
-    return any((array := constant(side)) is None or not np.isfinite(array).all() for side in node.inputs[1:])
+    return any((array := small_constant(side)) is None or not np.isfinite(array).all() for side in node.inputs[1:])
 
 
 def _is_constant(value: ir.Value | None) -> bool:
-    return constant(value) is not None
+    return small_constant(value) is not None
 
 
 def _rows_may_differ(mask: ir.Value) -> bool:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from optim.onnx.edit import only_reader
 from optim_plugins.ort.graph.dimensions import Sizes
-from optim_plugins.ort.graph.known_values import constant, permutation, producer, scalar
+from optim_plugins.ort.graph.known_values import permutation, producer, scalar, small_constant
 
 _NEVER_SEEN = -1e4
 """A masked score is at most this."""
@@ -82,7 +83,7 @@ class _Matcher:
         weights, guarded = _weights(softmax)
         if weights is None:
             return None
-        second = _only_reader(weights, "MatMul")
+        second = only_reader(weights, "MatMul")
         if second is None or second.inputs[0] is not weights:
             return "its weights are read by more than the product with the values"
         scores = _scores(softmax.inputs[0])
@@ -107,20 +108,19 @@ class _Matcher:
             return "heads of its values have another size than those of its keys"
         if self._sizes.number(value, 1) != key_heads or heads % key_heads:
             return "keys and values have different numbers of heads"
-        scale = scores.scale * query_scale * key_scale
         return Attention(
-            query,
-            key,
-            value,
-            scores.mask,
-            scores.hidden_where,
-            scale,
-            heads,
-            key_heads,
-            head_size,
-            guarded,
-            second.outputs[0],
-            softmax,
+            query=query,
+            key=key,
+            value=value,
+            mask=scores.mask,
+            hidden_where=scores.hidden_where,
+            scale=scores.scale * query_scale * key_scale,
+            heads=heads,
+            key_heads=key_heads,
+            head_size=head_size,
+            zero_where_blind=guarded,
+            output=second.outputs[0],
+            softmax=softmax,
         )
 
     def _untransposed(self, value: ir.Value | None) -> tuple[ir.Value | None, float]:
@@ -190,7 +190,7 @@ def _scores(value: ir.Value | None) -> _Scores | None:
 
 def _comes_from_product(value: ir.Value | None) -> bool:
     node = producer(_unscaled(value)[0], "MatMul")
-    return node is not None and constant(node.inputs[1]) is None
+    return node is not None and small_constant(node.inputs[1]) is None
 
 
 def _unscaled(value: ir.Value | None) -> tuple[ir.Value | None, float]:
@@ -211,12 +211,12 @@ def _weights(softmax: ir.Node) -> tuple[ir.Value | None, bool]:
     out = softmax.outputs[0]
     guard = next((use.node for use in out.uses() if use.node.op_type == "IsNaN"), None)
     if guard is not None:
-        choice = _only_reader(guard.outputs[0], "Where")
+        choice = only_reader(guard.outputs[0], "Where")
         if choice is None or choice.inputs[2] is not out or scalar(choice.inputs[1]) != 0:
             return None, False
         readers = {use.node for use in out.uses()}
         out = choice.outputs[0] if readers == {guard, choice} and not out.is_graph_output() else out
-    while (step := _only_reader(out, "Identity", "Dropout")) is not None:
+    while (step := only_reader(out, "Identity", "Dropout")) is not None:
         out = step.outputs[0]
     return (out if any(use.node.op_type == "MatMul" for use in out.uses()) else None), guard is not None
 
@@ -227,10 +227,3 @@ def _lifted_axis(unsqueeze: ir.Node) -> float | None:
         return scalar(unsqueeze.inputs[1])
     axes = unsqueeze.attributes.get_ints("axes", [])
     return axes[0] if len(axes) == 1 else None
-
-
-def _only_reader(value: ir.Value, *operators: str) -> ir.Node | None:
-    uses = list(value.uses())
-    if len(uses) != 1 or value.is_graph_output() or uses[0].node.op_type not in operators:
-        return None
-    return uses[0].node

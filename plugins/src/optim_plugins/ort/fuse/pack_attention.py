@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from optim.onnx.edit import UniqueNames, add_constant
 from optim_plugins.ort.graph.node_writer import take_over
 
 
@@ -77,8 +78,9 @@ def _pack(graph: ir.Model, node: ir.Node, projections: list[Projection]) -> None
         np.broadcast_to(np.float32(0) if one.bias is None else _array(one.bias), array.shape[1:])
         for one, array in zip(projections, arrays, strict=True)
     ]
-    weight = _initializer(graph, f"{name}_weight", np.concatenate(arrays, axis=1))
-    bias = _initializer(graph, f"{name}_bias", np.concatenate(biases))
+    names = UniqueNames(graph)
+    weight = add_constant(graph.graph, names.take(f"{name}_weight"), np.concatenate(arrays, axis=1))
+    bias = add_constant(graph.graph, names.take(f"{name}_bias"), np.concatenate(biases))
     inputs: list[ir.Value | None] = [projections[0].source, weight, bias]
     if len(node.inputs) > 5 and node.inputs[5] is not None:
         inputs += [None, None, node.inputs[5]]
@@ -98,10 +100,3 @@ def _pack(graph: ir.Model, node: ir.Node, projections: list[Projection]) -> None
 def _array(value: ir.Value) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     assert value.const_value is not None
     return value.const_value.numpy()
-
-
-def _initializer(graph: ir.Model, name: str, array: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> ir.Value:
-    tensor = ir.tensor(array, name=name)
-    value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
-    graph.graph.register_initializer(value)
-    return value

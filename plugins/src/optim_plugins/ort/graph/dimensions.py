@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-from optim_plugins.ort.graph.known_values import constant, permutation, producer, scalar
+from optim_plugins.ort.graph.known_values import permutation, producer, scalar, small_constant
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class Sizes:
         return unknown[0] if len(unknown) == 1 and above == below else None
 
     def _of_slice(self, node: ir.Node, axis: int) -> Size:
-        cut, axes = constant(node.inputs[3]) if len(node.inputs) > 3 else None, self.rank(node.inputs[0])
+        cut, axes = small_constant(node.inputs[3]) if len(node.inputs) > 3 else None, self.rank(node.inputs[0])
         if cut is None or axes is None or axis in {int(one) % axes for one in cut.reshape(-1)}:
             return None
         return self.of(node.inputs[0], axis)
@@ -273,7 +273,7 @@ class Sizes:
 
     def _listed(self, target: ir.Value | None) -> list[Size] | None:
         """What a vector of sizes holds."""
-        array = constant(target)
+        array = small_constant(target)
         if array is not None:
             return [int(size) for size in array.reshape(-1)]
         node = producer(target)
@@ -289,7 +289,7 @@ class Sizes:
             return self._part_of_shape(node)
         found: list[Size] = []
         for part in node.inputs:
-            several, source = constant(part), producer(part)
+            several, source = small_constant(part), producer(part)
             if several is not None:
                 found += [int(size) for size in several.reshape(-1)]
             else:
@@ -307,7 +307,7 @@ class Sizes:
             return [self.of(node.inputs[0], axis) for axis in range(axes)[start:end]]
         shape = producer(node.inputs[0], "Shape") if node.op_type in ("Gather", "Slice") else None
         whole = self._part_of_shape(shape) if shape is not None else None
-        bounds = [constant(part) for part in node.inputs[1:3]]
+        bounds = [small_constant(part) for part in node.inputs[1:3]]
         if whole is None or not bounds or any(array is None or array.size != 1 for array in bounds):
             return None
         first, *last = (int(array.reshape(())) for array in bounds if array is not None)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from optim.onnx.edit import read_constant
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -13,17 +15,15 @@ if TYPE_CHECKING:
 _SMALL = 64
 
 
-def constant(value: ir.Value | None) -> NDArray[np.generic] | None:
+def small_constant(value: ir.Value | None) -> NDArray[np.generic] | None:
     """The array of an initializer or a Constant node; None for anything larger than a few numbers."""
-    if value is None or value.is_graph_input():
-        return None
-    tensor = ir.convenience.get_const_tensor(value)
-    return tensor.numpy() if tensor is not None and tensor.size <= _SMALL else None
+    found: NDArray[np.generic] | None = read_constant(value, at_most=_SMALL)
+    return found
 
 
 def scalar(value: ir.Value | None) -> float | None:
     """The number that a constant of one element holds."""
-    array = constant(value)
+    array = small_constant(value)
     return float(array.reshape(())) if array is not None and array.size == 1 and array.dtype.kind in "fiub" else None
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from optim.onnx.edit import UniqueNames, add_constant
+
 _RESULTS = {"Shape": ir.DataType.INT64, "Greater": ir.DataType.BOOL}
 """Types of results that are not those of an operand; runtimes' own operators have no inference that would tell."""
 
@@ -25,6 +27,7 @@ class NodeWriter:
         self.opset = graph.graph.opset_imports.get("", 1)
         self._graph = graph.graph
         self._prefix = prefix
+        self._names = UniqueNames(graph)
         self._constants: dict[tuple[str, tuple[int, ...], tuple[Any, ...]], ir.Value] = {}
 
     def add(
@@ -70,14 +73,8 @@ class NodeWriter:
         content = np.asarray(array)
         key = (content.dtype.name, content.shape, tuple(content.reshape(-1).tolist()))
         if key not in self._constants:
-            name = f"{self._prefix}_constant_{len(self._constants)}"
-            while name in self._graph.initializers:
-                name += "_"
-            tensor = ir.tensor(content, name=name)
-            shape, dtype = ir.Shape(content.shape), ir.TensorType(tensor.dtype)
-            value = ir.Value(name=name, shape=shape, type=dtype, const_value=tensor)
-            self._graph.register_initializer(value)
-            self._constants[key] = value
+            name = self._names.take(f"{self._prefix}_constant_{len(self._constants)}")
+            self._constants[key] = add_constant(self._graph, name, content)
         return self._constants[key]
 
 

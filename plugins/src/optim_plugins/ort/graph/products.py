@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
+from optim.onnx.edit import only_reader
+
 _STANDARD = ("", "ai.onnx")
 _WITHOUT_BIAS = {"BiasGelu": "Gelu", "FastGelu": "FastGelu"}
 
@@ -128,7 +130,7 @@ def _whole(product: Product, columns: int) -> Product:
     node = product.node
     if node.op_type == "Gemm":
         return replace(product, vector=_vector(node.inputs[2] if len(node.inputs) > 2 else None, columns))
-    reader = _only_reader(node)
+    reader = only_reader(node.outputs[0])
     if reader is None or len(reader.inputs) != 2:
         return product
     first = reader.inputs[0] is node.outputs[0]
@@ -139,13 +141,6 @@ def _whole(product: Product, columns: int) -> Product:
     if vector is not None and activation is not None:
         return replace(product, vector=vector, follower=reader, activation=activation)
     return product
-
-
-def _only_reader(node: ir.Node) -> ir.Node | None:
-    output = node.outputs[0]
-    uses = list(output.uses())
-    alone = len(uses) == 1 and not output.is_graph_output() and uses[0].node.graph is node.graph
-    return uses[0].node if alone else None
 
 
 def _vector(value: ir.Value | None, columns: int) -> ir.Value | None:

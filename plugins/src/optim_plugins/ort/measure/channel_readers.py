@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from optim.onnx.edit import add_constant
+
 _AXES_ARE_INPUT = 18
 """Of ReduceMean and ReduceMax, from this opset on."""
 
@@ -51,7 +53,4 @@ def add_channel_reader(graph: ir.Model, value: ir.Value, operator: str, last: in
 
 
 def _integers(graph: ir.Model, name: str, numbers: Sequence[int]) -> ir.Value:
-    tensor = ir.tensor(np.array(numbers, np.int64), name=name)
-    value = ir.Value(name=name, shape=ir.Shape([len(numbers)]), type=ir.TensorType(tensor.dtype), const_value=tensor)
-    graph.graph.register_initializer(value)
-    return value
+    return add_constant(graph.graph, name, np.array(numbers, np.int64))

@@ -17,7 +17,7 @@ from optim_plugins.ort.graph.operator_types import signature, type_text
 from optim_plugins.ort.kernels import has_kernel, is_listed
 from optim_plugins.ort.precision.insert_casts import Narrower
 from optim_plugins.ort.precision.measured_magnitudes import Ranges, measure_ranges
-from optim_plugins.ort.precision.precision_plan import MOVES, WEIGHTED, Plan, make_plan, name_of
+from optim_plugins.ort.precision.precision_plan import MOVES, WEIGHTED, Obstacle, Plan, make_plan, name_of
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 from optim_plugins.ort.precision.sixteen_bit_weights import LEAST_ELEMENTS, readers, store_narrow
 
@@ -137,7 +137,7 @@ def _objection(graph: ir.Model, plan: Plan, narrow: Narrow, provider: str) -> st
     if any(node.op_type in WEIGHTED for node in plan.narrow):
         return ""
     weighted = {node.op_type for node in graph.graph.all_nodes() if node.op_type in WEIGHTED}
-    if weighted and any("kernel" in reason for reason in plan.why_not):
+    if weighted and any(why.obstacle is Obstacle.KERNEL for why in plan.why_not):
         return f"{_runtime()} has no {narrow} kernel for {_list(sorted(weighted))} on {provider}"
     if weighted or all(node.op_type in MOVES for node in plan.narrow):
         return f"nothing is left to convert: {_reasons(plan) or 'no node computes in float32'}"
@@ -161,7 +161,15 @@ def _ranges(model: Model, context: Context, narrow: Narrow) -> tuple[Ranges, lis
         ranges = measure_ranges(_typed(model), narrow, context.store, context.samples())
     except OptimError as error:
         return Ranges(), [f"ranges were not measured: {error.cause or error.what}"]
-    return ranges, [] if ranges.samples else ["ranges were not measured: the model ran on no sample"]
+    if not ranges.samples:
+        return ranges, [f"ranges were not measured: the model ran on no sample{_first_refusal(ranges)}"]
+    asked = ranges.samples + len(ranges.refused)
+    left_out = f"ranges were measured on {ranges.samples} of {asked} samples{_first_refusal(ranges)}"
+    return ranges, [left_out] if ranges.refused else []
+
+
+def _first_refusal(ranges: Ranges) -> str:
+    return f": {ranges.refused[0]}" if ranges.refused else ""
 
 
 def _interface(inputs: list[str], outputs: list[str]) -> Interface | None:
@@ -174,9 +182,9 @@ def _interface(inputs: list[str], outputs: list[str]) -> Interface | None:
 def _reasons(plan: Plan) -> str:
     """Why nodes stay in float32, most frequent first."""
     said: Counter[str] = Counter()
-    for reason, count in plan.why_not.items():
-        if not reason.endswith(("looks at no number", "its neighbours are in float32")):
-            said[reason] += count
+    for why, count in plan.why_not.items():
+        if why.obstacle is not Obstacle.OTHERS:
+            said[why.text] += count
     return "; ".join(f"{count} {'node' if count == 1 else 'nodes'}: {reason}" for reason, count in said.most_common(6))
 
 

@@ -22,6 +22,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from optim.onnx.edit import UniqueNames, add_constant
 from optim_plugins.ort.graph.float_values import is_float32
 from optim_plugins.ort.graph.operator_types import Signature, signature
 from optim_plugins.ort.precision.precision_plan import ANY_TYPE, Plan
@@ -64,8 +65,7 @@ class Narrower:
         self._types = {node: signature(node, graph.graph.opset_imports) for node in graph.graph.all_nodes()}
         self._versions: dict[tuple[ir.Value, ir.DataType, bool], ir.Value] = {}
         self._renamed: set[ir.Value] = set()
-        self._names = {value.name for part in graph.graphs() for value in (*part.inputs, *part.initializers.values())}
-        self._names |= {value.name for node in graph.graph.all_nodes() for value in node.outputs}
+        self._names = UniqueNames(graph)
 
     def rewrite(self) -> None:
         """Change the graph."""
@@ -126,18 +126,15 @@ class Narrower:
         assert tensor is not None
         assert value.graph is not None
         bound = narrow.largest if is_bound else narrow.bound
-        name = self._fresh(f"{value.name}_{narrow}")
+        name = self._names.take(f"{value.name}_{narrow}")
 
         def rounded() -> TensorProtocol:
             array: Any = narrowed(tensor.numpy(), narrow, bound, lift=tensor.size == 1)
             return ir.Tensor(array, dtype=narrow.onnx, name=name)
 
         shape = ir.Shape(tensor.shape.numpy())
-        new = ir.Value(name=name, type=ir.TensorType(narrow.onnx), shape=shape)
-        new.const_value = ir.LazyTensor(rounded, dtype=narrow.onnx, shape=shape, name=name)
-        value.graph.register_initializer(new)
         self.counts["weights converted"] += 1
-        return new
+        return add_constant(value.graph, name, ir.LazyTensor(rounded, dtype=narrow.onnx, shape=shape, name=name))
 
     def _cast(self, value: ir.Value, dtype: ir.DataType) -> ir.Value:
         """A Cast right behind what makes the value."""
@@ -147,7 +144,7 @@ class Narrower:
             nodes[1].replace_input_with(0, nodes[0].outputs[0])
         suffix = self._narrow if dtype == self._narrow.onnx else "float32"
         new = nodes[-1].outputs[0]
-        new.name = self._fresh(f"{value.name}_{suffix}")
+        new.name = self._names.take(f"{value.name}_{suffix}")
         nodes[-1].name = f"{new.name}_cast"
         new.type, new.shape = ir.TensorType(dtype), value.shape
         producer, graph = value.producer(), value.graph
@@ -166,15 +163,12 @@ class Narrower:
 
     def _bounding(self, value: ir.Value) -> ir.Node:
         """A Clip that brings what lies beyond the range to its bound."""
-        ends = []
-        for number in (-self._narrow.bound, self._narrow.bound):
-            name = self._fresh(f"{self._narrow}_bound")
-            end = ir.Value(name=name, type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([]))
-            end.const_value = ir.tensor(np.float32(number), name=name)
-            self._model.graph.register_initializer(end)
-            ends.append(end)
+        ends = [
+            add_constant(self._model.graph, self._names.take(f"{self._narrow}_bound"), np.float32(number))
+            for number in (-self._narrow.bound, self._narrow.bound)
+        ]
         node = ir.node("Clip", [value, *ends], name=f"{value.name}_bounded")
-        node.outputs[0].name = self._fresh(f"{value.name}_bounded")
+        node.outputs[0].name = self._names.take(f"{value.name}_bounded")
         node.outputs[0].type, node.outputs[0].shape = value.type, value.shape
         return node
 
@@ -186,13 +180,5 @@ class Narrower:
         if graph is self._model.graph and value not in self._renamed:
             self._renamed.add(value)
             name = value.name
-            value.name, given.name = self._fresh(f"{name}_made"), name
+            value.name, given.name = self._names.take(f"{name}_made"), name
         graph.outputs[place] = given
-
-    def _fresh(self, wanted: str) -> str:
-        name, number = wanted, 1
-        while name in self._names:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._names.add(name)
-        return name

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
+from optim.onnx.edit import add_constant
 from optim.onnx.files import discard_measured, save_for_measuring
+from optim.onnx.refusals import plain
 from optim_plugins.ort.graph.float_values import is_float32
 from optim_plugins.ort.precision.precision_plan import MOVES
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow, bounded, fit
@@ -36,12 +38,14 @@ class Ranges:
     Attributes:
         largest: greatest finite magnitude by value name; NaN where a value is NaN; masks are brought to the bound.
         masks: inputs with numbers beyond the range that are masks.
-        samples: that the model ran on.
+        samples: how many of them the model ran on.
+        refused: what onnxruntime said of each sample that the model did not run on; only its inputs are in ``largest``.
     """
 
     largest: Mapping[str, float] = field(default_factory=dict)
     masks: frozenset[str] = frozenset()
     samples: int = 0
+    refused: tuple[str, ...] = ()
 
 
 def measure_ranges(graph: ir.Model, narrow: Narrow, store: Path, samples: Iterable[Feeds]) -> Ranges:
@@ -71,6 +75,7 @@ def measure_ranges(graph: ir.Model, narrow: Narrow, store: Path, samples: Iterab
     found: dict[str, float] = {}
     masks: set[str] = set()
     ran = 0
+    refused: list[str] = []
     try:
         session = open_session(model.path, SessionConfig())
         for given in _first(samples, names):
@@ -79,7 +84,8 @@ def measure_ranges(graph: ir.Model, narrow: Narrow, store: Path, samples: Iterab
             _take(found, {name: _largest(array) for name, array in feeds.items() if array.dtype == np.float32})
             try:
                 outputs = session.run(list(readers.values()), feeds)
-            except Exception:
+            except Exception as error:  # onnxruntime's errors have no class in common
+                refused.append(plain(" ".join(str(error).split())))
                 continue
             _take(found, {name: float(value) for name, value in zip(readers, outputs, strict=True)})
             ran += 1
@@ -87,7 +93,7 @@ def measure_ranges(graph: ir.Model, narrow: Narrow, store: Path, samples: Iterab
         discard_measured(model)
     for name, sources in moved:
         _take(found, {name: max((found.get(source, 0.0) for source in sources), default=0.0)})
-    return Ranges(found, frozenset(masks), ran)
+    return Ranges(found, frozenset(masks), ran, tuple(refused))
 
 
 def _is_mask(array: Array, narrow: Narrow) -> bool:
@@ -116,9 +122,7 @@ def _bound_constants(graph: ir.Model, narrow: Narrow) -> None:
 
 def _add_readers(graph: ir.Model) -> dict[str, str]:
     """Outputs that tell the greatest magnitude, by the value they tell it of."""
-    zero = ir.Value(name="optim_zero", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([]))
-    zero.const_value = ir.tensor(np.float32(0), name=zero.name)
-    graph.graph.register_initializer(zero)
+    zero = add_constant(graph.graph, "optim_zero", np.float32(0))
     found: dict[str, str] = {}
     outputs = []
     for node in list(graph.graph):

@@ -13,6 +13,7 @@ A node that only moves numbers goes with its neighbours.
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -127,6 +128,22 @@ WEIGHTED = frozenset(
 """Operators that a model spends its time in."""
 
 
+class Obstacle(enum.Enum):
+    """What kind of reason keeps a node in float32."""
+
+    KERNEL = "the provider has no kernel"
+    NODE = "the node itself, its numbers, or the user"
+    OTHERS = "it looks at no number, or goes with its neighbours"
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """Why a node stays in float32: the kind decides, the text is for people."""
+
+    text: str
+    obstacle: Obstacle = Obstacle.NODE
+
+
 @dataclass
 class Plan:
     """What a conversion does.
@@ -138,7 +155,7 @@ class Plan:
     """
 
     narrow: dict[ir.Node, frozenset[str]] = field(default_factory=dict)
-    why_not: Counter[str] = field(default_factory=Counter)
+    why_not: Counter[WhyNot] = field(default_factory=Counter)
     fits: dict[ir.Value, Fit] = field(default_factory=dict)
 
     def wants(self, node: ir.Node, types: Signature | None, place: int) -> bool:
@@ -181,11 +198,11 @@ def make_plan(
         if not reason and types is not None:
             variables = frozenset(v for v in variables if types.takes(v, narrow.onnx))
             if node in exact:
-                reason = "it leads to an index, an angle or a count"
+                reason = WhyNot("it leads to an index, an angle or a count")
             elif name_of(node) in chosen:
-                reason = "named to be kept"
+                reason = WhyNot("named to be kept")
             elif node.op_type in keep_operators and node.op_type not in MOVES:
-                reason = f"{node.op_type} is kept"
+                reason = WhyNot(f"{node.op_type} is kept")
             else:
                 reason = _out_of_range(node, types, variables, narrow, largest or {}, plan.fits)
         if reason:
@@ -207,25 +224,25 @@ def _float_variables(node: ir.Node, types: Signature | None) -> frozenset[str]:
 
 def _reason_against(
     node: ir.Node, types: Signature | None, variables: frozenset[str], narrow: Narrow, provider: str
-) -> str:
+) -> WhyNot | None:
     if types is None:
-        return f"nobody defines {node.op_type}"
+        return WhyNot(f"nobody defines {node.op_type}")
     if node.op_type in _NEVER and node.domain in _STANDARD:
-        return f"{node.op_type} is not for 16 bits"
+        return WhyNot(f"{node.op_type} is not for 16 bits")
     if node.op_type in ANY_TYPE:
-        return f"{node.op_type} looks at no number"
+        return WhyNot(f"{node.op_type} looks at no number", Obstacle.OTHERS)
     able = [variable for variable in variables if types.takes(variable, narrow.onnx)]
     if not able or _changes_width(node, narrow):
-        return f"{node.op_type} takes no {narrow}"
+        return WhyNot(f"{node.op_type} takes no {narrow}")
     domain = "" if node.domain in _STANDARD else node.domain
     if not is_listed(provider):
-        return ""
+        return None
     if has_kernel(provider, domain, node.op_type, types.since, dict.fromkeys(able, type_text(narrow.onnx))):
-        return ""
+        return None
     runs_wide = has_kernel(provider, domain, node.op_type, types.since, dict.fromkeys(able, "tensor(float)"))
     if provider == CPU_PROVIDER and narrow is Narrow.FLOAT16 and runs_wide:
-        return ""  # onnxruntime puts casts around it
-    return f"{provider} has no {narrow} kernel for {node.op_type}"
+        return None  # onnxruntime puts casts around it
+    return WhyNot(f"{provider} has no {narrow} kernel for {node.op_type}", Obstacle.KERNEL)
 
 
 def _changes_width(node: ir.Node, narrow: Narrow) -> bool:
@@ -241,22 +258,22 @@ def _out_of_range(
     narrow: Narrow,
     largest: Mapping[str, float],
     fits: dict[ir.Value, Fit],
-) -> str:
+) -> WhyNot | None:
     if narrow is Narrow.BFLOAT16:
-        return ""
+        return None
     ends = [(types.input(place), value) for place, value in enumerate(node.inputs)]
     ends += [(types.output(place), value) for place, value in enumerate(node.outputs)]
     for variable, value in ends:
         if value is None or variable not in variables or not is_float32(value):
             continue
         if not largest.get(value.name or "", 0.0) <= narrow.largest:
-            return f"its numbers go beyond {narrow.largest:.0f}"
+            return WhyNot(f"its numbers go beyond {narrow.largest:.0f}")
         if value.is_initializer() and value.const_value is not None:
             if value not in fits:
                 fits[value] = fit(value.const_value.numpy(), narrow)
             if not fits[value].is_close and not (node.op_type in _SMALL_ADDENDS and _is_tiny(value)):
-                return "a constant of it does not survive rounding"
-    return ""
+                return WhyNot("a constant of it does not survive rounding")
+    return None
 
 
 def _is_tiny(value: ir.Value) -> bool:
@@ -308,7 +325,7 @@ def _follow_neighbours(plan: Plan) -> None:
             from_narrow = any(source is not None and source in plan.narrow for source in sources)
             if not from_narrow and not any(reader in plan.narrow for reader in _readers(node)):
                 del plan.narrow[node]
-                plan.why_not["its neighbours are in float32"] += 1
+                plan.why_not[WhyNot("its neighbours are in float32", Obstacle.OTHERS)] += 1
                 changed = True
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from optim.onnx.edit import UniqueNames, add_constant
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow, fit, narrowed
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ def store_narrow(graph: ir.Model, narrow: Narrow, keep: Collection[str] = ()) ->
     Returns:
         How many were rounded, and how many were left since their numbers do not fit.
     """
-    names = {value.name for part in graph.graphs() for value in part.initializers.values()}
-    names |= {value.name for node in graph.graph.all_nodes() for value in node.outputs}
+    names = UniqueNames(graph)
     done = left = 0
     for part in list(graph.graphs()):
         for value in list(part.initializers.values()):
@@ -70,23 +70,18 @@ def _is_large(value: ir.Value | None) -> bool:
     return tensor.dtype == ir.DataType.FLOAT and tensor.size >= LEAST_ELEMENTS
 
 
-def _replace(graph: ir.Graph | ir.Function, value: ir.Value, narrow: Narrow, names: set[str | None]) -> None:
+def _replace(graph: ir.Graph | ir.Function, value: ir.Value, narrow: Narrow, names: UniqueNames) -> None:
     assert isinstance(graph, ir.Graph)
     tensor = value.const_value
     assert tensor is not None
-    name = f"{value.name}_{narrow}"
-    while name in names:
-        name += "_"
-    names.add(name)
+    name = names.take(f"{value.name}_{narrow}")
     shape = ir.Shape(tensor.shape.numpy())
 
     def rounded() -> TensorProtocol:
         array: Any = narrowed(tensor.numpy(), narrow, narrow.bound)
         return ir.Tensor(array, dtype=narrow.onnx, name=name)
 
-    stored = ir.Value(name=name, type=ir.TensorType(narrow.onnx), shape=shape)
-    stored.const_value = ir.LazyTensor(rounded, dtype=narrow.onnx, shape=shape, name=name)
-    graph.register_initializer(stored)
+    stored = add_constant(graph, name, ir.LazyTensor(rounded, dtype=narrow.onnx, shape=shape, name=name))
     cast = ir.node("Cast", [stored], {"to": int(ir.DataType.FLOAT)}, name=f"{name}_cast")
     wide = cast.outputs[0]
     wide.name = f"{name}_as_float32"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optim_plugins.ort.graph.dimensions import Sizes
-from optim_plugins.ort.graph.known_values import constant, producer
+from optim_plugins.ort.graph.known_values import producer, small_constant
 from optim_plugins.ort.graph.node_writer import NodeWriter, take_over
 
 
@@ -31,7 +31,7 @@ def shorten_reshapes(graph: ir.Model) -> int:
 
 def _fix_target(reshape: ir.Node, sizes: Sizes, writer: NodeWriter) -> bool:
     source, target = reshape.inputs[0], sizes.target(reshape)
-    if source is None or target is None or constant(reshape.inputs[1]) is not None or 0 in target:
+    if source is None or target is None or small_constant(reshape.inputs[1]) is not None or 0 in target:
         return False
     axes = sizes.rank(source) or 0
     fixed: list[int] = []

@@ -9,6 +9,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from optim.onnx.edit import UniqueNames, add_constant
 from optim_plugins.ort.graph.products import Product
 
 MICROSOFT = "com.microsoft"
@@ -18,14 +19,14 @@ class ProductRewriter:
     """Rewrites products of one graph.
 
     Attributes:
+        names: of values, those that are free.
         refused: names of products that stay float because their weight is not finite.
     """
 
     def __init__(self, graph: ir.Model) -> None:
         self.refused: list[str] = []
         self._graph = graph
-        self._names = {value.name for part in graph.graphs() for value in part.initializers.values()}
-        self._names |= {output.name for node in graph.graph.all_nodes() for output in node.outputs}
+        self.names = UniqueNames(graph)
 
     def put_in_place(self, product: Product, new: list[ir.Node]) -> None:
         """Let ``new``, the last of which computes the product with its vector, stand for the product."""
@@ -42,7 +43,7 @@ class ProductRewriter:
         for node in new:
             node.metadata_props.update(old[-1].metadata_props)
             node.outputs[0].type, node.outputs[0].shape = result.type, result.shape
-            node.outputs[0].name = self.fresh(f"{node.name}_output")
+            node.outputs[0].name = self.names.take(f"{node.name}_output")
         new[-1].outputs[0].name = result.name
         place.insert_before(old[0], new)
         ir.convenience.replace_all_uses_with(result, new[-1].outputs[0], replace_graph_outputs=True)
@@ -56,17 +57,4 @@ class ProductRewriter:
 
     def initializer(self, name: str, array: NDArray[np.generic]) -> ir.Value:
         """A new constant of the main graph, under this name or one made from it."""
-        name = self.fresh(name)
-        tensor = ir.tensor(array, name=name)
-        value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
-        self._graph.graph.register_initializer(value)
-        return value
-
-    def fresh(self, name: str) -> str:
-        """The name, or one made from it that nothing else has."""
-        found, number = name, 1
-        while found in self._names:
-            number += 1
-            found = f"{name}_{number}"
-        self._names.add(found)
-        return found
+        return add_constant(self._graph.graph, self.names.take(name), array)

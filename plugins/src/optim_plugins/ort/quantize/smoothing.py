@@ -28,11 +28,11 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from optim import Context, Model
+from optim.onnx.edit import add_constant, only_reader, read_constant
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.measure.captured_values import capture
 from optim_plugins.ort.measure.channel_readers import add_channel_reader, values_named
 from optim_plugins.ort.quantize.integer_weights import Floats
-from optim_plugins.ort.quantize.quantizable_operators import constant, only_reader
 
 _LEAST = 1e-5
 _NORMALIZATIONS: dict[str, tuple[int, ...]] = {
@@ -88,10 +88,7 @@ def add_smoothed(graph: ir.Model, factors: Factors) -> dict[str, ir.Value]:
     found = {}
     for name, value in values_named(graph, factors):
         factor = factors[name]
-        tensor = ir.tensor(np.reciprocal(factor), name=f"{name}_smoothing")
-        shape = ir.Shape(factor.shape)
-        inverse = ir.Value(name=tensor.name, shape=shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
-        graph.graph.register_initializer(inverse)
+        inverse = add_constant(graph.graph, f"{name}_smoothing", np.reciprocal(factor))
         node = ir.node("Mul", [value, inverse], name=f"{name}_smooth")
         output = node.outputs[0]
         output.name, output.type, output.shape = f"{name}_smoothed", value.type, value.shape
@@ -148,7 +145,7 @@ def _fold(value: ir.Value) -> int:
     node = value.producer()
     assert node is not None
     source = node.inputs[0]
-    inverse = constant(node.inputs[1])
+    inverse = read_constant(node.inputs[1])
     normalization = source.producer() if source is not None else None
     if source is None or normalization is None or source is not normalization.outputs[0]:
         return 0
@@ -156,17 +153,13 @@ def _fold(value: ir.Value) -> int:
         return 0
     places = _NORMALIZATIONS[normalization.op_type]
     given = dict(enumerate(normalization.inputs))
-    arrays = {place: constant(given[place]) for place in places if given.get(place) is not None}
+    arrays = {place: read_constant(given[place]) for place in places if given.get(place) is not None}
     if any(array is None or array.shape != inverse.shape for array in arrays.values()) or places[0] not in arrays:
         return 0
     graph = node.graph
     assert isinstance(graph, ir.Graph)
     for place, array in arrays.items():
-        tensor = ir.tensor((array * inverse).astype(np.float32), name=f"{value.name}_{place}")
-        new = ir.Value(
-            name=tensor.name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
-        )
-        graph.register_initializer(new)
+        new = add_constant(graph, f"{value.name}_{place}", (array * inverse).astype(np.float32))
         normalization.replace_input_with(place, new)
     ir.convenience.replace_all_uses_with(value, source)
     graph.remove(node, safe=True)

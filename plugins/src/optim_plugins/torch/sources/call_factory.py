@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from optim import ExitStatus, OptimError, SourceRequest
+from optim.user_code import find_function
 from optim_plugins.torch.tracebacks import user_line
 
 
@@ -70,18 +69,14 @@ def _seed(seed: int) -> None:
 
 
 def _find(spec: str) -> Any:
-    module_name, _, name = spec.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)  # and left there: the module may import more when it is called
     try:
-        function = getattr(importlib.import_module(module_name), name)
+        function = find_function(spec)
     except Exception as error:
         raise OptimError(
             "factory-not-found",
             f"there is no {spec}",
             f"{type(error).__name__}: {error}",
-            f"python -c 'from {_as_import(spec)}' must work in {here}",
+            f"python -c 'from {_as_import(spec)}' must work in {Path.cwd()}",
             status=ExitStatus.USAGE,
         ) from error
     if not callable(function):

@@ -77,9 +77,9 @@ class ProductQuantizer(ProductRewriter):
         graph, a = product.node.graph, product.a
         assert graph is not None
         if (a, graph) not in self._activations:
-            quantize = ir.node("DynamicQuantizeLinear", [a], num_outputs=3, name=self.fresh(f"{a.name}_quantize"))
+            quantize = ir.node("DynamicQuantizeLinear", [a], num_outputs=3, name=self.names.take(f"{a.name}_quantize"))
             for output, suffix in zip(quantize.outputs, ("quantized", "scale", "zero_point"), strict=True):
-                output.name = self.fresh(f"{a.name}_{suffix}")
+                output.name = self.names.take(f"{a.name}_{suffix}")
             producer = a.producer()
             if producer is not None and producer.graph is graph:
                 graph.insert_after(producer, quantize)

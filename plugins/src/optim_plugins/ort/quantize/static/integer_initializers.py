@@ -11,11 +11,11 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from optim.arrays import Array
+from optim.onnx.edit import read_constant
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.measure.calibrate import Measured
 from optim_plugins.ort.quantize.integer_weights import Floats
 from optim_plugins.ort.quantize.product_rewriter import ProductRewriter
-from optim_plugins.ort.quantize.quantizable_operators import constant
 from optim_plugins.ort.quantize.smoothing import Factors
 from optim_plugins.ort.quantize.static.filled_channels import channel_pads, fill_weight, filled_shape, missing_channels
 from optim_plugins.ort.quantize.static.scales_and_zero_points import (
@@ -154,7 +154,7 @@ class StaticRewriter(ProductRewriter, ABC):
             pads = self.initializer(f"{name}_pads", channel_pads(rank, missing))
             node = ir.node("Pad", [integers, pads, self.scale(name)[1]], name=f"{name}_fill")
             output = node.outputs[0]
-            output.name, output.type = self.fresh(f"{name}_filled"), integers.type
+            output.name, output.type = self.names.take(f"{name}_filled"), integers.type
             output.shape = filled_shape(integers.shape, missing)
             self.behind(integers, [node])
             self._filled[integers, missing] = output
@@ -183,7 +183,7 @@ class StaticRewriter(ProductRewriter, ABC):
     def product_bias(self, product: Product, stored: StoredProduct) -> Stored | None:
         """The vector as the accumulator holds it; None without one, or where it is too large for that."""
         vector = _floats(stored.vector)
-        scale = constant(stored.weight.scale)
+        scale = read_constant(stored.weight.scale)
         if vector is None:
             return None
         name = self.original(product.a).name or ""
@@ -226,7 +226,7 @@ class StaticRewriter(ProductRewriter, ABC):
 
 
 def _floats(value: ir.Value | None) -> Floats | None:
-    array = constant(value)
+    array = read_constant(value)
     return None if array is None else np.asarray(array, np.float32)
 
 

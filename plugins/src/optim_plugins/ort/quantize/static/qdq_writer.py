@@ -79,7 +79,7 @@ class PairRewriter(StaticRewriter):
         filled = self.filled(integers, name, stored)
         node = ir.node("DequantizeLinear", [filled, *self.scale(name)], name=f"{name}_filled_dequantize")
         output = node.outputs[0]
-        output.name, output.type, output.shape = self.fresh(f"{name}_filled_floats"), value.type, filled.shape
+        output.name, output.type, output.shape = self.names.take(f"{name}_filled_floats"), value.type, filled.shape
         self.behind(filled, [node])
         return output
 
@@ -92,16 +92,16 @@ class PairRewriter(StaticRewriter):
         ir.convenience.replace_all_uses_with(result, floats, replace_graph_outputs=True)
         quantize.replace_input_with(0, result)
         if floats.is_graph_output():
-            result.name, floats.name = self.fresh(f"{name}_float"), name
+            result.name, floats.name = self.names.take(f"{name}_float"), name
 
     def _new_pair(self, value: ir.Value) -> ir.Value:
         numbers = self.scale(value.name or "")
         quantize = ir.node("QuantizeLinear", [value, *numbers], name=f"{value.name}_quantize")
         dequantize = ir.node("DequantizeLinear", [quantize.outputs[0], *numbers], name=f"{value.name}_dequantize")
         integers = quantize.outputs[0]
-        integers.name, integers.type = self.fresh(f"{value.name}_quantized"), self.integer_type(value.name or "")
+        integers.name, integers.type = self.names.take(f"{value.name}_quantized"), self.integer_type(value.name or "")
         output = dequantize.outputs[0]
-        output.name = self.fresh(f"{value.name}_dequantized")
+        output.name = self.names.take(f"{value.name}_dequantized")
         output.type, output.shape = value.type, value.shape
         self.behind(value, [quantize, dequantize])
         return output
@@ -112,8 +112,8 @@ class PairRewriter(StaticRewriter):
         per_channel = bool(stored.scale.shape is not None and len(stored.scale.shape))
         operands = [stored.integers, stored.scale, stored.zero]
         attributes = {"axis": axis} if per_channel else {}
-        node = ir.node("DequantizeLinear", operands, attributes, name=self.fresh(f"{name}_dequantize"))
-        node.outputs[0].name = self.fresh(f"{name}_dequantized")
+        node = ir.node("DequantizeLinear", operands, attributes, name=self.names.take(f"{name}_dequantize"))
+        node.outputs[0].name = self.names.take(f"{name}_dequantized")
         node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
         assert reader.graph is not None
         reader.graph.insert_before(reader, node)

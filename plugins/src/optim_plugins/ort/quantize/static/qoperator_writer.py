@@ -38,7 +38,7 @@ class OperatorRewriter(StaticRewriter):
             return False
         assert one.node.graph is not None
         output = node.outputs[0]
-        output.name, output.shape = self.fresh(f"{one.result.name}_quantized"), one.result.shape
+        output.name, output.shape = self.names.take(f"{one.result.name}_quantized"), one.result.shape
         output.type = self.integer_type(one.result.name or "")
         node.metadata_props.update(one.node.metadata_props)
         one.node.graph.insert_before(one.node, node)
@@ -71,7 +71,7 @@ class OperatorRewriter(StaticRewriter):
             if not readers and not result.is_graph_output():
                 continue
             name = result.name
-            result.name = self.fresh(f"{name}_float")
+            result.name = self.names.take(f"{name}_float")
             node = ir.node("DequantizeLinear", [integers, *self.scale(name or "")], name=f"{name}_dequantize")
             node.outputs[0].name, node.outputs[0].type, node.outputs[0].shape = name, result.type, result.shape
             self.behind(integers, [node])
@@ -83,7 +83,7 @@ class OperatorRewriter(StaticRewriter):
         if value not in self._made:
             node = ir.node("QuantizeLinear", [value, *self.scale(value.name or "")], name=f"{value.name}_quantize")
             output = node.outputs[0]
-            output.name, output.shape = self.fresh(f"{value.name}_quantized"), value.shape
+            output.name, output.shape = self.names.take(f"{value.name}_quantized"), value.shape
             output.type = self.integer_type(value.name or "")
             self.behind(value, [node])
             self._made[value] = node.outputs[0]

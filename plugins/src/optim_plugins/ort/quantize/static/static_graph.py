@@ -13,11 +13,11 @@ from optim_plugins.ort.graph.fixed_weights import fix_weights
 from optim_plugins.ort.hardware import is_x86
 from optim_plugins.ort.measure.calibrate import Calibration, Measured, calibrate
 from optim_plugins.ort.prepare.convert_opset import convert_graph
-from optim_plugins.ort.quantize.quantizable_operators import make_friendly
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, find_factors, fold_smoothing
 from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter
 from optim_plugins.ort.quantize.static.qdq_writer import PairRewriter
 from optim_plugins.ort.quantize.static.qoperator_writer import OperatorRewriter
+from optim_plugins.ort.quantize.static.quantizable_operators import make_friendly
 from optim_plugins.ort.quantize.static.scales_and_zero_points import Scale, WeightStyle, scale_of
 from optim_plugins.ort.quantize.static.static_plan import Plan, make_plan
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
+from optim.onnx.edit import only_reader, read_constant
 from optim_plugins.ort.graph.products import Product, find_products
-from optim_plugins.ort.quantize.quantizable_operators import constant, only_reader
 from optim_plugins.ort.quantize.static.index_paths import index_values
 
 LEAST_ELEMENTS = 4096
@@ -119,8 +119,8 @@ def _convolution(node: ir.Node) -> Quantized | None:
     """A Conv of constant float32 weights; its ReLU belongs to it."""
     if node.op_type != "Conv" or node.domain not in _STANDARD or node.inputs[0] is None:
         return None
-    weight = constant(node.inputs[1])
-    bias = constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else weight
+    weight = read_constant(node.inputs[1])
+    bias = read_constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else weight
     if weight is None or bias is None or weight.dtype != "float32" or not 3 <= weight.ndim <= 5:
         return None
     return Quantized(node, (node.inputs[0],), *_behind_activation(node))
@@ -141,8 +141,8 @@ def _clips_at_zero(node: ir.Node) -> bool:
     """Whether a Clip is a ReLU with a bound: its range then clips as it does."""
     if "min" in node.attributes:
         return node.attributes["min"].as_float() == 0.0
-    low = constant(node.inputs[1]) if len(node.inputs) > 1 else None
-    high = constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else 0
+    low = read_constant(node.inputs[1]) if len(node.inputs) > 1 else None
+    high = read_constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else 0
     return low is not None and high is not None and not low.any()
 
 

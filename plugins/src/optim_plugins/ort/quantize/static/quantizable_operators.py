@@ -12,13 +12,12 @@ Nothing is approximated; weights are written anew only where a BatchNormalizatio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from optim.arrays import Array
+from optim.onnx.edit import UniqueNames, add_constant, only_reader, read_constant
 
 _STANDARD = ("", "ai.onnx")
 
@@ -26,41 +25,21 @@ _STANDARD = ("", "ai.onnx")
 def make_friendly(graph: ir.Model) -> dict[str, int]:
     """Change a graph in place; what was done how often."""
     counts = {"BatchNormalization folded": 0, "Pad folded": 0, "ReduceMean as pooling": 0}
+    names = UniqueNames(graph)
     for node in list(graph.graph.all_nodes()):
         if node.domain not in _STANDARD:
             continue
         if node.op_type == "BatchNormalization":
-            counts["BatchNormalization folded"] += _fold_normalization(node)
+            counts["BatchNormalization folded"] += _fold_normalization(node, names)
         elif node.op_type == "Conv":
             counts["Pad folded"] += _fold_pad(node)
         elif node.op_type == "ReduceMean":
-            counts["ReduceMean as pooling"] += _pool(node, graph)
+            counts["ReduceMean as pooling"] += _pool(node, graph.graph.opset_imports.get("", 1), names)
     RemoveUnusedNodesPass()(graph)
     return {name: count for name, count in counts.items() if count}
 
 
-def constant(value: ir.Value | None) -> Any:
-    """The array that a weight or a Constant holds; None for anything else."""
-    if value is None or value.is_graph_input():
-        return None
-    if value.is_initializer() and value.const_value is not None:
-        return value.const_value.numpy()
-    producer = value.producer()
-    if producer is None or producer.op_type != "Constant" or "value" not in producer.attributes:
-        return None
-    return producer.attributes["value"].as_tensor().numpy()
-
-
-def only_reader(value: ir.Value) -> ir.Node | None:
-    """The node that alone reads a value, in the same graph."""
-    uses = list(value.uses())
-    if len(uses) != 1 or value.is_graph_output():
-        return None
-    producer, reader = value.producer(), uses[0].node
-    return reader if producer is not None and reader.graph is producer.graph else None
-
-
-def _fold_normalization(node: ir.Node) -> int:
+def _fold_normalization(node: ir.Node, names: UniqueNames) -> int:
     """Into the Conv before it, whose weights and bias become new ones; the node's outputs are the Conv's."""
     source = node.inputs[0]
     conv = source.producer() if source is not None else None
@@ -70,9 +49,9 @@ def _fold_normalization(node: ir.Node) -> int:
         return 0
     if len(node.outputs) > 1 and any(list(value.uses()) for value in node.outputs[1:]):
         return 0
-    arrays = [constant(value) for value in node.inputs[1:5]]
-    weight = constant(conv.inputs[1])
-    old_bias = constant(conv.inputs[2]) if len(conv.inputs) > 2 and conv.inputs[2] is not None else np.float32(0)
+    arrays = [read_constant(value) for value in node.inputs[1:5]]
+    weight = read_constant(conv.inputs[1])
+    old_bias = read_constant(conv.inputs[2]) if len(conv.inputs) > 2 and conv.inputs[2] is not None else np.float32(0)
     if weight is None or old_bias is None or any(array is None for array in arrays):
         return 0
     scale, shift, mean, variance = (np.asarray(array, np.float64) for array in arrays)
@@ -81,9 +60,11 @@ def _fold_normalization(node: ir.Node) -> int:
     bias = (old_bias - mean) * factor + shift
     folded = weight * factor.reshape(-1, *[1] * (weight.ndim - 1)).astype(weight.dtype)
     name = conv.outputs[0].name or "conv"
-    operands = [conv.inputs[0], _weight(conv, f"{name}_weight", folded), _weight(conv, f"{name}_bias", bias)]
+    assert isinstance(conv.graph, ir.Graph)
+    new = {f"{name}_weight": folded, f"{name}_bias": bias}
+    weights = [add_constant(conv.graph, names.take(key), np.asarray(new[key], np.float32)) for key in new]
+    operands = [conv.inputs[0], *weights]
     _take_place(node, ir.node("Conv", operands, conv.attributes.copy(), name=conv.name))
-    assert conv.graph is not None
     conv.graph.remove(conv, safe=True)
     return 1
 
@@ -92,8 +73,8 @@ def _fold_pad(conv: ir.Node) -> int:
     pad = conv.inputs[0].producer() if conv.inputs[0] is not None else None
     if pad is None or pad.op_type != "Pad" or pad.domain not in _STANDARD or pad.graph is not conv.graph:
         return 0
-    pads = constant(pad.inputs[1]) if len(pad.inputs) > 1 else None
-    value = constant(pad.inputs[2]) if len(pad.inputs) > 2 and pad.inputs[2] is not None else np.zeros(())
+    pads = read_constant(pad.inputs[1]) if len(pad.inputs) > 1 else None
+    value = read_constant(pad.inputs[2]) if len(pad.inputs) > 2 and pad.inputs[2] is not None else np.zeros(())
     mode = pad.attributes["mode"].as_string() if "mode" in pad.attributes else "constant"
     axes_given = len(pad.inputs) > 3 and pad.inputs[3] is not None
     auto = conv.attributes["auto_pad"].as_string() if "auto_pad" in conv.attributes else "NOTSET"
@@ -112,7 +93,7 @@ def _fold_pad(conv: ir.Node) -> int:
     return 1
 
 
-def _pool(node: ir.Node, graph: ir.Model) -> int:
+def _pool(node: ir.Node, opset: int, names: UniqueNames) -> int:
     source = node.inputs[0]
     if source is None or source.shape is None or len(source.shape) < 3 or source.dtype != ir.DataType.FLOAT:
         return 0
@@ -122,14 +103,14 @@ def _pool(node: ir.Node, graph: ir.Model) -> int:
         return 0
     pool = ir.node("GlobalAveragePool", [source], name=node.name)
     if "keepdims" in node.attributes and node.attributes["keepdims"].as_int() == 0:
-        opset = graph.graph.opset_imports.get("", 1)
         pool.outputs[0].name = f"{node.outputs[0].name}_pooled"
         pool.outputs[0].type = source.type
-        assert node.graph is not None
+        assert isinstance(node.graph, ir.Graph)
         node.graph.insert_before(node, pool)
         last = list(range(2, rank))
         if opset >= 13:
-            axes_value = _weight(node, f"{node.outputs[0].name}_axes", np.array(last, np.int64), keep_type=True)
+            name = names.take(f"{node.outputs[0].name}_axes")
+            axes_value = add_constant(node.graph, name, np.array(last, np.int64))
             _take_place(node, ir.node("Squeeze", [pool.outputs[0], axes_value], name=f"{node.name}_squeeze"))
         else:
             _take_place(node, ir.node("Squeeze", [pool.outputs[0]], {"axes": last}, name=f"{node.name}_squeeze"))
@@ -141,20 +122,8 @@ def _pool(node: ir.Node, graph: ir.Model) -> int:
 def _axes(node: ir.Node) -> Sequence[int] | None:
     if "axes" in node.attributes:
         return list(node.attributes["axes"].as_ints())
-    array = constant(node.inputs[1]) if len(node.inputs) > 1 else None
+    array = read_constant(node.inputs[1]) if len(node.inputs) > 1 else None
     return None if array is None else [int(axis) for axis in array.reshape(-1)]
-
-
-def _weight(node: ir.Node, name: str, array: Array, *, keep_type: bool = False) -> ir.Value:
-    """A new constant of the graph that the node is in."""
-    assert isinstance(node.graph, ir.Graph)
-    while name in node.graph.initializers:
-        name += "_"
-    tensor = ir.tensor(array if keep_type else np.asarray(array, np.float32), name=name)
-    shape, dtype = ir.Shape(tensor.shape.numpy()), ir.TensorType(tensor.dtype)
-    value = ir.Value(name=name, shape=shape, type=dtype, const_value=tensor)
-    node.graph.register_initializer(value)
-    return value
 
 
 def _take_place(old: ir.Node, new: ir.Node) -> None:

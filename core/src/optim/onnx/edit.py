@@ -1,0 +1,78 @@
+"""For passes that rewrite onnx-ir graphs: reads and adds constants, finds single readers, keeps names unique."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+
+class UniqueNames:
+    """Names that no value of a model has.
+
+    It knows the values that the model has when it is made, and the names that it gave out since.
+    """
+
+    def __init__(self, model: ir.Model) -> None:
+        self._taken = {value.name for part in model.graphs() for value in (*part.inputs, *part.initializers.values())}
+        self._taken |= {value.name for node in model.graph.all_nodes() for value in node.outputs}
+
+    def take(self, wanted: str) -> str:
+        """The wanted name, or one made from it with a number behind; it is taken from now on."""
+        name, number = wanted, 1
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name)
+        return name
+
+
+def constant(name: str, content: NDArray[Any] | np.generic | ir.TensorProtocol) -> ir.Value:
+    """A value that holds an array or a tensor; it belongs to no graph yet, and the tensor gets its name."""
+    tensor = content if isinstance(content, ir.TensorProtocol) else ir.tensor(content)
+    tensor.name = name
+    return ir.Value(
+        name=name, shape=ir.Shape(tensor.shape.numpy()), type=ir.TensorType(tensor.dtype), const_value=tensor
+    )
+
+
+def add_constant(graph: ir.Graph, name: str, content: NDArray[Any] | np.generic | ir.TensorProtocol) -> ir.Value:
+    """A new initializer of a graph, under a name that is free."""
+    value = constant(name, content)
+    graph.register_initializer(value)
+    return value
+
+
+def read_constant(value: ir.Value | None, *, at_most: int | None = None, even_if_input: bool = False) -> Any:
+    """The array that an initializer or a Constant node holds.
+
+    Args:
+        value: of a graph; None stands for an input that a node leaves out.
+        at_most: larger ones are not read; counted in elements.
+        even_if_input: read an initializer that is listed among the inputs too, though a run may replace it.
+
+    Returns:
+        The array; None for what is no constant, or is larger.
+    """
+    if value is None or (value.is_graph_input() and not even_if_input):
+        return None
+    tensor = ir.convenience.get_const_tensor(value)
+    if tensor is None or (at_most is not None and tensor.size > at_most):
+        return None
+    return tensor.numpy()
+
+
+def only_reader(value: ir.Value, *operators: str) -> ir.Node | None:
+    """The node that alone reads a value, in the value's own graph.
+
+    Args:
+        value: of a graph; an output of the graph has a further reader.
+        operators: what the node may be; anything, if none is named.
+    """
+    uses = list(value.uses())
+    if len(uses) != 1 or value.is_graph_output() or uses[0].node.graph is not value.graph:
+        return None
+    reader = uses[0].node
+    return reader if not operators or reader.op_type in operators else None
