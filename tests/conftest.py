@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from optim._engine.search.time_budget import TimeBudget
@@ -10,8 +12,13 @@ _WIDE = {"class", "module", "package", "session"}
 
 
 def pytest_configure() -> None:
-    """Races take tenths of seconds: what is tested is what a search makes of them, and what differs does by factors."""
+    """Races take tenths of seconds: what is tested is what a search makes of them, and what differs does by factors.
+
+    A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C start processes that must not.
+    """
     TimeBudget.pace = 0.05
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

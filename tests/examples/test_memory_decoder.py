@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,15 +11,10 @@ import pytest
 import torch
 
 import optim
+from optim._engine.cli.main import main
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "memory_decoder"
 OPTIONS = ["--state", "mems", "--dynamic", "input_ids=batch,sequence", "--dynamic", "mems=batch,past,"]
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "optim", *arguments], cwd=EXAMPLE, capture_output=True, text=True, check=False
-    )
 
 
 def greedy(start: list[int], count: int) -> list[int]:
@@ -42,8 +36,10 @@ def greedy(start: list[int], count: int) -> list[int]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("memory") / "out"
-    done = run("run", "memory_decoder:factory", *OPTIONS, "-o", str(output), "--lossless", "--search-seconds", "4")
-    assert done.returncode == 0, done.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(EXAMPLE)
+        words = [*OPTIONS, "-o", str(output), "--lossless", "--search-seconds", "4"]
+        assert main(["run", "memory_decoder:factory", *words]) == 0
     return output
 
 

@@ -122,6 +122,8 @@ def test_nan_and_infinity_that_the_other_side_lacks_are_infinitely_far(reference
     found = compared(floats(*reference), floats(*other))
     assert found.relative_l2 == math.inf
     assert says in found.problem
+    assert found.overflowed == ("in the reference only" not in says)
+    assert found.worst(compared(floats(1, 2), floats(1, 2))).overflowed == found.overflowed
 
 
 def test_nan_and_infinity_in_the_same_places_count_for_nothing():

@@ -5,10 +5,10 @@ import os
 import pytest
 from plugin_packages import GOOD, Site, site
 
-from optim._engine.plugins.discovery import discover, load_plugin
+from optim._engine.plugins.discovery import discover
 from optim._engine.plugins.plugin import LoadedPlugin, State
+from optim._engine.plugins.registry import load_registry
 from optim._engine.plugins.versions import plugin_version_key
-from optim.errors import OptimError
 
 __all__ = ["site"]
 
@@ -167,21 +167,11 @@ def test_a_disabled_plugin_is_listed_and_not_loaded(site, monkeypatch):
     assert (loaded(site).state, loaded(site).reason) == (State.DISABLED, "by OPTIM_DISABLE_PLUGINS")
 
 
-def test_load_plugin_loads_that_one_and_no_other(site):
+def test_a_worker_loads_the_plugin_that_it_needs_and_no_other(site):
     site.add("acme", GOOD)
     site.add("other", "raise KeyboardInterrupt")
-    assert load_plugin("acme").implementation.OPTIM_HOOK_API == 1
-
-
-def test_load_plugin_names_what_is_wrong(site):
-    site.add("acme", "import a_library_nobody_has")
-    with pytest.raises(OptimError) as failed:
-        load_plugin("acme")
-    assert (failed.value.reference, failed.value.package) == ("plugin-failed", "optim-acme 1.0")
-    assert "a_library_nobody_has" in failed.value.cause
-    with pytest.raises(OptimError, match="did you mean acme") as unknown:
-        load_plugin("acne")
-    assert unknown.value.reference == "unknown-plugin"
+    (plugin,) = load_registry(only=["acme"]).plugins
+    assert plugin.implementation.OPTIM_HOOK_API == 1
 
 
 def test_an_installed_plugin_is_known_by_its_version(site):

@@ -68,6 +68,12 @@ def test_two_packages_with_one_plugin_name_are_told_to_part(site):
     ]
 
 
+def test_a_plugin_that_lacks_a_module_says_what_to_install(site):
+    site.add("acme", "import a_library_nobody_has.parts")
+    (one,) = [one for one in found("plugin acme") if "a_library_nobody_has" in one.what]
+    assert one.fix == "install what brings the module 'a_library_nobody_has', or: pip uninstall optim-acme"
+
+
 def test_a_cycle_is_told_once_with_how_to_get_on(site):
     other = GOOD.replace("    summary", '    before = ("zenith.shrink",)\n    summary')
     site.add("acme", other)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 
 import onnx
@@ -149,7 +148,6 @@ class Told:
 def raced(monkeypatch):
     """Results of a race of lanes that take so many seconds in every sample of every round; the first is the base."""
     ready = Ready((), 0, {}, ())
-    monkeypatch.setattr(race_module, "_clock_lock", nullcontext)
     monkeypatch.setattr(race_module, "_open_one", lambda seconds, _: race_module._Lane(Told(*seconds), ready))
 
     def run(*lanes, **effort):

@@ -2,51 +2,57 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 import torch
-from exporting import Exported, export
-from tiny_models import build, save
+from exporting import Exported
+from tiny_models import build, layers_of
 
 from optim.errors import OptimError
 
-STATE = [f"{layer}.{part}" for layer in range(2) for part in ("key", "value")]
-
 
 @pytest.fixture(scope="module", params=["gpt2", "llama", "qwen3", "gemma3", "phi3"])
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Exported]:
-    folder = tmp_path_factory.mktemp(request.param)
-    return request.param, export(save(request.param, folder / "source"), folder)
+def made(request: pytest.FixtureRequest, exported: Callable[[str], Exported]) -> tuple[str, Exported]:
+    return request.param, exported(request.param)
+
+
+def state(name: str) -> list[str]:
+    return [f"{layer}.{part}" for layer in range(layers_of(name)) for part in ("key", "value")]
 
 
 def test_a_decoder_is_one_graph_with_its_past_as_inputs_and_outputs(made: tuple[str, Exported]) -> None:
-    _, found = made
+    name, found = made
     graph = found.proto().graph
     assert list(found.graphs) == ["model"]
     assert "If" not in {node.op_type for node in graph.node}
     inputs = {value.name: value for value in graph.input}
-    assert list(inputs) == ["input_ids", "attention_mask", "position_ids", *(f"past_key_values.{s}" for s in STATE)]
-    assert [value.name for value in graph.output] == ["logits", *(f"present.{s}" for s in STATE)]
+    assert list(inputs) == [
+        "input_ids",
+        "attention_mask",
+        "position_ids",
+        *(f"past_key_values.{s}" for s in state(name)),
+    ]
+    assert [value.name for value in graph.output] == ["logits", *(f"present.{s}" for s in state(name))]
     assert _dimensions(inputs["input_ids"]) == ["batch", "sequence"]
     assert _dimensions(inputs["attention_mask"]) == ["batch", "total"]
     past = _dimensions(inputs["past_key_values.0.key"])
     assert (past[0], past[2]) == ("batch", "past") and isinstance(past[1], int) and isinstance(past[3], int)
-    assert found.graphs["model"].state == {f"present.{s}": f"past_key_values.{s}" for s in STATE}
+    assert found.graphs["model"].state == {f"present.{s}": f"past_key_values.{s}" for s in state(name)}
 
 
 def test_it_was_held_against_torch_with_and_without_a_past_and_with_padding(made: tuple[str, Exported]) -> None:
-    _, found = made
+    name, found = made
     verified = found.verified["model"]
     assert verified.skipped == ()
     assert any("without a past" in name for name in verified.trials)
     assert any("left padding" in name for name in verified.trials)
     assert any("right padding" in name for name in verified.trials)
     assert verified.drift.relative_l2 < 1e-5
-    assert {found.name for found in verified.comparisons} == {"logits", *(f"present.{s}" for s in STATE)}
+    assert {found.name for found in verified.comparisons} == {"logits", *(f"present.{s}" for s in state(name))}
 
 
 def test_greedy_tokens_are_those_of_generate(made: tuple[str, Exported]) -> None:
@@ -100,14 +106,14 @@ def test_what_is_no_prompt_is_refused(made: tuple[str, Exported], prompt: Any) -
     assert caught.value.reference == "bad-prompt"
 
 
-def test_a_graph_with_a_wrong_weight_is_found_out(tmp_path: Path) -> None:
+def test_a_graph_with_a_wrong_weight_is_found_out(exported: Callable[[str], Exported]) -> None:
     """Negative control: what verifies a decoder must not accept any decoder."""
     import onnxruntime
 
     from optim._engine.sources.verify import verify_component, verify_generation
     from optim.errors import OptimError
 
-    found = export(save("llama", tmp_path / "source"), tmp_path)
+    found = exported("llama")
     spoiled = onnx.load(found.path())
     weight = next(t for t in spoiled.graph.initializer if t.name.endswith("embed_tokens.weight"))
     array = onnx.numpy_helper.to_array(weight).copy()
@@ -115,10 +121,10 @@ def test_a_graph_with_a_wrong_weight_is_found_out(tmp_path: Path) -> None:
     weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
     session = onnxruntime.InferenceSession(spoiled.SerializeToString(), providers=["CPUExecutionProvider"])
     with pytest.raises(OptimError) as caught:
-        verify_component(session, tmp_path / "evidence", found.evidence.component("model"))
+        verify_component(session, found.folder / "evidence", found.evidence.component("model"))
     assert caught.value.reference == "export-differs"
     other = found.decoder()
     other.session = session
     with pytest.raises(OptimError) as caught:
-        verify_generation(other.generate, tmp_path / "evidence", found.evidence)
+        verify_generation(other.generate, found.folder / "evidence", found.evidence)
     assert caught.value.reference == "generation-differs"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from exporting import export
+from exporting import Exported, export
 from tiny_models import build, save
 
 from optim.errors import OptimError
@@ -21,8 +22,8 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_an_encoder_has_the_inputs_and_outputs_of_its_task(name: str, tmp_path: Path) -> None:
-    found = export(save(name, tmp_path / "source"), tmp_path)
+def test_an_encoder_has_the_inputs_and_outputs_of_its_task(name: str, exported: Callable[[str], Exported]) -> None:
+    found = exported(name)
     session = found.session()
     inputs, outputs = EXPECTED[name]
     assert [value.name for value in session.get_inputs()] == inputs

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +15,31 @@ import tiny_models
 from tiny_models import save
 
 import optim
+from optim._engine.cli.main import main
 
-HERE = Path(tiny_models.__file__).parent
 SMALLER = ("--goal", "size", "--stage", "quantize", "--search-seconds", "10")
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One cache for all, and the folder of ``torch_factories`` as the one where the command is given."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPTIM_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.chdir(Path(tiny_models.__file__).parent)
+        yield
 
 
-def run(cache: Path, output: Path, source: str | Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
+def run(output: Path, source: str | Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
     """Exit status, report and standard error of ``optim run``."""
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("optim")), "run", str(source), "-o", str(output), "--json", *arguments],
-        cwd=HERE,
-        env={**os.environ, "OPTIM_CACHE_DIR": str(cache)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout), done.stderr
+    said, error = io.StringIO(), io.StringIO()
+    with redirect_stdout(said), redirect_stderr(error):
+        status = main(["run", str(source), "-o", str(output), "--json", *arguments])
+    assert said.getvalue(), error.getvalue()
+    return status, json.loads(said.getvalue()), error.getvalue()
 
 
-def test_a_smaller_module_is_held_against_torch_on_every_trial(cache: Path, tmp_path: Path) -> None:
-    status, report, _ = run(cache, tmp_path / "out", "torch_factories:linear_layers", *SMALLER)
+def test_a_smaller_module_is_held_against_torch_on_every_trial(tmp_path: Path) -> None:
+    status, report, _ = run(tmp_path / "out", "torch_factories:linear_layers", *SMALLER)
     assert status == 0 and report["status"] == "improved"
     found = report["export"]["result_drift"]
     assert found["trials"] == report["export"]["trials"] and found["samples"] == 5
@@ -51,9 +50,9 @@ def test_a_smaller_module_is_held_against_torch_on_every_trial(cache: Path, tmp_
     assert written == found["drift"]["relative_l2"]
 
 
-def test_made_up_inputs_that_hide_a_drift_do_not_hide_it_from_torch(cache: Path, tmp_path: Path) -> None:
+def test_made_up_inputs_that_hide_a_drift_do_not_hide_it_from_torch(tmp_path: Path) -> None:
     arguments = ("torch_factories:linear_layers", "--source-arg", "outlier=1000.0", *SMALLER)
-    status, report, _ = run(cache, tmp_path / "out", *arguments)
+    status, report, _ = run(tmp_path / "out", *arguments)
     assert status == 0 and report["status"] == "unchanged"
     assert report["export"]["result_drift"] is None
     dropped = [step for step in report["steps"] if "from the source" in step["reason"]]
@@ -61,18 +60,17 @@ def test_made_up_inputs_that_hide_a_drift_do_not_hide_it_from_torch(cache: Path,
     assert all(step["drift"]["relative_l2"] < 0.05 for step in dropped)  # on the run's own samples
 
 
-def test_what_is_too_far_from_torch_misses_the_budget_that_was_given(cache: Path, tmp_path: Path) -> None:
+def test_what_is_too_far_from_torch_misses_the_budget_that_was_given(tmp_path: Path) -> None:
     named = ("--with", "ort.quantize-dynamic", "--max-drift", "0.05")
     arguments = ("torch_factories:linear_layers", "--source-arg", "outlier=1000.0", *SMALLER, *named)
-    status, report, error = run(cache, tmp_path / "out", *arguments)
+    status, report, error = run(tmp_path / "out", *arguments)
     assert status == 4 and report["status"] == "budget-missed" and report["result"] is None
     assert "from the source" in error and not (tmp_path / "out" / "model.onnx").exists()
 
 
-def test_shapes_that_the_result_no_longer_takes_are_named(cache: Path, tmp_path: Path) -> None:
+def test_shapes_that_the_result_no_longer_takes_are_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "feeds.npz", x=np.random.default_rng(0).standard_normal((2, 3, 64)).astype(np.float32))
     status, report, _ = run(
-        cache,
         tmp_path / "out",
         "torch_factories:linear_layers",
         "--stage",
@@ -89,19 +87,19 @@ def test_shapes_that_the_result_no_longer_takes_are_named(cache: Path, tmp_path:
     assert any("'x' takes [2, 3, 64], and this is [3, 5, 64]" in text for text in found["skipped"])
 
 
-def test_the_user_s_own_data_says_what_the_budget_is_for(cache: Path, tmp_path: Path) -> None:
+def test_the_user_s_own_data_says_what_the_budget_is_for(tmp_path: Path) -> None:
     x = np.random.default_rng(0).standard_normal((2, 4, 64)).astype(np.float32)
     np.savez(tmp_path / "feeds.npz", x=x)
     arguments = ("torch_factories:linear_layers", "--source-arg", "outlier=1000.0", *SMALLER)
-    status, report, _ = run(cache, tmp_path / "out", *arguments, "--data", str(tmp_path / "feeds.npz"))
+    status, report, _ = run(tmp_path / "out", *arguments, "--data", str(tmp_path / "feeds.npz"))
     found = report["export"]["result_drift"]
     assert status == 0 and report["status"] == "improved"
     assert found["drift"]["relative_l2"] > found["limit"] and "the budget is held on your data" in found["note"]
 
 
-def test_a_decoder_s_folder_is_held_against_torch_step_by_step(cache: Path, tmp_path: Path) -> None:
+def test_a_decoder_s_folder_is_held_against_torch_step_by_step(tmp_path: Path) -> None:
     source = save("llama-64", tmp_path / "source")
-    status, report, _ = run(cache, tmp_path / "out", source, *SMALLER, "--max-drift", "0.2")
+    status, report, _ = run(tmp_path / "out", source, *SMALLER, "--max-drift", "0.2")
     assert status == 0 and report["status"] == "improved"
     found = report["export"]["result_drift"]
     assert found["samples"] > len(found["trials"]) == len(report["export"]["trials"])

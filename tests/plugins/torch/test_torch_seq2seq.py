@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from exporting import Exported, export
-from tiny_models import build, save
+from exporting import Exported
+from tiny_models import build
 
 
 @pytest.fixture(scope="module", params=["t5", "bart", "whisper"])
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Exported]:
-    folder = tmp_path_factory.mktemp(request.param)
-    return request.param, export(save(request.param, folder / "source"), folder)
+def made(request: pytest.FixtureRequest, exported: Callable[[str], Exported]) -> tuple[str, Exported]:
+    return request.param, exported(request.param)
 
 
 def test_the_encoder_gives_what_the_decoder_takes(made: tuple[str, Exported]) -> None:
@@ -44,7 +43,7 @@ def test_both_were_held_against_torch_and_generate_the_same_tokens(made: tuple[s
     assert found.verified["decoder"].tokens >= 16
 
 
-def test_a_prompt_of_token_ids_needs_no_mask(tmp_path: Path, made: tuple[str, Exported]) -> None:
+def test_a_prompt_of_token_ids_needs_no_mask(made: tuple[str, Exported]) -> None:
     name, found = made
     if name == "whisper":
         pytest.skip("it reads sound, which has no mask")

@@ -19,6 +19,7 @@ from ort_models import (
     feeds_for,
     names_and_shapes,
     operators,
+    parsed,
     proto,
     random_weight,
 )
@@ -116,3 +117,102 @@ def test_auto_never_writes_transposed_weights(tmp_path: Path) -> None:
     model = export("gpt2.dynamo", tmp_path)
     candidates = list(Clean().candidates(model, context(tmp_path).target, context(tmp_path)))
     assert [candidate.model_dump() for candidate in candidates] == [{"fold_transposes": False}]
+
+
+def test_two_outputs_of_a_body_stay_two_values(tmp_path: Path) -> None:
+    model = parsed(
+        tmp_path,
+        """<opset_import: ["": 17], ir_version: 8>
+        g (float[1] first, float[3, 1] x) => (float[1] last, float[3, 1] all) {
+            last, all = Scan <num_scan_inputs = 1,
+                body = b (float[1] sum, float[1] next) => (float[1] s, float[1] out) {
+                    s = Add (sum, next)
+                    out = Identity (s)
+                }> (first, x)
+            unused = Neg (x)
+        }""",
+    )
+    result = apply(Clean, model, tmp_path)
+    assert result.counts["nodes removed"] == 1
+    feeds = {"first": np.zeros(1, np.float32), "x": np.array([[1], [2], [4]], np.float32)}
+    session = ort.InferenceSession(result.model.path)
+    last, every = session.run(None, feeds)
+    assert last.tolist() == [7.0]
+    assert every.reshape(-1).tolist() == [1.0, 3.0, 7.0]
+
+
+def test_a_constant_branch_that_gives_what_lies_outside_takes_the_place_of_the_if(tmp_path: Path) -> None:
+    model = parsed(
+        tmp_path,
+        """<opset_import: ["": 17], ir_version: 8>
+        g (float[2] x) => (float[2] y, float[2] z) <bool yes = {1}> {
+            a = Relu (x)
+            y, z = If <then_branch = t () => (float[2] a1, float[2] a2) {
+                    a1 = Identity (a)
+                    a2 = Identity (a1)
+                }, else_branch = e () => (float[2] b1, float[2] b2) {
+                    b1 = Neg (x)
+                    b2 = Neg (b1)
+                }> (yes)
+        }""",
+    )
+    result = apply(Clean, model, tmp_path)
+    assert "If" not in operators(result.model)
+    assert names_and_shapes(result.model) == names_and_shapes(model)
+    assert drift(model, result.model, {"x": np.array([-1.0, 2.0], np.float32)}) == 0
+
+
+def test_values_of_two_branches_may_have_the_same_name(tmp_path: Path) -> None:
+    taken = "then_branch = t () => (float[2] r) {{ h = Neg (x) r = Add (h, {}) }}"
+    other = "else_branch = e () => (float[2] q) { q = Abs (x) }"
+    first, second = f"<{taken.format('x')}, {other}>", f"<{taken.format('y')}, {other}>"
+    text = f"""<opset_import: ["": 17], ir_version: 8> g (float[2] x) => (float[2] z) <bool yes = {{1}}> {{
+        y = If {first} (yes)
+        z = If {second} (yes)
+    }}"""
+    model = parsed(tmp_path, text)
+    result = apply(Clean, model, tmp_path)
+    assert "If" not in operators(result.model)
+    assert drift(model, result.model, {"x": np.array([-1.0, 2.0], np.float32)}) == 0
+
+
+def test_sequences_keep_their_type(tmp_path: Path) -> None:
+    model = parsed(
+        tmp_path,
+        """<opset_import: ["": 12], ir_version: 7> g (float[2] x) => (float[2] y) <int64 at = {0}> {
+            empty = SequenceEmpty ()
+            list = SequenceInsert (empty, x)
+            unused = Neg (x)
+            y = SequenceAt (list, at)
+        }""",
+    )
+    result = apply(Clean, model, tmp_path)
+    assert result.counts["nodes removed"] == 1
+    assert drift(model, result.model, {"x": np.array([-1.0, 2.0], np.float32)}) == 0
+
+
+def test_a_split_into_a_sequence_of_unknown_sizes_is_left_alone(tmp_path: Path) -> None:
+    model = parsed(
+        tmp_path,
+        """<opset_import: ["": 12], ir_version: 7> g (float[6] x, int64 size) => (float[n] y) <int64 at = {1}> {
+            list = SplitToSequence (x, size)
+            y = SequenceAt (list, at)
+        }""",
+    )
+    result = apply(Clean, model, tmp_path)
+    assert result.notes == ("nothing to fold, merge or drop",)
+
+
+def test_what_draws_numbers_is_not_folded(tmp_path: Path) -> None:
+    model = parsed(
+        tmp_path,
+        """<opset_import: ["": 17], ir_version: 8> g (float[4] x) => (float[4] y) <float[4] p = {0.5, 0.5, 0.5, 0.5}> {
+            one = Bernoulli (p)
+            two = Bernoulli (p)
+            unused = Neg (x)
+            three = Add (one, two)
+            y = Add (x, three)
+        }""",
+    )
+    result = apply(Clean, model, tmp_path)
+    assert operators(result.model).count("Bernoulli") == 2

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
 from optim._engine.feeds.feedset import FeedSet
@@ -16,6 +16,7 @@ from optim.backend import Backend, Session
 from optim.errors import OptimError
 from optim.jobs.doing import doing
 from optim.model import Model
+from optim.options import import_named
 from optim.passes import Interface
 from optim.target import Target
 
@@ -93,7 +94,7 @@ def mapped_feeds(feeds: Feeds, interfaces: Sequence[Interface]) -> Feeds:
     """Original feeds as the candidate takes them, through the interface of every pass that changed inputs."""
     for interface in interfaces:
         if interface.feeds:
-            feeds = _call(interface.feeds, feeds, interface)
+            feeds = call_interface(interface.feeds, interface, feeds)
     return feeds
 
 
@@ -101,7 +102,7 @@ def mapped_outputs(outputs: Outputs, interfaces: Sequence[Interface]) -> Outputs
     """The candidate's outputs as the original gives them, through the interfaces in reverse order."""
     for interface in reversed(interfaces):
         if interface.outputs:
-            outputs = _call(interface.outputs, outputs, interface)
+            outputs = call_interface(interface.outputs, interface, outputs)
     return outputs
 
 
@@ -156,7 +157,6 @@ def chosen(feeds: FeedSet, samples: Sequence[int]) -> Iterator[tuple[int, Feeds]
             yield sample, feeds.sample(sample)
 
 
-def _call(reference: str, arrays: Feeds, interface: Interface) -> Feeds:
-    module, _, function = reference.partition(":")
-    mapped: Feeds = getattr(importlib.import_module(module), function)(arrays, **interface.parameters)
-    return mapped
+def call_interface(function: str, interface: Interface, *arguments: Any) -> Any:
+    """Call what an interface names as ``package.module:function``, with the interface's parameters."""
+    return import_named(function)(*arguments, **interface.parameters)

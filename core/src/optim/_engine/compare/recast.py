@@ -10,21 +10,15 @@ implementation of the new steps makes of that given model::
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from optim._engine.compare.place import Reference, compare_session, mapped_feeds, mapped_outputs
-from optim._engine.compare.task import measure_task
+from optim._engine.compare.place import call_interface, mapped_feeds, mapped_outputs
 from optim._engine.gate.drift import OutputComparison, compare_output, merge_samples
-from optim._engine.gate.task import TaskFigure
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.errors import OptimError
 from optim.jobs.doing import doing
-from optim.model import Model
 from optim.passes import Interface
 
 RAW_PREFIX = "raw: "
@@ -48,62 +42,6 @@ def raw_samples(interfaces: Sequence[Interface]) -> list[Feeds]:
     return [mapped_feeds(feeds, interfaces[place + 1 :]) for feeds in samples]
 
 
-def compare_chain(
-    session: Session,
-    open_given: Callable[[Model], AbstractContextManager[Session]],
-    given: Model | None,
-    reference: Reference,
-    samples: Sequence[int],
-    interfaces: Sequence[Interface],
-) -> list[OutputComparison]:
-    """Compare a candidate with the original, whatever its interfaces are; the worst of each output.
-
-    Args:
-        session: of the candidate.
-        open_given: opens a model whose outputs are taken as right.
-        given: the model that the recasting pass was given; None where no pass recasts.
-        reference: the original.
-        samples: of the original's feeds.
-        interfaces: of the steps that made the candidate.
-
-    Raises:
-        OptimError: nothing-compared, interface-changed, two-recasts.
-    """
-    place = recast_place(interfaces)
-    if place is None or given is None:
-        return compare_session(session, reference, samples, interfaces)
-    if recast_place(interfaces[place + 1 :]) is not None:
-        raise OptimError(
-            "two-recasts",
-            "two passes of one chain change what goes in and comes out",
-            "only one pass of a chain may bring raw samples",
-            "name one of them",
-        )
-    with open_given(given) as inner:
-        found = compare_session(inner, reference, samples, interfaces[:place])
-        return found + compare_raw(session, inner, interfaces[place:])
-
-
-def measure_chain_task(
-    session: Session,
-    open_given: Callable[[Model], AbstractContextManager[Session]],
-    given: Model | None,
-    reference: Reference,
-    interfaces: Sequence[Interface],
-    *,
-    everything: bool,
-) -> TaskFigure | None:
-    """The task metric of a candidate, on the original's feeds: of the given model where a pass recasts.
-
-    Args and errors are those of :func:`compare_chain` and :func:`optim._engine.compare.task.measure_task`.
-    """
-    place = recast_place(interfaces)
-    if place is None or given is None:
-        return measure_task(session, reference, interfaces, everything=everything)
-    with open_given(given) as inner:
-        return measure_task(inner, reference, interfaces[:place], everything=everything)
-
-
 def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface]) -> list[OutputComparison]:
     """Compare a recast model with what its interface makes of the model inside, on raw samples.
 
@@ -119,8 +57,8 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
     merged: dict[str, OutputComparison] = {}
     for number, raw in enumerate(_raw(recast)):
         with doing(f"raw sample {number}"):
-            feeds = _call(recast.given, recast, raw)
-            expected = _call(recast.expected, recast, inner.run(feeds), raw)
+            feeds = call_interface(recast.given, recast, raw)
+            expected = call_interface(recast.expected, recast, inner.run(feeds), raw)
             got = mapped_outputs(session.run(mapped_feeds(raw, after)), interfaces)
         if set(got) != set(expected):
             raise OptimError(
@@ -142,12 +80,7 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
 
 
 def _raw(interface: Interface) -> Sequence[Feeds]:
-    samples: Sequence[Feeds] = _call(interface.raw, interface)
+    samples: Sequence[Feeds] = call_interface(interface.raw, interface)
     if not samples:
         raise OptimError("nothing-compared", "the models have nothing to compare", f"{interface.raw} gave no sample")
     return samples
-
-
-def _call(reference: str, interface: Interface, *arguments: Any) -> Any:
-    module, _, function = reference.partition(":")
-    return getattr(importlib.import_module(module), function)(*arguments, **interface.parameters)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,6 @@ from optim.errors import OptimError
 from optim.model import TensorInfo
 
 FLOOR_PER_ELEMENT = 1e-6
-_BECAME_NAN = "elements became NaN"
-_BECAME_INFINITE = "elements became, or are no longer, infinite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +71,7 @@ class OutputComparison:
         problem: what makes it incomparable or infinitely far, or empty.
         limit: relative L2 that this output alone is held to, in place of the budget; None for most.
         each: relative L2 of every sample, where several were compared; empty for one.
+        overflowed: whether NaN or infinity appeared in an output that is as it should be otherwise.
     """
 
     name: str
@@ -88,11 +87,7 @@ class OutputComparison:
     problem: str = ""
     limit: float | None = None
     each: tuple[float, ...] = ()
-
-    @property
-    def overflowed(self) -> bool:
-        """Whether NaN or infinity appeared in an output that is as it should be otherwise."""
-        return self.problem.endswith((_BECAME_NAN, _BECAME_INFINITE))
+    overflowed: bool = False
 
     @property
     def drift(self) -> Drift:
@@ -125,6 +120,7 @@ class OutputComparison:
             self.problem or other.problem,
             self.limit,
             (*self.by_sample, *other.by_sample),
+            self.overflowed if self.problem else other.overflowed,
         )
 
 
@@ -188,8 +184,14 @@ def compare_output(
     a, b = reference.astype(np.float64).ravel(), other.astype(np.float64).ravel()
     if not a.size:
         return OutputComparison(name, dtype, shape, 0, 0.0, 0.0, 1.0, math.inf, None, None)
-    if bad := _new_nonfinite(a, b):
-        return _incomparable(name, dtype, shape, bad)
+    if nans := int((np.isnan(b) & ~np.isnan(a)).sum()):
+        return replace(_incomparable(name, dtype, shape, f"{nans} elements became NaN"), overflowed=True)
+    if nans := int((np.isnan(a) & ~np.isnan(b)).sum()):
+        return _incomparable(name, dtype, shape, f"{nans} elements are NaN in the reference only")
+    infinite = np.isinf(a) | np.isinf(b)
+    if moved := int((a[infinite] != b[infinite]).sum()):
+        problem = f"{moved} elements became, or are no longer, infinite"
+        return replace(_incomparable(name, dtype, shape, problem), overflowed=True)
     finite = np.isfinite(a) & np.isfinite(b)
     ulp = _max_ulp(reference.ravel()[finite], other.ravel()[finite])
     a, b = a[finite], b[finite]
@@ -267,18 +269,6 @@ def _compare_exactly(name: str, reference: Array, other: Array) -> OutputCompari
 
 def _incomparable(name: str, dtype: str, shape: tuple[int, ...], problem: str) -> OutputComparison:
     return OutputComparison(name, dtype, shape, 0, math.inf, math.inf, -1.0, -math.inf, None, None, problem)
-
-
-def _new_nonfinite(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
-    """What NaN or infinity ``b`` has that ``a`` lacks, or loses."""
-    if nans := int((np.isnan(b) & ~np.isnan(a)).sum()):
-        return f"{nans} {_BECAME_NAN}"
-    if nans := int((np.isnan(a) & ~np.isnan(b)).sum()):
-        return f"{nans} elements are NaN in the reference only"
-    infinite = np.isinf(a) | np.isinf(b)
-    if moved := int((a[infinite] != b[infinite]).sum()):
-        return f"{moved} {_BECAME_INFINITE}"
-    return ""
 
 
 def _max_ulp(reference: Array, other: Array) -> float | None:

@@ -6,16 +6,14 @@ must open it on the target, and every output is compared.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import Untouched, checked_model, require_fit, unchanged
 from optim._engine.compare.place import Place, Reference
-from optim._engine.compare.recast import compare_chain, measure_chain_task
-from optim._engine.compare.score import score_file
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
 from optim._engine.graphs.limits import check_limits
@@ -100,18 +98,11 @@ def run(request: Request, channel: Channel) -> Answer:
     with _session(backend, model, request) as session:
         channel.event("opened")
 
-        def open_given(inner: Model) -> AbstractContextManager[Session]:
-            return backend.open_reference(inner, request.place.target)
-
         given = request.given or request.model
-        comparisons = compare_chain(session, open_given, given, request.reference, request.samples, interfaces)
-        comparable = request.measure_task and not any(comparison.problem for comparison in comparisons)
-        task = (
-            measure_chain_task(session, open_given, given, request.reference, interfaces, everything=False)
-            if comparable
-            else None
+        judged = Comparison(request.place, request.reference, interfaces, given).judge(
+            session, request.samples, measure_task=request.measure_task, everything=False
         )
-        return Answer(result, size_bytes(model), tuple(comparisons), dict(session.executed_on), task)
+        return Answer(result, size_bytes(model), judged.comparisons, dict(session.executed_on), judged.task)
 
 
 def _session(backend: Backend, model: Model, request: Request) -> Session:
@@ -130,6 +121,7 @@ def _apply(transformation: Pass, options: PassOptions, request: Request) -> Pass
     if not applicable.yes:
         return PassResult(request.model, False, (applicable.reason or "its plugin gave no reason",))
     feeds, interfaces = request.reference.feeds, request.interfaces
-    score = partial(score_file, request.place, request.reference, request.samples, interfaces, request.model.session)
+    comparison = Comparison(request.place, request.reference, interfaces)
+    score = partial(comparison.score, request.model.session, request.samples)
     with context_for(request.place.target, request.store, feeds, request.seed, interfaces, score) as context:
         return transformation.apply(request.model, options, context)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from optim._engine.compare.place import Place, Reference, mapped_feeds
-from optim._engine.compare.recast import compare_chain, measure_chain_task, raw_samples, recast_place
+from optim._engine.compare.comparison import Comparison
+from optim._engine.compare.place import Place, Reference
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.job import Job
 from optim.arrays import Feeds
-from optim.backend import Backend, Session
+from optim.backend import Session
 from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
 from optim.jobs.memory import peak_memory_bytes
@@ -83,67 +83,30 @@ def run(request: Request, channel: Channel) -> Answer:
     """Open, warm up, say ``ready``; then answer each ``{"go": true}`` with one round of times."""
     backend = request.place.backend()
     backend.versions()  # imports the runtime
-    feeds = _timed_feeds(request)
+    comparison = Comparison(request.place, request.reference, request.interfaces, request.given)
+    feeds = comparison.timed_feeds(request.timed)
     before = peak_memory_bytes()
     with backend.open(request.model, request.place.target) as session:
         duration = []
-        for place, sample in enumerate(feeds):
-            with doing(_name(request, place)):
+        for name, sample in feeds:
+            with doing(name):
                 for _ in range(_WARM_UP_RUNS):
                     started = time.perf_counter()
                     session.run(sample)
             duration.append(time.perf_counter() - started)
         own = session.peak_memory_bytes()
         peak = max(0, peak_memory_bytes() - before) if own is None else own
-        comparisons = _compare(session, backend, request) if request.compared else []
-        comparable = request.measure_task and not any(comparison.problem for comparison in comparisons)
-        task = _measure_task(session, backend, request) if comparable else None
-        ready = Ready(tuple(comparisons), peak, dict(session.executed_on), tuple(duration), task)
+        judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
+        ready = Ready(judged.comparisons, peak, dict(session.executed_on), tuple(duration), judged.task)
         channel.event("ready", ready=to_wire(ready))
         runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
         while channel.receive().get("go"):
             cpu = session.processor_s()
-            seconds = [_burst(session, sample, count) for sample, count in zip(feeds, runs, strict=True)]
+            seconds = [_burst(session, sample, count) for (_, sample), count in zip(feeds, runs, strict=True)]
             channel.event("times", seconds=seconds, cpu_s=session.processor_s() - cpu)
     return Answer()
-
-
-def _timed_feeds(request: Request) -> list[Feeds]:
-    """What the model is timed on; raw samples where its feeds are of another kind, as many."""
-    if recast_place(request.interfaces) is None:
-        return [mapped_feeds(request.reference.feed_set().sample(i), request.interfaces) for i in request.timed]
-    raw = raw_samples(request.interfaces)
-    return [raw[place % len(raw)] for place in range(len(request.timed))]
-
-
-def _name(request: Request, place: int) -> str:
-    """What a timed sample is called, where it is not a raw one."""
-    known = recast_place(request.interfaces) is None
-    return request.reference.feed_set().name_of(request.timed[place]) if known else f"raw sample {place}"
-
-
-def _compare(session: Session, backend: Backend, request: Request) -> list[OutputComparison]:
-    return compare_chain(
-        session,
-        lambda model: backend.open_reference(model, request.place.target),
-        request.given,
-        request.reference,
-        request.compared,
-        request.interfaces,
-    )
 
 
 def _burst(session: Session, feeds: Feeds, count: int) -> list[float]:
     session.run(feeds)
     return session.time_runs(feeds, count)
-
-
-def _measure_task(session: Session, backend: Backend, request: Request) -> TaskFigure | None:
-    return measure_chain_task(
-        session,
-        lambda model: backend.open_reference(model, request.place.target),
-        request.given,
-        request.reference,
-        request.interfaces,
-        everything=True,
-    )

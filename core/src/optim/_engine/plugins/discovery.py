@@ -1,8 +1,8 @@
 """Finds the installed plugins and loads them; one that breaks is listed with its reason and stops nothing.
 
-A plugin is an entry point of group ``optim.plugins``. stevedore loads them, but is fed from ``importlib.metadata``: its
-own listing has no distribution, drops duplicates, and comes from a cache that can miss a plugin just added.
-What may not be loaded (see ``permission.py``) is not imported.
+A plugin is an entry point of group ``optim.plugins``. stevedore loads them. Which there are is asked of
+``importlib.metadata``: stevedore's own listing has no distribution, drops duplicates, and comes from a cache that can
+miss a plugin just added. What may not be loaded (see ``permission.py``) is not imported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from optim._engine.plugins.permission import current_permission
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.stdout import stdout_on_stderr
 from optim._engine.plugins.weight import heavy_modules
-from optim.errors import ExitStatus, OptimError, describe_exception, unknown_name
+from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.hooks import ENTRY_POINT_GROUP
 
 _PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -41,21 +41,6 @@ def discover(manager: pluggy.PluginManager | None = None, *, only: Collection[st
         Every plugin found, also those that failed, by name and then by package.
     """
     return _Plugins(manager or new_manager(), only).plugins
-
-
-def load_plugin(name: str) -> LoadedPlugin:
-    """Load one plugin, and no other: what a worker process does.
-
-    Raises:
-        OptimError[unknown-plugin]: none of that name is installed.
-        OptimError[plugin-failed]: it cannot be used; the cause says why.
-    """
-    found = discover(only={name})
-    if not found:
-        raise unknown_name("plugin", name, installed_names(), fix="optim plugins list")
-    if found[0].state is not State.OK:
-        raise plugin_failed(found[0])
-    return found[0]
 
 
 def installed_names() -> list[str]:
@@ -99,9 +84,9 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
             self._rivals[entry.name].append(_info(entry))
         return entries
 
-    def _load_one_plugin(self, ep: importlib.metadata.EntryPoint, *_: object) -> Extension | None:
+    def _load_one_plugin(self, ep: importlib.metadata.EntryPoint, *how: object) -> Extension | None:
         info = _info(ep)
-        self.plugins.append(self._unwanted(info) or self._load(ep, info))
+        self.plugins.append(self._unwanted(info) or self._load(ep, info, *how))
         return None
 
     def _unwanted(self, info: PluginInfo) -> LoadedPlugin | None:
@@ -111,15 +96,15 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
         if len(self._rivals[info.name]) > 1:
             others = [rival.release for rival in self._rivals[info.name] if rival != info] or [info.release]
             reason = f"{' and '.join(others)} has a plugin '{info.name}' too; neither is used, uninstall one"
-            return LoadedPlugin(info, State.FAILED, reason)
+            return LoadedPlugin(info, State.FAILED, reason, is_rivalled=True)
         if not _PLUGIN_NAME.fullmatch(info.name):
             return LoadedPlugin(info, State.FAILED, f"'{info.name}' is no name for a plugin: it must be kebab-case")
         return None
 
-    def _load(self, entry: importlib.metadata.EntryPoint, info: PluginInfo) -> LoadedPlugin:
+    def _load(self, entry: importlib.metadata.EntryPoint, info: PluginInfo, *how: object) -> LoadedPlugin:
         before = heavy_modules()
         try:
-            implementation = entry.load()
+            implementation = super()._load_one_plugin(entry, *how).plugin
             info = replace(info, location=_source_of(entry) or info.location)
             verdict = register(self._manager, info.name, implementation)
         except KeyboardInterrupt:
@@ -128,7 +113,9 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
             reason = f"SystemExit: it ended the program while loading (status {error.code})"
             return LoadedPlugin(info, State.FAILED, reason, traceback.format_exc())
         except BaseException as error:  # a plugin may raise anything, and must cost only itself
-            return LoadedPlugin(info, State.FAILED, describe_exception(error), traceback.format_exc())
+            missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+            why, trace = describe_exception(error), traceback.format_exc()
+            return LoadedPlugin(info, State.FAILED, why, trace, missing_module=missing)
         if verdict.state is not State.OK:
             return LoadedPlugin(info, verdict.state, verdict.reason)
         warnings = (*verdict.warnings, *_slow_start(heavy_modules() - before))

@@ -167,10 +167,9 @@ def _environments(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
 
 
 def _repair(plugin: LoadedPlugin) -> str:
-    missing = re.match(r"ModuleNotFoundError: No module named '([\w-]+)", plugin.reason)
-    if missing:
-        return f"install what brings the module '{missing[1]}', or: pip uninstall {plugin.info.package}"
-    if "neither is used" in plugin.reason:
+    if plugin.missing_module:
+        return f"install what brings the module '{plugin.missing_module}', or: pip uninstall {plugin.info.package}"
+    if plugin.is_rivalled:
         return f"pip uninstall {plugin.info.package}   # or the other one"
     return f"optim --debug plugins show {plugin.name}   # then tell the makers of {plugin.info.package}"
 

@@ -65,6 +65,8 @@ class LoadedPlugin:
         hooks: names of the hooks that it implements.
         implementation: the module or object with the hook implementations; None where it did not load.
         warnings: what it uses that a later optim will not have.
+        missing_module: the top module whose absence ended loading.
+        is_rivalled: another package brings a plugin of that name, and neither is used.
     """
 
     info: PluginInfo
@@ -74,6 +76,8 @@ class LoadedPlugin:
     hooks: tuple[str, ...] = ()
     implementation: Any = None
     warnings: tuple[str, ...] = ()
+    missing_module: str = ""
+    is_rivalled: bool = False
 
     @property
     def name(self) -> str:

@@ -73,10 +73,6 @@ class Registry:
         """The passes of a stage in the order they run."""
         return [place.offered for place in self.ordered(stage, target)]
 
-    def all_passes(self, target: Target) -> list[OfferedPass]:
-        """The passes of all stages in the order they run."""
-        return [offered for stage in Stage for offered in self.passes(stage, target)]
-
     def find_pass(self, name: str, target: Target) -> OfferedPass:
         """The pass of that name.
 

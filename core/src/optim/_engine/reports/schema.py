@@ -116,6 +116,7 @@ class OutputReport(_Part):
     problem: str = ""
     limit: Figure = Field(default=None, description="what this output alone is held to; null where it is the budget")
     each: tuple[Figure, ...] = Field(default=(), description="relative_l2 of every sample, where several were compared")
+    overflowed: bool = Field(default=False, description="whether NaN or infinity appeared in it")
 
 
 class ShapeReport(_Part):

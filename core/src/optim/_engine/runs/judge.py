@@ -80,7 +80,7 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
     journal = Journal()
     candidate = repeat(bench, budget, journal, bench.settings.chain or ())
     archive = ParetoArchive(budget)
-    time = TimeBudget(bench.settings.search_seconds, bench.settings.timeout_s)
+    time = TimeBudget(bench.settings.search_seconds, bench.settings.timeout_s, now=bench.turns.now)
     selection = Selection(bench, budget, journal, archive, time)
     if bench.target.timed:
         measured = selection.measure([candidate])

@@ -126,11 +126,6 @@ def write_session_files(
         (folder / LOAD_SCRIPT).write_text(LOAD_TEXT, encoding="utf-8")
 
 
-def read_session(folder: Path) -> SessionConfig:
-    """The settings of a run folder's model, without the provider; raises as :func:`read_session_file`."""
-    return read_session_file(folder).config
-
-
 def read_session_file(folder: Path) -> SessionFile:
     """What ``session.json`` in ``folder`` says.
 

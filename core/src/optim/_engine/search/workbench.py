@@ -26,6 +26,7 @@ from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
 from optim._engine.search.time_budget import GRACE_S, REFUSAL_S
+from optim._engine.search.turns import Turns
 from optim._engine.sensitivity import measure_job, repair_job
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.pipeline import Choice
@@ -73,6 +74,7 @@ class Workbench:
         self.store = store
         self.say = say
         self.runner = Runner(store, say, fresh=settings.fresh, executor=executor)
+        self.turns = Turns(f"optim on {settings.source.name}", say)
         self.made: set[Path] = set()
         self.recast_originals: dict[tuple[str, str], Candidate] = {}
         target = registry.target(settings.target)

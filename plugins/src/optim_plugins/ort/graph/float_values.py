@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import onnx_ir as ir
-from onnx_ir.passes.common import ShapeInferencePass
 
+from optim_plugins.ort.graph.inferred_shapes import infer_shapes
 from optim_plugins.ort.graph.operator_types import signature, type_text
 
 _TENSORS = {type_text(dtype): dtype for dtype in ir.DataType if dtype.name not in ("UNDEFINED", "STRING")}
@@ -16,7 +16,7 @@ def infer_types(graph: ir.Model) -> None:
     Shape inference stops at operators of other domains; there an output has the type of the inputs that share its type
     variable, or the only one that its variable may be.
     """
-    ShapeInferencePass()(graph)
+    infer_shapes(graph)
     opsets = graph.graph.opset_imports
     for node in graph.graph.all_nodes():
         if all(value.type is not None for value in node.outputs):

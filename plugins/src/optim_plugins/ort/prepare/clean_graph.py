@@ -2,35 +2,107 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import onnx_ir as ir
 from onnx_ir.passes.common import (
     CommonSubexpressionEliminationPass,
-    IdentityEliminationPass,
+    NameFixPass,
     RemoveUnusedNodesPass,
     RemoveUnusedOpsetsPass,
-    ShapeInferencePass,
 )
 from onnxscript.optimizer import fold_constants as fold
 
+from optim_plugins.ort.graph.inferred_shapes import infer_shapes
+from optim_plugins.ort.graph.known_values import constant
 from optim_plugins.ort.graph.transposed_weights import add_transposed
+from optim_plugins.ort.prepare.constant_branches import inline_constant_branches, make_own_outputs
 
 _MOST_ELEMENTS = 16 << 10
 """Constants of more elements are not folded: folding a weight reads it, and writes it anew."""
 
-_STEPS = (
-    IdentityEliminationPass(),
-    CommonSubexpressionEliminationPass(),
-    RemoveUnusedNodesPass(),
-    RemoveUnusedOpsetsPass(),
+_STANDARD = ("", "ai.onnx")
+_RANDOM = frozenset(
+    ("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 )
+_SEQUENCES = frozenset(("ConcatFromSequence", "SplitToSequence"))
+_WITH_LISTS_OF_SPLITS = 18
+"""The opset whose Split onnxscript writes in place of a SplitToSequence."""
+
+_HIDDEN = "optim.hidden"
 
 
 def clean(graph: ir.Model) -> None:
     """Fold small constants, merge equal nodes, drop what does nothing or is not used."""
-    ShapeInferencePass()(graph)
-    fold(graph, input_size_limit=_MOST_ELEMENTS, output_size_limit=_MOST_ELEMENTS, should_fold=_unless_large)
-    for step in _STEPS:
-        step(graph)
+    infer_shapes(graph)
+    inlined = 1
+    while inlined:  # what a branch computes may be constant too
+        with _hidden_from_folding(graph):
+            fold(graph, input_size_limit=_MOST_ELEMENTS, output_size_limit=_MOST_ELEMENTS, should_fold=_unless_large)
+        inlined = inline_constant_branches(graph)
+    _drop_identities(graph)
+    if not any(map(_is_random, graph.graph.all_nodes())):  # two drawings are not one
+        CommonSubexpressionEliminationPass()(graph)
+    for part in graph.graphs():
+        make_own_outputs(part)
+    RemoveUnusedNodesPass()(graph)
+    RemoveUnusedOpsetsPass()(graph)
+    NameFixPass()(graph)
+
+
+@contextmanager
+def _hidden_from_folding(graph: ir.Model) -> Iterator[None]:
+    """Hide nodes that onnxscript folds wrongly, by a domain that it does not know; their branches are still folded."""
+    opset = graph.opset_imports.get("") or graph.opset_imports.get("ai.onnx") or 1
+    hidden = [(node, node.domain) for node in graph.graph.all_nodes() if not _folds_rightly(node, opset)]
+    for node, _ in hidden:
+        node.domain = _HIDDEN
+    try:
+        yield
+    finally:
+        for node, domain in hidden:
+            node.domain = domain
+
+
+def _folds_rightly(node: ir.Node, opset: int) -> bool:
+    if node.domain not in _STANDARD:
+        return True
+    if node.op_type == "CastLike":  # a Cast without "saturate" is written for it
+        return "saturate" not in node.attributes
+    if node.op_type in _SEQUENCES:
+        sizes_known = node.op_type != "SplitToSequence" or (
+            len(node.inputs) > 1 and constant(node.inputs[1]) is not None
+        )
+        return opset >= _WITH_LISTS_OF_SPLITS and sizes_known
+    return node.op_type != "If" and not _is_random(node)
+
+
+def _is_random(node: ir.Node) -> bool:
+    """Whether a node draws numbers; a Dropout does where it may be told to train."""
+    if node.op_type not in _RANDOM or node.domain not in _STANDARD:
+        return False
+    return node.op_type != "Dropout" or (len(node.inputs) > 2 and node.inputs[2] is not None)
+
+
+def _drop_identities(graph: ir.Model) -> None:
+    """Remove every Identity that hands on what its own graph makes for nothing else than one output, or makes none."""
+    for node in list(graph.graph.all_nodes()):
+        if node.op_type != "Identity" or node.domain not in _STANDARD or node.graph is None:
+            continue
+        source, result = node.inputs[0], node.outputs[0]
+        if source is None:
+            continue
+        if result.is_graph_output():
+            producer = source.producer()
+            if producer is None or producer.graph is not node.graph or source.is_graph_output():
+                continue
+            name, result.name = result.name, f"{result.name}_identity"
+            source.name = name
+        source.type = source.type or result.type
+        source.shape = source.shape if source.shape is not None else result.shape
+        ir.convenience.replace_all_uses_with(result, source, replace_graph_outputs=True)
+        node.graph.remove(node, safe=True)
 
 
 def _unless_large(node: ir.Node) -> bool | None:

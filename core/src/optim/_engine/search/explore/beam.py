@@ -74,7 +74,7 @@ class Beam:
         self._plan = plan
         self.journal = Journal()
         self.archive = ParetoArchive(budget, [planned.ordered.name for planned in plan.forced()])
-        self.time = TimeBudget(bench.settings.search_seconds, bench.settings.timeout_s)
+        self.time = TimeBudget(bench.settings.search_seconds, bench.settings.timeout_s, now=bench.turns.now)
         self._objective = Objective(bench.settings.goal, bench.target.timed)
         self._expander = Expander(bench, budget, self.journal, self.archive, self.time)
         self._asker = self._expander.asker

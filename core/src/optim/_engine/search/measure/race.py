@@ -3,23 +3,19 @@
 Each model runs in a fresh process of its own (a lane). A round runs every lane once, in random order: an untimed
 run and a burst of timed ones for each sample, whose median counts. Only one lane works at a time. A lane's ratio is
 the geometric mean over samples of lane / base in the same round; rounds in which other processes took more than 3 %
-of the machine are dropped, as long as enough others remain. The machine's clock lock is held meanwhile.
+of the machine are dropped, as long as enough others remain. The caller has its turn at the machine's clock.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
-from filelock import FileLock
 
 from optim._engine.jobs.lane import JOB, Ready, Request
 from optim._engine.search.measure.statistics import joined_ratio, paired_ratio
@@ -95,21 +91,20 @@ def race(
     Raises:
         WorkerFailed: the base itself does not run.
     """
-    with _clock_lock():
-        started = time.monotonic()
-        opened = _open([base, *lanes], effort.open_timeout_s)
-        open_s = (time.monotonic() - started) / len(opened)
-        try:
-            if isinstance(opened[0], WorkerFailed):
-                raise opened[0]
-            running = {i: lane for i, lane in enumerate(opened) if isinstance(lane, _Lane)}
-            for i, one in running.items():
-                one.racing = i == 0 or admit is None or admit(i - 1, one.ready)
-            rounds = _run_rounds(running, effort, seed)
-        finally:
-            for lane in opened:
-                if isinstance(lane, _Lane):
-                    lane.worker.close()
+    started = time.monotonic()
+    opened = _open([base, *lanes], effort.open_timeout_s)
+    open_s = (time.monotonic() - started) / len(opened)
+    try:
+        if isinstance(opened[0], WorkerFailed):
+            raise opened[0]
+        running = {i: lane for i, lane in enumerate(opened) if isinstance(lane, _Lane)}
+        for i, one in running.items():
+            one.racing = i == 0 or admit is None or admit(i - 1, one.ready)
+        rounds = _run_rounds(running, effort, seed)
+    finally:
+        for lane in opened:
+            if isinstance(lane, _Lane):
+                lane.worker.close()
     results = []
     for i, lane in enumerate(opened):
         if isinstance(lane, WorkerFailed):
@@ -284,10 +279,3 @@ def _busy_s() -> float:
     times = psutil.cpu_times()._asdict()
     counted = ("user", "nice", "system", "irq", "softirq", "steal", "interrupt", "dpc")
     return float(sum(times.get(name, 0.0) for name in counted))
-
-
-@contextmanager
-def _clock_lock() -> Iterator[None]:
-    """One race at a time on this machine, whoever runs it."""
-    with FileLock(Path(tempfile.gettempdir()) / "optim-clock.lock", mode=0o666):
-        yield

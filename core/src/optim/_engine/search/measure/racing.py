@@ -62,7 +62,8 @@ def race_candidates(
     base = _lane(bench, original)
     lanes += [replace(base, place=place) for place in wanted.places]
     admit = _admission(bench, candidates, wanted.budget) if wanted.budget else None
-    first, others = race(base, lanes, effort, bench.settings.seed, admit)
+    with bench.turns.turn():
+        first, others = race(base, lanes, effort, bench.settings.seed, admit)
     if original.recast is not None:  # the very model that it is timed against: apart by noise only
         for place, candidate in enumerate(candidates):
             if candidate.digest == original.digest:
