@@ -41,7 +41,7 @@ def run(folder):
             source=folder / "model.onnx",
             without=ours,
             timeout_s=8.0,
-            search_seconds=60.0,
+            search_seconds=300.0,
             named=tuple(Named(f"untrusted.{name}", options) for name in named),
         )
         for name, value in changes.items():
