@@ -24,6 +24,8 @@ from optim.model import SessionConfig
 from optim.onnx.sessions import open_session
 from optim.passes import Stage
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = 12
 METRIC = "lowest:same"
 LOWEST = """

@@ -16,6 +16,8 @@ from optim._engine.plugins.weight import HEAVY
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.testing import Trial, models
 
+pytestmark = pytest.mark.slow
+
 BAD = {
     "NeverFires": "it_fires",
     "SaysChanged": "it_fires",
