@@ -13,6 +13,8 @@ from optim_inc.quantize_dynamic import QuantizeDynamic
 from optim_inc.quantize_static import QuantizeStatic
 from optim_inc.quantize_weights import QuantizeWeights
 
+pytestmark = pytest.mark.slow
+
 
 class OnEncoder(PassConformance):
     stage = Stage.QUANTIZE

@@ -19,6 +19,8 @@ from optim_inc.quantize_dynamic import QuantizeDynamic
 from optim_inc.quantize_static import QuantizeStatic
 from optim_inc.quantize_weights import QuantizeWeights
 
+pytestmark = pytest.mark.slow
+
 CPU = Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from optim._engine.runs.run import run
 from optim.testing import models
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_users_metric_is_asked_of_every_model_that_is_tried(tmp_path):

@@ -23,6 +23,8 @@ from optim.isolation.environments import (
 from optim.isolation.install import install_environment
 from optim.isolation.isolation import Isolation
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):

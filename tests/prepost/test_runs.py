@@ -20,6 +20,8 @@ from optim.options import parse_options
 from optim_prepost.append import Append
 from optim_prepost.compose.compose import PREFIX
 
+pytestmark = pytest.mark.slow
+
 
 def run(*arguments):
     """Exit status, and all that was said."""

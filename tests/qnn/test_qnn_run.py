@@ -21,6 +21,8 @@ from optim._engine.cli.main import main
 from optim.errors import OptimError
 from optim.testing import models
 
+pytestmark = pytest.mark.slow
+
 NO_FLOAT16 = ("--without", "qnn.convert-float16")  # of a graph this small it is the smallest
 ALL_ON_HTP = {"QNNExecutionProvider": 1.0}
 

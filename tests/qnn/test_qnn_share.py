@@ -17,6 +17,8 @@ from optim_qnn.compile import same_outputs
 from optim_qnn.compile.context_binary import ContextBinary
 from optim_qnn.quantize.quantize import Quantize
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 256
 
 

@@ -11,6 +11,8 @@ from qnn_models import on_htp
 
 from optim._engine.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("transformers", reason="transformers is not installed: nothing can be exported")
 
 

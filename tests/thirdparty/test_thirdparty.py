@@ -13,6 +13,8 @@ from fresh_environment import HERE, ROOT, fresh_environment
 
 from optim.testing import models
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def environment():

@@ -180,6 +180,15 @@ class Pass(ABC):
         heavy.
         """
 
+    def runs_code(self, options: Any) -> tuple[str, ...]:
+        """What these options name that applying the pass would import and run, e.g. ``package.module:Class``.
+
+        A recipe or a lock may come from a stranger: where its options name something, it is refused unless the user
+        says ``--trust-code``. Asked in the process of the command line, as :meth:`refuse`.
+        """
+        del options
+        return ()
+
     def refuse_for(self, options: Any, model: Model, target: Target) -> None:  # noqa: B027 - as above
         """Raise an :class:`OptimError` where options that a user gave can never work for ``model``.
 

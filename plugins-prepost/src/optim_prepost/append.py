@@ -55,6 +55,14 @@ class Append(Pass):
 
             refuse_options(options)
 
+    def runs_code(self, options: AppendOptions) -> tuple[str, ...]:
+        """Steps, and classes of their parameters, that are not in the catalog."""
+        from optim_prepost.plans.catalog import KINDS
+
+        steps = [kind for step in (*(options.pre or ()), *(options.post or ())) for kind in step]
+        own = [kind for kind in steps if kind not in KINDS]
+        return tuple(own + [kind for kind in _types_in([options.pre, options.post]) if "." in kind or ":" in kind])
+
     def candidates(self, model: Model, target: Target, context: Context) -> Sequence[AppendOptions]:
         """None: the task has to be said."""
         del model, target, context
@@ -190,3 +198,13 @@ def _not_said(options: AppendOptions, plan: Plan) -> list[str]:
 def _compared_on(plan: Plan) -> list[str]:
     """That samples were made, where the user gave none."""
     return [] if plan.samples else ["compared on made samples; give your own: samples = a folder or a text file"]
+
+
+def _types_in(value: Any) -> list[str]:
+    """Every ``{"type": name}`` inside lists and mappings."""
+    if isinstance(value, dict):
+        own = [value["type"]] if isinstance(value.get("type"), str) else []
+        return own + [name for inner in value.values() for name in _types_in(inner)]
+    if isinstance(value, list | tuple):
+        return [name for inner in value for name in _types_in(inner)]
+    return []

@@ -12,7 +12,7 @@ from timed_models import BATCH, WIDTH, write_network
 
 from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.compare import verify_models
+from optim._engine.runs.compare import Conditions, verify_models
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus
 from optim._engine.runs.run import run as run_api
@@ -23,6 +23,8 @@ from optim.errors import OptimError
 from optim.model import SessionConfig
 from optim.onnx.sessions import open_session
 from optim.passes import Stage
+
+pytestmark = pytest.mark.slow
 
 SAMPLES = 12
 METRIC = "lowest:same"
@@ -144,10 +146,7 @@ def test_a_loss_within_the_budget_is_delivered_whatever_the_drift_and_report_loc
     found = verify_models(
         folder / "model.onnx",
         out,
-        registry=load_registry(),
-        store=Store(),
-        say=lambda text: None,
-        data=str(folder / "feeds.npz"),
+        Conditions(load_registry(), Store(), lambda text: None, data=str(folder / "feeds.npz")),
         metric=parse_metric(METRIC),
         max_loss=parse_max_loss("0.0001"),
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from optim._engine.gate.drift import NO_DRIFT
+from optim._engine.gate.budget import BeyondBudget
 from optim._engine.search.journal import Journal
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim.model import Model
@@ -77,9 +77,18 @@ def test_a_dropped_step_that_is_kept_behind_others_says_so():
     assert (kept.step.key, kept.on) == (last.key, ())
 
 
-def test_the_drift_of_a_row_is_kept_where_none_is_measured_again():
+def test_a_row_has_the_best_time_that_was_seen_with_its_interval():
     journal, first = Journal(), step("first")
     row = journal.open(first, ORIGINAL)
-    row.drift = NO_DRIFT
-    journal.timed(Measured(after(ORIGINAL, first), 0.9), None)
-    assert row.drift is NO_DRIFT
+    for ratio in (0.9, 0.8, 0.85):
+        journal.timed(Measured(after(ORIGINAL, first), ratio, ratio - 0.01, ratio + 0.01), None)
+    assert (row.ratio, row.low, row.high) == (0.8, 0.79, 0.81)
+    assert row.parent_ratio is None
+
+
+def test_what_is_settled_again_for_another_reason_is_no_longer_beyond_the_budget():
+    row = Journal().open(step("first"), ORIGINAL)
+    row.drop(BeyondBudget("drift 0.06 is beyond the budget (0.05)"), "on all samples: ")
+    assert (row.beyond_budget, row.reason) == (True, "on all samples: drift 0.06 is beyond the budget (0.05)")
+    row.settle(StepStatus.DROPPED, "beyond the budget is what it says, and slower is what it was")
+    assert not row.beyond_budget

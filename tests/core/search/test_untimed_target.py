@@ -13,13 +13,15 @@ from untimed_plugin import REMARK
 from optim._engine.cli.main import main
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
-from optim._engine.runs.compare import bench_models, verify_models
+from optim._engine.runs.compare import Conditions, bench_models, verify_models
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -99,16 +101,13 @@ def test_verify_compares_and_bench_refuses(folder, whole):
     found = verify_models(
         folder / "model.onnx",
         whole.result.candidate.model.path,
-        registry=load_registry(),
-        store=Store(),
-        say=lambda text: None,
-        target="simulated",
+        Conditions(load_registry(), Store(), lambda text: None, target="simulated"),
         max_drift=0.2,
     )
     assert found.within
     assert found.drift.relative_l2 > 1e-4
     with pytest.raises(OptimError) as caught:
-        bench_models([folder / "model.onnx"], registry=load_registry(), store=Store(), say=print, target="simulated")
+        bench_models([folder / "model.onnx"], Conditions(load_registry(), Store(), print, target="simulated"))
     assert caught.value.reference == "not-timed"
     assert caught.value.cause == REMARK
     assert caught.value.status is ExitStatus.USAGE

@@ -17,6 +17,8 @@ from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 
+pytestmark = [pytest.mark.slow, pytest.mark.timing]
+
 DROPPED, FAILED, NOT_APPLICABLE = StepStatus.DROPPED, StepStatus.FAILED, StepStatus.NOT_APPLICABLE
 WASTE = {"a": 6, "b": 6}
 
@@ -39,7 +41,7 @@ def run(folder):
             source=folder / "model.onnx",
             without=ours,
             timeout_s=8.0,
-            search_seconds=60.0,
+            search_seconds=300.0,
             named=tuple(Named(f"untrusted.{name}", options) for name in named),
         )
         for name, value in changes.items():

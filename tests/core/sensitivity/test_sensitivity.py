@@ -17,6 +17,7 @@ from optim._engine.cli.main import main
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.sensitivity_plot import draw
 from optim._engine.runs import sensitivity
+from optim._engine.runs.compare import Conditions
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus
 from optim._engine.runs.sensitivity import measure_sensitivity
@@ -27,6 +28,8 @@ from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 from optim.onnx.files import discard_measured, read_ir, save_for_measuring, save_in_store
 from optim.passes import Stage
+
+pytestmark = pytest.mark.slow
 
 NODES = [f"useful_{i}_matmul" for i in range(6)]
 STRENGTHS = {"useful_2_matmul": 0.3, "useful_4_matmul": 0.2}
@@ -45,9 +48,8 @@ def measure(model):
 
     def run(wanted: str = "lossy.round", exact: bool = False, **options):
         given = {"strengths": STRENGTHS, **options} if wanted == "lossy.round" else options
-        return measure_sensitivity(
-            model, Named(wanted, given), registry=registry, store=Store(), say=lambda text: None, exact=exact
-        )
+        conditions = Conditions(registry, Store(), lambda text: None)
+        return measure_sensitivity(model, Named(wanted, given), conditions, exact=exact)
 
     return run
 

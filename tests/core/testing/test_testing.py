@@ -16,6 +16,8 @@ from optim._engine.plugins.weight import HEAVY
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.testing import Trial, models
 
+pytestmark = pytest.mark.slow
+
 BAD = {
     "NeverFires": "it_fires",
     "SaysChanged": "it_fires",
@@ -84,6 +86,27 @@ class Test{name}(Mlp):
         return conforming_passes.Good
 """
 
+COUNTED = """
+from pathlib import Path
+
+class Counted(conforming_passes.Good):
+    def apply(self, model, options, context):
+        with Path(__file__).with_name("applied").open("a") as file:
+            file.write("once\\n")
+        return super().apply(model, options, context)
+
+class Damaging(Counted):
+    def apply(self, model, options, context):
+        result = super().apply(model, options, context)
+        model.path.write_bytes(model.path.read_bytes() + b"\\x00")
+        return result
+
+class TestCounted(Mlp):
+    @pytest.fixture
+    def pass_class(self):
+        return {name}
+"""
+
 UNFINISHED = """
 import pytest
 from optim.testing import PassConformance
@@ -143,6 +166,13 @@ def test_a_bad_pass_fails_the_right_check_and_no_other(seen, name):
 
 def test_every_check_fails_for_some_pass(seen):
     assert {check.removeprefix("test_") for check in seen["TestGood"]} == set(BAD.values())
+
+
+@pytest.mark.parametrize(("name", "times"), [("Counted", range(4, 5)), ("Damaging", range(9, 20))])
+def test_a_pass_is_applied_once_for_all_that_look_at_its_result_unless_it_damages_its_input(tmp_path, name, times):
+    """The others: left alone, idempotent, the same twice; a process of its own counts here too."""
+    outcomes(tmp_path, MODULE + COUNTED.format(name=name))
+    assert len((tmp_path / "applied").read_text().split()) in times
 
 
 def test_a_class_without_its_fixtures_says_so(tmp_path):

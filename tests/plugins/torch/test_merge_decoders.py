@@ -14,6 +14,8 @@ from optim._engine.cli.main import main
 from optim.errors import ExitStatus, OptimError
 from optim_plugins.torch.merge_decoders.merged_file import write_merged
 
+pytestmark = pytest.mark.slow
+
 
 def silent(text: str) -> None:
     del text

@@ -14,7 +14,10 @@ from tiny_models import build, save
 from optim.errors import OptimError
 
 peft = pytest.importorskip("peft")
-pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")  # of peft, about itself
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning"),  # of peft, about itself
+]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from optim.source import SourceRequest
 from optim.target import Target
 from optim_plugins.torch.sources.torch_backend import TARGETS, TorchBackend
 
+pytestmark = pytest.mark.slow
+
 
 def feeds(length: int) -> dict[str, np.ndarray]:
     x = np.random.default_rng(0).standard_normal((3, length, 4)).astype(np.float32)

@@ -14,6 +14,8 @@ from tiny_models import build, layers_of
 
 from optim.errors import OptimError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=["gpt2", "llama", "qwen3", "gemma3", "phi3"])
 def made(request: pytest.FixtureRequest, exported: Callable[[str], Exported]) -> tuple[str, Exported]:

@@ -13,6 +13,8 @@ from tiny_models import build, save
 
 from optim.errors import OptimError
 
+pytestmark = pytest.mark.slow
+
 EXPECTED = {
     "bert-qa": (["input_ids", "attention_mask", "token_type_ids"], ["start_logits", "end_logits"]),
     "roberta": (["input_ids", "attention_mask", "token_type_ids"], ["logits"]),

@@ -10,6 +10,8 @@ from exporting import export
 
 from optim.errors import OptimError
 
+pytestmark = pytest.mark.slow
+
 MODULE = "torch_factories"
 
 

@@ -16,6 +16,8 @@ from optim.source import SourceRequest
 from optim_plugins.torch.sources.huggingface.model_folder import load_folder
 from optim_plugins.torch.sources.huggingface.task_sources import huggingface_source
 
+pytestmark = pytest.mark.slow
+
 OWN_CODE = """
 from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -17,6 +17,8 @@ from tiny_models import save
 import optim
 from optim._engine.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 SMALLER = ("--goal", "size", "--stage", "quantize", "--search-seconds", "10")
 
 

@@ -9,6 +9,8 @@ import pytest
 from exporting import Exported
 from tiny_models import build
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=["t5", "bart", "whisper"])
 def made(request: pytest.FixtureRequest, exported: Callable[[str], Exported]) -> tuple[str, Exported]:

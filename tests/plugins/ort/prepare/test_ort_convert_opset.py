@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from onnx import helper
-from ort_models import CPU, apply, build, context, drift, export, feeds_for, operators, proto, random_weight
+from ort_models import CPU, apply, build, context, drift, export, feeds_for, operators, parsed, proto, random_weight
 
 from optim import Model
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
@@ -80,3 +80,92 @@ def test_what_does_not_go_is_said_and_changes_nothing(tmp_path: Path) -> None:
 def test_a_second_time_there_is_nothing_left(tmp_path: Path) -> None:
     once = apply(ConvertOpset, _old(tmp_path), tmp_path, to=17)
     assert not apply(ConvertOpset, once.model, tmp_path, to=17).changed
+
+
+@pytest.mark.parametrize(
+    ("node", "before", "to", "reason"),
+    [
+        ("y = Softmax <axis = 1> (x)", 13, 9, "Softmax over axis 1 takes all axes behind it, too, before opset 13"),
+        (
+            "y = AveragePool <kernel_shape = [2], dilations = [2]> (x)",
+            19,
+            17,
+            "AveragePool has no attribute 'dilations' in opset 17",
+        ),
+        ("y = Swish (x)", 24, 26, "the provider has no kernel for Swish"),
+    ],
+)
+def test_what_another_version_cannot_say_is_declined_with_the_reason(
+    node: str, before: int, to: int, reason: str, tmp_path: Path
+) -> None:
+    model = parsed(
+        tmp_path, f"""<opset_import: ["": {before}]> g (float[1, 3, 8] x) => (float[a, b, c] y) {{ {node} }}"""
+    )
+    result = apply(ConvertOpset, model, tmp_path, to=to)
+    assert not result.changed
+    assert reason in result.notes[0] or "Swish" in result.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("node", "before", "to"),
+    [
+        ("y = Softmax (x)", 13, 9),
+        ("y = LogSoftmax <axis = 2> (x)", 17, 11),
+        ("y = AveragePool <kernel_shape = [2], dilations = [1]> (x)", 19, 17),
+        ("y = Cast <to = 1, saturate = 1> (x)", 19, 13),
+    ],
+)
+def test_an_attribute_that_goes_without_saying_is_taken_out(node: str, before: int, to: int, tmp_path: Path) -> None:
+    model = parsed(
+        tmp_path, f"""<opset_import: ["": {before}]> g (float[1, 3, 8] x) => (float[a, b, c] y) {{ {node} }}"""
+    )
+    result = apply(ConvertOpset, model, tmp_path, to=to)
+    assert result.model.opset[""] == to
+    assert drift(model, result.model, {"x": random_weight(1, 3, 8)}) < 1e-6
+
+
+def test_a_scan_over_batches_is_declined(tmp_path: Path) -> None:
+    model = parsed(
+        tmp_path,
+        """<opset_import: ["": 8]> g (float[1, 1] first, float[1, 3, 1] x) => (float[1, 1] last, float[1, 3, 1] all) {
+            last, all = Scan <num_scan_inputs = 1,
+                body = b (float[1] sum, float[1] next) => (float[1] s, float[1] out) {
+                    s = Add (sum, next)
+                    out = Identity (s)
+                }> (, first, x)
+        }""",
+    )
+    result = apply(ConvertOpset, model, tmp_path, to=17)
+    assert result.notes == (
+        "opset 8 cannot be converted to 17: a Scan of opset 8 takes batches, one of opset 9 does not",
+    )
+
+
+def test_a_file_of_ir_3_gets_the_constants_that_converters_write(tmp_path: Path) -> None:
+    node = helper.make_node("Pad", ["x"], ["y"], pads=[0, 1, 0, 1])
+    model = build(tmp_path, [node], {}, {"x": [2, 3]}, {"y": [2, 5]}, opset=9, ir_version=3)
+    result = apply(ConvertOpset, model, tmp_path, to=13)
+    assert drift(model, result.model, {"x": random_weight(2, 3)}) == 0
+
+
+def test_weights_of_branches_are_found_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    weight = helper.make_tensor("w", 1, [20, 20], random_weight(20, 20).tobytes(), raw=True)
+    shape = [helper.make_tensor_value_info(name, 1, [20, 20]) for name in ("t", "e")]
+    yes = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["t"])], "yes", [], shape[:1], [weight])
+    no = helper.make_graph([helper.make_node("Neg", ["x"], ["e"])], "no", [], shape[1:])
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0),
+        helper.make_node("Cast", ["m"], ["c"], to=9),
+        helper.make_node("If", ["c"], ["y"], then_branch=yes, else_branch=no),
+    ]
+    model = build(tmp_path, nodes, {}, {"x": [20, 20]}, {"y": [20, 20]}, opset=11)
+    result = apply(ConvertOpset, model, tmp_path, to=17)
+    assert result.model.opset[""] == 17
+    assert drift(model, result.model, {"x": random_weight(20, 20)}) < 1e-6
+
+
+def test_a_model_without_standard_operators_is_declined(tmp_path: Path) -> None:
+    text = """<opset_import: ["com.microsoft": 1]> g (float[2] x) => (float[2] y) { y = com.microsoft.Gelu (x) }"""
+    model = parsed(tmp_path, text)
+    assert ConvertOpset().applicable(model, CPU).reason == "the model has no standard operators"

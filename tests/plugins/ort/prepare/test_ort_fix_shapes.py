@@ -13,6 +13,8 @@ from optim.errors import ExitStatus, OptimError
 from optim.options import parse_options
 from optim_plugins.ort.prepare.fix_shapes import FixShapes
 
+pytestmark = pytest.mark.slow
+
 
 def test_an_export_with_fixed_dimensions_computes_the_same(tmp_path: Path) -> None:
     model, feeds = export("bert.dynamo", tmp_path), feeds_for("bert.dynamo")

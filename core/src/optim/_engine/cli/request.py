@@ -26,6 +26,9 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
 
     Returns:
         The settings, and the lock where one is to be repeated.
+
+    Raises:
+        OptimError[untrusted-code]: the recipe names code, and the user did not say that it may run.
     """
     from optim._engine.runs.run import parse_stage
 
@@ -60,7 +63,12 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
         changes["metric"] = parse_metric(given["metric"])
     if "max_loss" in given:
         changes["max_loss"] = parse_max_loss(given["max_loss"])
-    return replace(settings, **changes), lock
+    settings = replace(settings, **changes)
+    if recipe is not None and not words.get("trust_code"):
+        from optim._engine.recipes.trust import require_no_code
+
+        require_no_code(settings, recipe, given)
+    return settings, lock
 
 
 def _request(source: Path, words: Mapping[str, Any]) -> SourceRequest | None:

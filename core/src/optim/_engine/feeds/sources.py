@@ -34,6 +34,11 @@ class RawSample:
     arrays: Mapping[str, Any]
 
 
+def is_function(spec: str) -> bool:
+    """Whether feeds are named as ``package.module:function``."""
+    return bool(_FUNCTION.fullmatch(spec)) and not spec.endswith(".npz")
+
+
 def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
     """Samples of a ``.npz``, a folder of them, or ``package.module:function``.
 
@@ -54,7 +59,7 @@ def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
             yield from _read_npz(file)
     elif path.is_file():
         yield from _read_npz(path)
-    elif _FUNCTION.fullmatch(spec) and not spec.endswith(".npz"):
+    elif is_function(spec):
         yield from _call(spec, seed)
     else:
         here = sorted(file.name for file in path.parent.glob("*.npz")) if path.parent.is_dir() else []

@@ -133,21 +133,21 @@ def run(request: Request, channel: Channel) -> Answer:
     notes += task_notes
     assumptions = tuple((assumption.input, assumption.text) for assumption in feeds.assumptions)
     return Answer(
-        feeds.digest,
-        feeds.origin,
-        len(feeds),
-        compared,
-        explored,
-        timed,
-        shapes,
-        assumptions,
-        tolerance,
-        tuple(notes),
-        executed_on,
-        dict(backend.versions()),
-        open_s,
-        run_s,
-        task,
+        digest=feeds.digest,
+        origin=feeds.origin,
+        available=len(feeds),
+        compared=compared,
+        explored=explored,
+        timed=timed,
+        shapes=shapes,
+        assumptions=assumptions,
+        tolerance=tolerance,
+        notes=tuple(notes),
+        executed_on=executed_on,
+        versions=dict(backend.versions()),
+        open_s=open_s,
+        run_s=run_s,
+        task=task,
     )
 
 

@@ -38,6 +38,29 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Conditions:
+    """Under which models are looked at without a search.
+
+    Attributes:
+        registry: of the plugins.
+        store: the cache.
+        say: told what is going on.
+        data: where feeds come from; None: synthesized from the first model.
+        target: where all run.
+        seed: of synthesized feeds, and of the order in a race.
+        component: of a source with several.
+    """
+
+    registry: Registry
+    store: Store
+    say: Say
+    data: str | None = None
+    target: str = "cpu"
+    seed: int = 0
+    component: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """One model against a reference.
 
@@ -82,14 +105,9 @@ class Benchmark:
 def verify_models(
     reference: Path,
     other: Path,
+    conditions: Conditions,
     *,
-    registry: Registry,
-    store: Store,
-    say: Say,
-    data: str | None = None,
-    target: str = "cpu",
     max_drift: float | None = None,
-    seed: int = 0,
     metric: MetricSpec | None = None,
     max_loss: MaxLoss | None = None,
 ) -> Verification:
@@ -98,13 +116,8 @@ def verify_models(
     Args:
         reference: an ``.onnx`` file or a run folder.
         other: the same.
-        registry: of the plugins.
-        store: the cache.
-        say: told what is going on.
-        data: where feeds come from; None: synthesized from the reference.
-        target: where both run.
+        conditions: under which both run.
         max_drift: largest relative L2 accepted; when None 0.05, or no bound where a loss is given.
-        seed: for synthesized feeds.
         metric: task metric to measure beside drift.
         max_loss: how much worse it may be.
 
@@ -113,7 +126,7 @@ def verify_models(
     """
     asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss)
     asked.require_sound()
-    with workbench_for(reference, registry, store, say, data, target, seed, asked=asked) as (bench, _):
+    with workbench_for(reference, conditions, asked) as (bench, _):
         candidate = _node(bench, other, "")
         budget = Budget.of(asked, bench.prepared.tolerance)
         result = _compared(bench, candidate)
@@ -148,37 +161,22 @@ def _compared(bench: Workbench, candidate: Candidate) -> LaneResult:
 
 
 def bench_models(
-    models: Sequence[Path],
-    *,
-    registry: Registry,
-    store: Store,
-    say: Say,
-    data: str | None = None,
-    target: str = "cpu",
-    seconds: float = 20.0,
-    seed: int = 0,
-    beside: Sequence[str] = (),
-    component: str = "",
+    models: Sequence[Path], conditions: Conditions, *, seconds: float = 20.0, beside: Sequence[str] = ()
 ) -> Benchmark:
     """Time models in lock-step, each in a process of its own.
 
     Args:
         models: ``.onnx`` files, run folders, or sources, which are exported; ratios are to the first.
-        registry: of the plugins.
-        store: the cache.
-        say: told what is going on.
-        data: where feeds come from; None: synthesized from the first.
-        target: where all run.
+        conditions: under which all run.
         seconds: of racing, at most.
-        seed: of the order.
         beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
-        component: of a source with several.
 
     Raises:
         OptimError[not-timed]: time means nothing on the target.
         OptimError[not-a-source]: ``beside`` is given, and the first model was not exported from anything.
         OptimError: a model or the feeds cannot be used.
     """
+    registry, target, component = conditions.registry, conditions.target, conditions.component
     if not require_target(registry, target).timed:
         raise OptimError(
             "not-timed",
@@ -187,11 +185,11 @@ def bench_models(
             "optim targets; on a device the same target is timed",
             status=ExitStatus.USAGE,
         )
-    with workbench_for(models[0], registry, store, say, data, target, seed, component) as (bench, first):
+    with workbench_for(models[0], conditions) as (bench, first):
         candidates = [_node(bench, path, component) for path in models[1:]]
         bench.original = first
         lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
-        say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
+        bench.say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
         base, results = race_candidates(bench, candidates, effort, Wanted("bench", places=tuple(lanes)))
         if base.ready is None:
@@ -220,33 +218,26 @@ def _source_place(bench: Workbench, registry: Registry, name: str, model: Path, 
 
 @contextmanager
 def workbench_for(
-    model: Path,
-    registry: Registry,
-    store: Store,
-    say: Say,
-    data: str | None,
-    target: str,
-    seed: int,
-    component: str = "",
-    asked: RunSettings | None = None,
+    model: Path, conditions: Conditions, asked: RunSettings | None = None
 ) -> Iterator[tuple[Workbench, Candidate]]:
     """A workbench prepared on the first model's feeds, and that model with its own settings.
 
     The metric and its budget are those of ``asked``.
     """
-    device = require_target(registry, target)
+    registry, store, say = conditions.registry, conditions.store, conditions.say
+    device = require_target(registry, conditions.target)
     exported = _exported(model, device, registry, store, say)
     path, session = (model, SessionConfig()) if exported else resolve(model)
     request = exported.request if exported else None
     settings = replace(
         asked or RunSettings(path),
         source=path,
-        target=target,
-        data=data,
-        seed=seed,
+        target=conditions.target,
+        data=conditions.data,
+        seed=conditions.seed,
         fresh=True,
         export=request,
-        component=_component(exported, component) if exported else "",
+        component=_component(exported, conditions.component) if exported else "",
     )
     with store.in_use(), ending_workers(), thread_executor() as executor:
         bench = Workbench(settings, registry, store, executor, say, exported)

@@ -87,14 +87,14 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
     verdict = judge_chain(bench, budget) if bench.settings.chain is not None else judge_search(bench, budget, plan)
     result = verdict.result
     return Outcome(
-        bench.settings,
-        bench.target,
-        verdict.status,
-        verdict.reason,
-        source,
-        bench.prepared,
-        verdict.original,
-        result,
+        settings=bench.settings,
+        target=bench.target,
+        status=verdict.status,
+        reason=verdict.reason,
+        source=source,
+        prepared=bench.prepared,
+        original=verdict.original,
+        result=result,
         timing=verdict.timing,
         operators=operator_counts(result.candidate.model.path) if result else {},
         attempts=verdict.attempts,
@@ -112,19 +112,17 @@ def _run_key(bench: Workbench) -> str:
     """Everything a run depends on: what was asked, the model, the feeds, the code and the machine."""
     settings = replace(bench.settings, source=Path(), data=None, fresh=False, export=None, component="")
     plugins = {plugin.info.name: plugin_version_key(plugin.info) for plugin in bench.registry.plugins}
-    return cache_key(
-        "run",
-        to_wire(settings),
-        to_wire(bench.target),
-        bench.original.digest,
-        bench.prepared.digest,
-        bench.prepared.versions,
-        plugins,
-        source_digest("optim"),
-        machine_key(),
-        bench.prepared.task.digest if bench.prepared.task else "",
-        bench.exported.evidence.name if bench.exported else "",
-    )
+    depends_on = {
+        "asked": to_wire(settings),
+        "target": to_wire(bench.target),
+        "model": bench.original.digest,
+        "feeds": bench.prepared.digest,
+        "versions": [bench.prepared.versions, plugins, source_digest("optim")],
+        "machine": machine_key(),
+        "metric": bench.prepared.task.digest if bench.prepared.task else "",
+        "source": bench.exported.evidence.name if bench.exported else "",
+    }
+    return cache_key("run", depends_on)
 
 
 def finished_run(store: Store, key: str) -> Outcome | None:

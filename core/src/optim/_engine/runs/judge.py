@@ -20,7 +20,7 @@ from optim.errors import ExitStatus, OptimError
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What it came to.
+    """What a search, or a repeated chain, came to.
 
     Attributes:
         status: in a word.
@@ -42,7 +42,7 @@ class Verdict:
 
 
 def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
-    """Search, decide, and say what became of every attempt."""
+    """Searches, decides, and says what became of every attempt."""
     beam = Beam(bench, budget, plan)
     selection = Selection(bench, budget, beam.journal, beam.archive, beam.time)
     try:
@@ -108,7 +108,7 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
 
 
 def _verdict(status: RunStatus, reason: str, winner: Measured, beam: Beam, selection: Selection) -> Verdict:
-    """What a search that delivers something comes to."""
+    """The verdict of a search that delivers something."""
     beam.journal.conclude(winner.candidate, winner if winner.candidate.steps else None)
     score = selection.clock.board[winner.candidate]
     return Verdict(
@@ -140,7 +140,7 @@ def _original(bench: Workbench, selection: Selection) -> Measured:
 
 
 def _not_held(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, reason: str) -> Verdict:
-    """What was named did not hold: the budget is missed where that is why, else the run failed."""
+    """The verdict where a named pass did not hold: the budget is missed where that is why, else the run failed."""
     beam.journal.conclude(bench.original)
     forced = {planned.ordered.name for planned in plan.forced()}
     attempts = beam.journal.attempts

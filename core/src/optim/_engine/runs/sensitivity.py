@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from optim._engine.jobs import prepare
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
-from optim._engine.runs.compare import workbench_for
+from optim._engine.runs.compare import Conditions, workbench_for
 from optim._engine.search.settings import Named
 from optim._engine.sensitivity import measure_job
-from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.jobs.wire import to_wire
 from optim.options import parse_options
@@ -31,39 +29,25 @@ class Sensitivity:
 
 
 def measure_sensitivity(
-    model: Path,
-    wanted: Named,
-    *,
-    registry: Registry,
-    store: Store,
-    say: Callable[[str], None],
-    data: str | None = None,
-    target: str = "cpu",
-    seconds: float = 30.0,
-    exact: bool = False,
-    seed: int = 0,
+    model: Path, wanted: Named, conditions: Conditions, *, seconds: float = 30.0, exact: bool = False
 ) -> Sensitivity:
     """Measure what a pass costs at every node that it can leave alone.
 
     Args:
         model: an ``.onnx`` file.
         wanted: a pass by name, or by the type that it makes (``int8``), and options other than its defaults.
-        registry: of the plugins.
-        store: the cache.
-        say: told what is going on.
-        data: where feeds come from; None: synthesized.
-        target: where it runs.
+        conditions: under which it runs.
         seconds: about how long.
         exact: measure by applying the pass, instead of estimating.
-        seed: for synthesized feeds.
 
     Raises:
         OptimError: unknown-type, unknown-option, not-lossy, not-applicable, nothing-to-measure; a model or the feeds
             cannot be used.
     """
-    offered = _find(wanted.name, registry, registry.target(target))
+    registry = conditions.registry
+    offered = _find(wanted.name, registry, registry.target(conditions.target))
     options = to_wire(parse_options(offered.over_models, wanted.options or {}))
-    with workbench_for(model, registry, store, say, data, target, seed) as (bench, node):
+    with workbench_for(model, conditions) as (bench, node):
         found = bench.sensitivity(node, offered, options, seconds=seconds, exact=exact)
         return Sensitivity(offered.name, options, found, bench.prepared)
 

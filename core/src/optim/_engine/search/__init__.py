@@ -1,1 +1,8 @@
-"""The search: a beam over the stages, explored cheaply first, decided by the clock."""
+"""The search: a beam over the stages, explored cheaply first, decided by the clock.
+
+- ``plan`` sorts passes into stages, ``workbench`` has each job done, ``keys`` tells what its answer depends on;
+- ``explore.beam`` goes from stage to stage, ``explore.expand`` tries the passes of one on one candidate;
+- ``measure.clock`` races candidates against the original, ``measure.source_gate`` holds them against their source;
+- ``select.selection`` measures the best anew, on all samples, and selects what is delivered;
+- ``state``, ``journal`` and ``select.archive`` hold what was found; ``time_budget`` has all seconds.
+"""

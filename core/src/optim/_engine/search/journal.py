@@ -16,7 +16,7 @@ class Journal:
         self._by_chain: dict[tuple[tuple[str, str], ...], Attempt] = {}
 
     def open(self, step: Step, on: Candidate) -> Attempt:
-        """A new row; the same step on the same chain again is the same row."""
+        """Opens a row; the same step on the same chain again is the same row."""
         chain = (*chain_key(on), step.key)
         if chain not in self._by_chain:
             self._by_chain[chain] = Attempt(step, tuple(s.pass_name for s in on.steps))
@@ -32,7 +32,7 @@ class Journal:
         return self._by_chain.get(tuple(step.key for step in steps))
 
     def timed(self, measured: Measured, parent_ratio: float | None) -> None:
-        """Note the best time seen of a chain."""
+        """Notes the best time seen of a chain."""
         attempt = self.find(measured.candidate)
         if attempt is None or measured.ratio is None:
             return
@@ -43,7 +43,7 @@ class Journal:
             attempt.parent_ratio = parent_ratio
 
     def conclude(self, winner: Candidate, best: Measured | None = None) -> None:
-        """Settle every row that is still open: kept on the winner's chain, else dropped with the reason.
+        """Settles every row that is still open: kept on the winner's chain, else dropped with the reason.
 
         Args:
             winner: the chain that is delivered.
@@ -67,7 +67,7 @@ class Journal:
 
 
 def missing_rows(attempts: Iterable[Attempt], candidate: Candidate) -> list[Attempt]:
-    """Rows for those steps of a chain that have none: settings that a graph was only looked at through."""
+    """Makes rows for the steps of a chain that have none: settings that a graph was only looked at through."""
     there = {(attempt.step.key, attempt.on) for attempt in attempts}
     found = []
     for place, step in enumerate(candidate.steps):

@@ -71,7 +71,7 @@ class Candidate:
 
     @property
     def digest(self) -> str:
-        """Of the model."""
+        """Digest of the model."""
         return self.model.digest
 
     @property
@@ -87,7 +87,7 @@ class Candidate:
         return Candidate(model, size_bytes, (*self.steps, step), interfaces, self.drift, self.task, recast, given)
 
     def compared(self, ready: Ready) -> Candidate:
-        """With how far it is from the original, as a lane found it."""
+        """Returns the candidate with its drift and its metric as a lane found them."""
         drift = worst_drift(ready.comparisons) if ready.comparisons else self.drift
         return replace(self, drift=drift, task=ready.task or self.task)
 
@@ -208,7 +208,7 @@ class Measured:
 
     @property
     def digest(self) -> str:
-        """Of the model."""
+        """Digest of the model."""
         return self.candidate.digest
 
     @classmethod
@@ -218,7 +218,7 @@ class Measured:
         return cls(candidate.compared(result.ready), None, comparisons=result.ready.comparisons).timed(result)
 
     def timed(self, result: LaneResult) -> Measured:
-        """With the clock's figures of a lane; unchanged where it has none."""
+        """Returns the same with the clock's figures of a lane; unchanged where it has none."""
         if result.ratio is None or result.ready is None:
             return self
         return replace(

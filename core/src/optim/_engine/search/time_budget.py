@@ -27,16 +27,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 RACES_SHARE = 0.2
-"""Of the search, kept for races: candidates that nobody times are worth nothing."""
+"""Share of the search that is kept for races: candidates that nobody times are worth nothing."""
 
 GRACE_S = 10.0
 """For what was begun in time: more lets slower passes end, and every search may end so much later."""
 
 REPAIR_SHARE = 0.4
-"""Of the time for candidates: with more, other passes do not have their turn."""
+"""Share of the time for candidates: with more, other passes do not have their turn."""
 
 FIRST_REPAIR_SHARE = 0.7
-"""Of what is left for repairs, for the next one: what the first finds is tried on other candidates too."""
+"""Share of what is left for repairs that the next one gets: what it finds is tried on other candidates too."""
 
 LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation."""
@@ -66,19 +66,19 @@ LOOK_S = 1.0
 """The shortest race while exploring: with less, five rounds of a few lanes do not fit."""
 
 SHARE_OF_A_STAGE = 0.85
-"""Of an equal share of the time that is left: the races of later stages have more candidates."""
+"""Part of an equal share of the time that is left: the races of later stages have more candidates."""
 
 _START_S = 0.4
 """What a process with a runtime takes to start: a first guess, corrected by every race."""
 
 _STARTING_SHARE = 0.6
-"""Of the time to open a model alone: lanes open two at a time."""
+"""Part of the time to open a model alone that a lane takes: lanes open two at a time."""
 
 _RUNS_A_LANE = 30
-"""Warm-up and the rounds without which nothing can be said."""
+"""Runs of a model for its warm-up and for the rounds without which nothing can be said."""
 
 _OPENING_SHARE = 0.4
-"""Of what a lane takes: opening, which is not part of the race itself."""
+"""Part of a lane's time that opening takes: it is not part of the race itself."""
 
 LEAST_LANES = 5
 """Looked at whatever the time: the best of fewer says little about a stage."""

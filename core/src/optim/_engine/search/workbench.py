@@ -37,13 +37,13 @@ from optim.onnx.files import is_whole
 from optim.passes import MODEL_STAGES
 
 _REPAIR_EVALUATIONS = 40
-"""Of one repair: more find a smaller set of nodes, where there is time for them."""
+"""Evaluations of one repair: more find a smaller set of nodes, where there is time for them."""
 
 _REPAIR_SAMPLES = 8
-"""A repair measures on: with more, the set holds on all samples more often, and each evaluation takes longer."""
+"""Samples that a repair measures on: with more, its set holds on all of them more often, and it takes longer."""
 
 _REPLAYED_SAMPLES = 1
-"""Replaying keeps what every node of the model gives: with more samples, so many times the memory."""
+"""Samples that are replayed: outputs of every node are kept, so twice as many take twice the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +347,7 @@ class Workbench:
 
 
 def source_choice(settings: RunSettings) -> Choice:
-    """What the user said of passes, for those before there is a model."""
+    """The user's word on passes that run before there is a model."""
     return Choice({named.name: named.options for named in settings.named}, settings.without)
 
 

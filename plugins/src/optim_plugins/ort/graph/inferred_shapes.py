@@ -17,7 +17,7 @@ _MOST_ELEMENTS = 1000
 
 def infer_shapes(graph: ir.Model) -> None:
     """Give values the types and shapes that follow from the operators; nothing where onnx refuses the graph."""
-    with _weights_as_inputs(graph):
+    with weights_as_inputs(graph):
         proto = ir.serde.serialize_model(graph)
     try:
         inferred = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
@@ -34,7 +34,7 @@ def infer_shapes(graph: ir.Model) -> None:
 
 
 @contextmanager
-def _weights_as_inputs(graph: ir.Model) -> Iterator[None]:
+def weights_as_inputs(graph: ir.Model) -> Iterator[None]:
     """Large weights of the main graph as inputs of their type and shape."""
     main = graph.graph
     inputs = list(main.inputs)

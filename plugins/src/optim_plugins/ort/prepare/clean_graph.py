@@ -15,7 +15,7 @@ from onnx_ir.passes.common import (
 from onnxscript.optimizer import fold_constants as fold
 
 from optim_plugins.ort.graph.inferred_shapes import infer_shapes
-from optim_plugins.ort.graph.known_values import constant
+from optim_plugins.ort.graph.known_values import small_constant
 from optim_plugins.ort.graph.transposed_weights import add_transposed
 from optim_plugins.ort.prepare.constant_branches import inline_constant_branches, make_own_outputs
 
@@ -72,7 +72,7 @@ def _folds_rightly(node: ir.Node, opset: int) -> bool:
         return "saturate" not in node.attributes
     if node.op_type in _SEQUENCES:
         sizes_known = node.op_type != "SplitToSequence" or (
-            len(node.inputs) > 1 and constant(node.inputs[1]) is not None
+            len(node.inputs) > 1 and small_constant(node.inputs[1]) is not None
         )
         return opset >= _WITH_LISTS_OF_SPLITS and sizes_known
     return node.op_type != "If" and not _is_random(node)

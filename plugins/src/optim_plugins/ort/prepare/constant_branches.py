@@ -14,14 +14,14 @@ from __future__ import annotations
 import onnx_ir as ir
 from onnx_ir.passes.common import NameFixPass
 
-from optim_plugins.ort.graph.known_values import constant
+from optim_plugins.ort.graph.known_values import small_constant
 
 
 def inline_constant_branches(graph: ir.Model) -> int:
     """Inline in place, inner ones too; how many."""
     count = 0
     for node in list(graph.graph.all_nodes()):
-        condition = constant(node.inputs[0]) if node.op_type == "If" and node.domain in ("", "ai.onnx") else None
+        condition = small_constant(node.inputs[0]) if node.op_type == "If" and node.domain in ("", "ai.onnx") else None
         if condition is None or condition.size != 1 or node.graph is None or isinstance(node.graph, ir.Function):
             continue
         branch = node.attributes.get("then_branch" if condition.reshape(()) else "else_branch")

@@ -10,20 +10,18 @@ After, opset 17::
 
 Makes way for passes that need newer operators: quantization per channel and bfloat16 came with opset 13, quantization
 to 16 bits with opset 21. The conversion is that of onnxscript, and of onnx where that begins too late; weights are not
-read. Operators of other domains stay as they are.
+read. Operators of other domains stay as they are. What a version cannot say, or this onnxruntime has no kernel for in
+it, is not converted.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import onnx_ir as ir
 
     from optim_plugins.ort.prepare.convert_opset_options import ConvertOpsetOptions
 
@@ -62,6 +60,8 @@ class ConvertOpset(Pass):
     def apply(self, model: Model, options: ConvertOpsetOptions, context: Context) -> PassResult:
         """Convert, or say why that does not go."""
         from optim.onnx.sessions import limits
+        from optim_plugins.ort.kernels import CPU_PROVIDER
+        from optim_plugins.ort.prepare.converted_graph import convert_graph, refusal
 
         version, newest = model.opset[""], limits().opset[""]
         if options.to == version:
@@ -70,48 +70,10 @@ class ConvertOpset(Pass):
             note = f"this onnxruntime accepts opset {newest} at most, {options.to} was asked for"
             return PassResult(model, changed=False, notes=(note,))
         graph = model.ir()
-        reason = convert_graph(graph, options.to)
+        is_asked = context.target.provider == CPU_PROVIDER and not refusal(graph)
+        reason = convert_graph(graph, options.to) or (refusal(graph) if is_asked else "")
         if reason:
             note = f"opset {version} cannot be converted to {options.to}: {reason}"
             return PassResult(model, changed=False, notes=(note,))
         counts = {"opset before": version, "opset after": options.to}
         return PassResult(context.save(graph, model), changed=True, counts=counts)
-
-
-def convert_graph(graph: ir.Model, version: int) -> str:
-    """Change the graph; the reason where the converters refuse."""
-    from onnxscript.version_converter import convert_version
-
-    from optim_plugins.ort.graph.fixed_weights import fix_weights
-
-    fix_weights(graph)
-    heard = _Heard()
-    logger = logging.getLogger("onnxscript.version_converter")
-    propagates, logger.propagate = logger.propagate, False
-    logger.addHandler(heard)
-    try:
-        convert_version(graph, version, fallback=True)
-    except Exception as error:  # a converter that has no rule for an operator raises anything
-        return _plain(error)
-    finally:
-        logger.removeHandler(heard)
-        logger.propagate = propagates
-    return "" if graph.opset_imports[""] == version else heard.reason or "the converter refused"
-
-
-class _Heard(logging.Handler):
-    """The converter logs why it gave up, and returns the model as it was."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.reason = ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info and record.exc_info[1] is not None:
-            self.reason = _plain(record.exc_info[1])
-
-
-def _plain(error: BaseException) -> str:
-    """The last clause of what a converter says: before it stand files and assertions of its own."""
-    text = " ".join(str(error).split())
-    return text.rsplit("failed: ", 1)[-1] or type(error).__name__

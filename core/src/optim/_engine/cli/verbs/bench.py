@@ -38,22 +38,16 @@ def bench(
     Hugging Face folder or package.module:factory, which is exported first.
     """
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare import bench_models
+    from optim._engine.runs.compare import Conditions, bench_models
     from optim._engine.store import Store
     from optim.cli_kit.progress import progress
 
     with progress() as say:
         found = bench_models(
             models,
-            registry=load_registry(),
-            store=Store(),
-            say=say,
-            data=data,
-            target=target,
+            Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed, component=component),
             seconds=seconds,
-            seed=seed,
             beside=beside,
-            component=component,
         )
     rows: list[dict[str, Any]] = []
     for name, size, result in zip(found.names, found.sizes, found.results, strict=True):

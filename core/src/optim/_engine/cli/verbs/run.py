@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--lossless", is_flag=True, help="Admit only passes held to rounding error.")
 @metric_options
 @click.option("--recipe", type=click.Path(path_type=Path), help="A recipe, or the lock of an earlier run to repeat.")
+@click.option("--trust-code", is_flag=True, help="Let --recipe name functions and classes that are imported and run.")
 @click.option(
     "--with",
     "named",

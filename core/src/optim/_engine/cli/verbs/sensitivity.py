@@ -58,6 +58,7 @@ def sensitivity(
     """Show which nodes of MODEL cost how much drift when they alone are converted."""
     from optim._engine.cli.request import parse_named
     from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.compare import Conditions
     from optim._engine.runs.sensitivity import measure_sensitivity
     from optim._engine.store import Store
     from optim.cli_kit.progress import progress
@@ -75,14 +76,9 @@ def sensitivity(
         found = measure_sensitivity(
             model,
             parse_named(wanted),
-            registry=load_registry(),
-            store=Store(),
-            say=say,
-            data=data,
-            target=target,
+            Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed),
             seconds=seconds,
             exact=exact,
-            seed=seed,
         )
     if plot is not None:
         from optim._engine.reports.sensitivity_plot import draw

@@ -42,7 +42,7 @@ def verify(
     """
     from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare import verify_models
+    from optim._engine.runs.compare import Conditions, verify_models
     from optim._engine.store import Store
     from optim.cli_kit.progress import progress
 
@@ -50,13 +50,8 @@ def verify(
         found = verify_models(
             reference,
             other,
-            registry=load_registry(),
-            store=Store(),
-            say=say,
-            data=data,
-            target=target,
+            Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed),
             max_drift=max_drift,
-            seed=seed,
             metric=parse_metric(metric) if metric else None,
             max_loss=parse_max_loss(max_loss) if max_loss is not None else None,
         )

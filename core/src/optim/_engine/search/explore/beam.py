@@ -7,8 +7,8 @@ session settings that the tune stage proposes, and the clock decides at the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.graphs.node_names import no_such_node
@@ -41,6 +41,29 @@ _NOT_TIMED = "it is right, but search time ran out before it was timed; give mor
 
 class NamedPassError(OptimError):
     """A pass asked for by name was wrong, broke, or was slower."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Grown:
+    """The candidates after a stage, those of the beam among them, and by their digest what each goes on from."""
+
+    candidates: Sequence[Candidate]
+    parents: Mapping[str, Measured]
+
+    def is_new(self, candidate: Candidate) -> bool:
+        """Whether it is another model than what it goes on from."""
+        return candidate.digest != self.parents[candidate.digest].digest
+
+    def only_makes_way(self, candidate: Candidate) -> bool:
+        """Whether its last step is new and only makes way: not worth a race, it goes on as its parent would."""
+        return candidate.steps[-1].role is Role.ENABLE and self.is_new(candidate)
+
+    def is_still(self, beam: Sequence[Measured]) -> bool:
+        """Whether it is the beam itself."""
+        if len(self.candidates) != len(beam):
+            return False
+        pairs = zip(self.candidates, beam, strict=True)
+        return all(not candidate.steps or candidate is parent.candidate for candidate, parent in pairs)
 
 
 class Beam:
@@ -96,7 +119,7 @@ class Beam:
         if together is not None and not self.clock.is_beaten(together) and self.time.left:
             raced = self.clock.explore([together], self.time.share(self._legs_left))
             self.archive.explored(raced)
-            self._write_journal([together], {together.digest: best}, {o.digest: o for o in raced})
+            self._write_journal(_Grown([together], {together.digest: best}), {one.digest: one for one in raced})
             found = self._by_rank([*found, *raced])
         there = {item.digest for item in found}
         return self._by_rank([*found, *(item for item in ranking if item.digest not in there)])
@@ -114,51 +137,59 @@ class Beam:
                 self._fail([planned])
 
     def _stage(self, stage: Stage, passes: Sequence[Planned], beam: Sequence[Measured]) -> list[Measured]:
+        """Grows the beam by a stage and races what is new; returns all of it, the best first.
+
+        Nothing where no candidate with a pass that was named holds.
+        """
         self._bench.say(f"stage {stage}")
         self._require_kept_nodes(passes, beam)
-        tune = self._plan.stages.get(Stage.TUNE, ())[:1] if stage is not Stage.TUNE else ()
+        grown = self._grow(passes, beam)
+        if not grown.candidates:
+            return []
+        if self._objective.goal == "size":
+            sized = [Measured(candidate, None) for candidate in grown.candidates]
+            self.archive.explored(sized)
+            return self._by_rank(sized)
+        if grown.is_still(beam):
+            return list(beam)
+        best = self._race(grown, beam, stage)
+        self._write_journal(grown, best)
+        return self._by_rank(list(best.values()))
+
+    def _grow(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> _Grown:
+        """Tries the passes of a stage on every candidate of the beam."""
         first = slots(passes)[0]
         if first[0].pass_class.role is not Role.ENABLE and len(beam) > 1:
             self._asker.ask_side_by_side([parent.candidate for parent in beam], [planned.offered for planned in passes])
         pools = [(parent, self._expander.expand(parent.candidate, passes)) for parent in beam]
         candidates = unique([candidate for _, pool in pools for candidate in pool])
-        parents = {candidate.digest: parent for parent, pool in reversed(pools) for candidate in pool}
-        if not candidates:
-            return []
-        if self._objective.goal == "size":
-            sized = [Measured(candidate, None) for candidate in candidates]
-            self.archive.explored(sized)
-            return self._by_rank(sized)
-        if len(candidates) == len(beam) and all(
-            not candidate.steps or candidate is parent.candidate
-            for candidate, parent in zip(candidates, beam, strict=True)
-        ):
-            return list(beam)
-        looking = [planned.offered for planned in tune if planned.pass_class.session_only]
-        if looking:
-            self._asker.ask_side_by_side(candidates, looking)
-        variants = {
-            candidate.digest: self._expander.session_variants(candidate, tune)[:_LOOK_AHEAD] for candidate in candidates
-        }
-        racing = [
-            candidate for candidate in candidates if candidate.steps and not self._only_makes_way(candidate, parents)
-        ]
+        return _Grown(candidates, {candidate.digest: parent for parent, pool in reversed(pools) for candidate in pool})
+
+    def _race(self, grown: _Grown, beam: Sequence[Measured], stage: Stage) -> dict[str, Measured]:
+        """Each candidate, by its digest, with its best time over the session settings it is looked at through."""
+        variants = self._variants(grown.candidates, stage)
+        racing = [one for one in grown.candidates if one.steps and not grown.only_makes_way(one)]
         lanes = [lane for lane in _in_turns(racing, variants) if lane.steps and not self.clock.is_beaten(lane)]
-        owner = {
-            lane.digest: candidate for candidate in candidates for lane in (candidate, *variants[candidate.digest])
-        }
-        fresh = sum(1 for candidate in racing if candidate.digest != parents[candidate.digest].digest)
-        measured = self.clock.explore(lanes, self.time.share(self._legs_left), min(_LEAST_LANES, 2 * fresh))
+        owner = {lane.digest: one for one in grown.candidates for lane in (one, *variants[one.digest])}
+        least = min(_LEAST_LANES, 2 * sum(map(grown.is_new, racing)))
+        measured = self.clock.explore(lanes, self.time.share(self._legs_left), least)
         self.archive.explored(measured)
-        best = self._best_by_candidate(measured, owner, beam)
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with
             score = self.clock.board[owner[lane.digest]]
             score.objection = score.objection or self.clock.board[lane].objection
-        for candidate in candidates:
-            if candidate not in racing and candidate.steps and candidate.digest not in best:
-                best[candidate.digest] = replace(parents[candidate.digest], candidate=candidate)
-        self._write_journal(candidates, parents, best)
-        return self._by_rank(list(best.values()))
+        best = self._best_by_candidate(measured, owner, beam)
+        for one in grown.candidates:
+            if one.steps and one not in racing and one.digest not in best:
+                best[one.digest] = replace(grown.parents[one.digest], candidate=one)
+        return best
+
+    def _variants(self, candidates: Sequence[Candidate], stage: Stage) -> dict[str, list[Candidate]]:
+        """Each candidate, by its digest, under the first settings that the tune stage proposes for it."""
+        tune = self._plan.stages.get(Stage.TUNE, ())[:1] if stage is not Stage.TUNE else ()
+        looking = [planned.offered for planned in tune if planned.pass_class.session_only]
+        if looking:
+            self._asker.ask_side_by_side(candidates, looking)
+        return {one.digest: self._expander.session_variants(one, tune)[:_LOOK_AHEAD] for one in candidates}
 
     def _require_kept_nodes(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> None:
         """Refuse names in the user's ``keep`` that no node has, in the model or in what the stages before made of it.
@@ -181,10 +212,6 @@ class Beam:
                     near = list(dict.fromkeys(word for others in unknown for word in others[name]))[:_NEAR]
                     raise no_such_node(name, near, planned.ordered.name, "the model and in what this run made of it")
 
-    def _only_makes_way(self, candidate: Candidate, parents: dict[str, Measured]) -> bool:
-        """Whether its last step is new and only makes way: not worth a race, it goes on as its parent would."""
-        return candidate.steps[-1].role is Role.ENABLE and candidate.digest != parents[candidate.digest].digest
-
     def _best_by_candidate(
         self, measured: Sequence[Measured], owner: dict[str, Candidate], beam: Sequence[Measured]
     ) -> dict[str, Measured]:
@@ -201,16 +228,14 @@ class Beam:
                 best[candidate.digest] = replace(item, candidate=replace(candidate, drift=drift))
         return best
 
-    def _write_journal(
-        self, candidates: Sequence[Candidate], parents: dict[str, Measured], best: dict[str, Measured]
-    ) -> None:
+    def _write_journal(self, grown: _Grown, best: dict[str, Measured]) -> None:
         ratios = {chain_key(item.candidate): item.ratio for item in best.values()}
-        for candidate in candidates:
-            parent, attempt = parents[candidate.digest], self.journal.find(candidate)
-            if attempt is None or candidate.digest == parent.digest:
+        for candidate in grown.candidates:
+            attempt = self.journal.find(candidate)
+            if attempt is None or not grown.is_new(candidate):
                 continue
             score = self.clock.board[candidate]
-            without = ratios.get(chain_key(candidate)[:-1], parent.ratio)
+            without = ratios.get(chain_key(candidate)[:-1], grown.parents[candidate.digest].ratio)
             if candidate.digest in best:
                 self.journal.timed(best[candidate.digest], without)
             elif score.objection:

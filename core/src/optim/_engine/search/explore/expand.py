@@ -1,4 +1,4 @@
-"""One stage on one chain: which new chains there are.
+"""One stage on one candidate: which candidates go on from it.
 
 Passes of a stage are tried in order, each on the chain of what held before it (its *frontier*); passes of one
 ``alternatives`` group are tried on the same frontier. Everything that held stands in the pool, the chain that leaves
@@ -30,14 +30,14 @@ _STOPPED = "search time ran out while it was tried; give more with --search-seco
 _UNSET: tuple[Any, ...] = (None, [], ())
 
 _AT_ONCE = 2
-"""Candidates applied at the same time: with more, each takes longer than the time that is left for one."""
+"""Candidates applied at the same time: with more, each has less of the processors and of the memory."""
 
 _HOPELESS = 1.5
-"""Options that broke the budget by this factor on one chain are not tried on the next."""
+"""Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
 
 
 class Expander:
-    """Tries the passes of a stage on a chain."""
+    """Tries the passes of a stage on a candidate."""
 
     def __init__(
         self, bench: Workbench, budget: Budget, journal: Journal, archive: ParetoArchive, time: TimeBudget
@@ -56,7 +56,7 @@ class Expander:
         self._took: dict[str, float] = {}
 
     def expand(self, parent: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
-        """The parent and every chain that goes on from it through this stage."""
+        """Returns the parent and every candidate that goes on from it through this stage."""
         pool, frontier = [parent], [parent]
         for slot in slots(passes):
             new: list[Candidate] = []
@@ -72,7 +72,7 @@ class Expander:
         return pool
 
     def session_variants(self, candidate: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
-        """The candidate under every session setting that session-only passes propose, each pass alone."""
+        """Returns the candidate under every session setting that session-only passes propose, each pass alone."""
         found: list[Candidate] = []
         chosen = [planned for planned in passes if planned.pass_class.session_only]
         if not chosen:
@@ -89,7 +89,7 @@ class Expander:
         return found
 
     def together(self, candidate: Candidate, passes: Sequence[Planned], won: Sequence[Candidate]) -> Candidate | None:
-        """The settings of several chains, each one step of the same pass longer than ``candidate``, in one step."""
+        """Merges the last steps of several chains, all of one pass on ``candidate``, into one step."""
         steps = [other.steps[-1] for other in won]
         names = {step.pass_name for step in steps if step.session_only}
         if len(steps) < 2 or len(names) != 1:
@@ -166,7 +166,7 @@ class Expander:
     def _try_all(
         self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]]
     ) -> list[tuple[Attempt, Tried]]:
-        """Run the candidate jobs; what was named gets its full time, the rest what the search has left."""
+        """Runs the candidate jobs; what the user named gets its full time, the rest what the search has left."""
         tried: list[tuple[Attempt, Tried]] = []
         for start in range(0, len(wanted), _AT_ONCE):
             batch = wanted[start : start + _AT_ONCE]

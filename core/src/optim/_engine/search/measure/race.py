@@ -27,7 +27,7 @@ from optim.jobs.wire import from_wire
 Admit = Callable[[int, Ready], bool]
 
 _FOREIGN_SHARE = 0.03
-"""Of the machine, used by others in a round that counts: less drops more rounds, more widens every interval."""
+"""Share of the machine that others may use in a round that counts: less drops rounds, more widens intervals."""
 
 _LEAST_WINDOW_S = 0.4
 """The kernel counts in hundredths of a second: a shorter look says nothing."""

@@ -20,7 +20,7 @@ _MODELS_OPEN = 3
 """Times a model's size that an open session is expected to take: weights, packed copies of them, and activations."""
 
 _PROCESS_BYTES = 150 << 20
-"""Of a process with Python, numpy and a runtime."""
+"""Memory of a process with Python, numpy and a runtime."""
 
 _MOST_LANES = 24
 """A round with more takes so long that the machine changes within it."""
@@ -48,7 +48,7 @@ class Wanted:
 def race_candidates(
     bench: Workbench, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted
 ) -> tuple[LaneResult, list[LaneResult]]:
-    """Time candidates against the original; compares their outputs first.
+    """Times candidates against the original, after their outputs were compared.
 
     Returns:
         What became of the original, and of every candidate and place, in order.
@@ -75,7 +75,7 @@ def race_candidates(
 
 
 def check_candidate(bench: Workbench, candidate: Candidate) -> LaneResult:
-    """Open a model on a target that cannot be timed, and compare it on every sample the gate uses."""
+    """Opens a model on a target that cannot be timed, and compare it on every sample the gate uses."""
     samples = bench.prepared.compared
     key = bench.keys.check(candidate, samples)
     known = bench.runner.known(key, LaneResult)
@@ -90,7 +90,7 @@ def check_candidate(bench: Workbench, candidate: Candidate) -> LaneResult:
 
 
 def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
-    """The original as it is timed against a candidate: with the step that changed what goes in and comes out.
+    """Returns the original as it is timed against a candidate: with the step that changed its inputs and outputs.
 
     That step is applied once in a run.
 

@@ -89,7 +89,7 @@ class SourceGate:
 
 @dataclass(frozen=True, slots=True)
 class _Comparable:
-    """What of a chain can be fed as the source is; ``note`` says where that is not the whole."""
+    """The part of a chain that takes the same feeds as the source; ``note`` says where that is not the whole."""
 
     model: Model
     interfaces: tuple[Interface, ...]

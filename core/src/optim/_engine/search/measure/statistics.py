@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from optim._engine.search.state import Ratio
 
 _RESAMPLES = 500
-"""Of the bootstrap: with twice as many, the ends of an interval move by less than a thousandth."""
+"""Resamples of the bootstrap: more make the ends of an interval steadier, and each round of a race longer."""
 
 
 def paired_ratio(candidate: Sequence[float], base: Sequence[float], seed: int = 0) -> Ratio:

@@ -45,12 +45,12 @@ class Point:
 
     @property
     def digest(self) -> str:
-        """Of the model."""
+        """Digest of the model."""
         return self.candidate.digest
 
 
 class ParetoArchive:
-    """What a search measured.
+    """Everything that a search measured, and the front of it.
 
     Args:
         budget: what the user accepts.
@@ -65,19 +65,19 @@ class ParetoArchive:
         self._missed: dict[str, Candidate] = {}
 
     def explored(self, found: Iterable[Measured]) -> None:
-        """Keep the figures of a quick look."""
+        """Keeps the figures of a quick look."""
         for item in found:
             known = self._points.get(item.digest)
             if item.candidate.steps and (known is None or not known.proven):
                 self._points[item.digest] = Point(replace(item, comparisons=()))
 
     def proven(self, item: Measured, timing: LaneResult | None) -> None:
-        """Keep the figures of fresh rounds and all samples."""
+        """Keeps the figures of fresh rounds and all samples."""
         if item.candidate.steps:
             self._points[item.digest] = Point(item, proven=True, timing=timing)
 
     def judged(self, candidate: Candidate, objection: str) -> None:
-        """Note whether a lossy chain held; ``candidate`` has its drift and its metric. What is said last counts."""
+        """Notes whether a lossy candidate held, with its drift and its metric; the last word counts."""
         if not candidate.is_lossy:
             return
         self._held.discard(candidate.model.path)
@@ -90,11 +90,11 @@ class ParetoArchive:
 
     @property
     def lossy_held(self) -> bool:
-        """Whether any lossy chain kept within the budget, as far as it was looked at."""
+        """Whether any lossy candidate kept within the budget, as far as it was looked at."""
         return bool(self._held)
 
     def held(self) -> list[Measured]:
-        """What a quick look found within the budget and has not been proven."""
+        """Returns what a quick look found within the budget and nothing has proven yet."""
         return [
             point.measured
             for point in self._points.values()
@@ -102,11 +102,11 @@ class ParetoArchive:
         ]
 
     def aside(self, item: Measured, timing: LaneResult | None) -> None:
-        """Keep the figures of the nearest point beyond the budget."""
+        """Keeps the figures of the nearest point beyond the budget."""
         self._points[item.digest] = Point(item, proven=True, within=False, timing=timing)
 
     def nearest(self) -> Candidate | None:
-        """Of the chains beyond the budget the one that is beyond it by least."""
+        """Returns the candidate that is beyond the budget by least."""
         return min(
             self._missed.values(),
             key=lambda candidate: (self._budget.excess(candidate.drift, candidate.task), len(candidate.steps)),
@@ -114,7 +114,7 @@ class ParetoArchive:
         )
 
     def worth_proving(self, besides: Sequence[Candidate], most: int) -> list[Candidate]:
-        """Chains that would stand elsewhere on the front than ``besides``: the smallest, the most accurate, between."""
+        """Returns candidates that stand elsewhere on the front: the smallest, the most accurate, then the fastest."""
         there = {candidate.digest for candidate in besides}
         held = [item for item in self.held() if item.ratio is not None]
         front = [item for item in _front(held) if item.digest not in there]
@@ -126,7 +126,7 @@ class ParetoArchive:
         return unique(item.candidate for item in wishes if item is not None)[:most]
 
     def points(self, delivered: Candidate | None = None) -> list[Point]:
-        """Proven ones first, numbered along the front; then what was only explored, the fastest first.
+        """Returns the proven points, numbered along the front; then what was only explored, the fastest first.
 
         What is delivered has a number even where noise puts another in front of it.
         """
@@ -197,7 +197,7 @@ def _front(items: Sequence[Measured]) -> list[Measured]:
 
 
 def _dominates(one: Measured, other: Measured) -> bool:
-    """Whether one is nowhere worse and somewhere clearly better; of two that are the same the shorter chain stays."""
+    """Whether one is nowhere worse and somewhere clearly better; where both are the same, the shorter chain stays."""
     if one is other:
         return False
     pairs = list(zip(_figures(one), _figures(other), strict=True))

@@ -25,7 +25,7 @@ class Chains:
         self._journal = journal
 
     def apply(self, steps: Sequence[Step], on: Candidate | None = None) -> Candidate | None:
-        """The steps on top of ``on``, or of the original; None where one changes nothing or fails there."""
+        """Applies steps to ``on``, or to the original; None where one changes nothing or fails there."""
         candidate = on or self._bench.original
         for step in steps:
             longer = self._longer(candidate, step)
@@ -53,7 +53,7 @@ class Chains:
 
 
 def repeat(bench: Workbench, budget: Budget, journal: Journal, chain: tuple[Named, ...]) -> Candidate:
-    """Apply the ``chain`` of a lock to the original, step by step: nothing is searched, each step is verified.
+    """Applies the ``chain`` of a lock to the original, step by step: nothing is searched, each step is verified.
 
     Raises:
         OptimError[replay-failed]: a step fails, changes nothing, or is not right.

@@ -21,7 +21,7 @@ from optim._engine.search.time_budget import FIRST_REPAIR_SHARE, LEAST_REPAIR_S,
 from optim._engine.search.workbench import Tried, Workbench
 
 _AIM = 0.97
-"""Of the budget, on all samples: a model drifts a little more or less with the session settings of its delivery."""
+"""Share of the budget that a repair on all samples aims at: drift varies a little with the session settings."""
 
 MARGIN_TO_SOURCE = 0.9
 """Drifts from the source do not go down quite as those do that a repair measures."""
@@ -39,12 +39,12 @@ class Repairer:
         self._chains = Chains(bench, journal)
 
     def closest(self, tried: Sequence[tuple[Attempt, Tried]]) -> tuple[Attempt, Tried] | None:
-        """Of candidates that broke the budget, the closest that can be repaired."""
+        """Returns the closest of the candidates that broke the budget and can be repaired."""
         near = [one for one in tried if "keep" in one[0].step.options and self._is_near(one[1])]
         return min(near, key=lambda one: one[0].drift.relative_l2 if one[0].drift else 0.0, default=None)
 
     def aim(self, tried: Tried) -> float:
-        """The drift that a repair aims at while exploring.
+        """Returns the drift that a repair aims at while exploring.
 
         Where only the drift from the source is beyond the budget, it is brought down by as much; where the task metric
         is what was missed, by a part of what there is.
@@ -60,7 +60,10 @@ class Repairer:
     def options(
         self, parent: Candidate, offered: OfferedPass, attempt: Attempt, tried: Tried, limit: float
     ) -> dict[str, Any] | None:
-        """Options with which a candidate drifts by ``limit`` at most, in a new row; None where none were found."""
+        """Returns options with which a candidate drifts by ``limit`` at most; None where none were found.
+
+        The report gets a row for them, or a note that says why there are none.
+        """
         seconds = self._time.left_for_repairs
         if seconds <= 0:
             return None
@@ -82,7 +85,7 @@ class Repairer:
         return options
 
     def on_all_samples(self, candidate: Candidate) -> Candidate | None:
-        """The candidate with more nodes left in float, not yet measured.
+        """Leaves more nodes of a candidate in float; the result is not measured yet.
 
         Args:
             candidate: with its drift, and its metric, on all samples.

@@ -24,22 +24,22 @@ _FINALISTS = 3
 """More widen the last race, and leave each of them fewer rounds."""
 
 _OTHERS = 3
-"""So many other points of the front are proven too, for whoever wants another compromise."""
+"""Other points of the front that are proven too, for users who want another compromise: each costs a lane."""
 
 _FALLBACKS = 3
-"""So often the next best of what was explored is looked at, where the best ones did not hold."""
+"""Rounds in which the next best is looked at, where the best did not hold: each may take a whole race."""
 
 _PROMISE = 1.15
-"""By so much more must have been promised than what held, to be worth more time."""
+"""A quick look must have promised so much more than what held: with less, its noise costs another race."""
 
 _CONTENDS = 1.05
-"""What is slower than the best by more is not timed a second time."""
+"""A candidate slower than the best by more is not timed a second time: processes differ by some per cent."""
 
 _SAME = 1.01
-"""Within one per cent the shorter chain is taken."""
+"""Within one per cent the shorter chain is taken: less than processes of one graph differ by."""
 
 _NEEDED = 1.05
-"""What only makes way must show more: the same graph differs by some per cent from process to process."""
+"""A step that only makes way must show more: the same graph differs by some per cent from process to process."""
 
 
 class Selection:
@@ -64,7 +64,7 @@ class Selection:
         self._source = SourceGate(bench, budget, self._board)
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
-        """The candidate to deliver, measured anew; None where nothing is better than the original.
+        """Returns the candidate to deliver, measured anew; None where nothing is better than the original.
 
         What looked best on few samples may break the budget on all of them, or be slower on fresh rounds: then what
         came next is measured, until something holds that nothing explored promises to beat.
@@ -83,7 +83,7 @@ class Selection:
         return min(as_good, key=lambda item: len(item.candidate.steps))
 
     def measure(self, candidates: Sequence[Candidate]) -> list[Measured]:
-        """Fresh rounds against the original, outputs compared on every sample the gate uses.
+        """Times candidates on fresh rounds, and compares their outputs on every sample that the gate uses.
 
         What contends is timed twice, in processes of its own each time.
         """
@@ -108,7 +108,7 @@ class Selection:
         return held[0] if held else None
 
     def measure_nearest(self, candidate: Candidate) -> Measured | None:
-        """The figures of a candidate beyond the budget, on all samples, kept aside; None where it does not run."""
+        """Measures a candidate beyond the budget on all samples, and keeps it aside; None where it does not run."""
         self._make_originals([candidate])
         result = self.clock.nearest(candidate)
         if result.ready is None or (result.ratio is None and self._bench.target.timed):
@@ -142,7 +142,7 @@ class Selection:
             comparable_original(self._bench, candidate)
 
     def _timed(self, ranking: Sequence[Measured], finalists: Sequence[Candidate]) -> list[Measured]:
-        """The finalists with other points of the front, and what came next where they did not hold."""
+        """Proves the finalists with other points of the front, and what came next where they did not hold."""
         others = self._archive.worth_proving(finalists, self._room(finalists))
         finalists = [*finalists, *(one for one in others if _is_alike(one, finalists[0]))]
         measured = self._prove(finalists)
@@ -164,7 +164,7 @@ class Selection:
     def _repaired(
         self, candidates: Sequence[Candidate], ranking: Sequence[Measured], measured: Sequence[Measured]
     ) -> list[Measured]:
-        """The best of those that break the budget on all samples, repaired: where nothing that holds is as fast."""
+        """Repairs the best of those that break the budget on all samples, where nothing that holds is as fast."""
         explored = {item.digest: self._rank(item) for item in (*self._archive.held(), *ranking)}
 
         def promise(candidate: Candidate) -> float:
@@ -190,7 +190,7 @@ class Selection:
         return self._repairer.on_all_samples(broken) if broken is not None else None
 
     def _prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
-        """Fresh rounds, and the journal told of what does not hold on all samples."""
+        """Measures candidates, and tells the journal what does not hold on all samples."""
         measured = self.measure(candidates)
         self._note_objections(candidates)
         for item in measured:
@@ -199,7 +199,7 @@ class Selection:
         return measured
 
     def _note_no_faster(self, item: Measured) -> None:
-        """What was faster when explored and is not on fresh rounds: both figures belong into the report."""
+        """Notes that a candidate was faster when explored only: both figures belong into the report."""
         attempt = self._journal.find(item.candidate)
         if attempt is not None and item.ratio is not None and item.low is not None and item.high is not None:
             explored = f", {attempt.ratio:.2f} when explored" if attempt.ratio is not None else ""
@@ -218,7 +218,7 @@ class Selection:
                 self._archive.judged(score.broken, score.objection)
 
     def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Candidate]:
-        """The next to prove: what looked better than anything that held; a graph that was wrong is wrong again.
+        """Returns what looked better than anything that held, the best first; a graph that was wrong is left out.
 
         Where something held and nothing failed, a quick look that promised more has been outrun, not cut short.
         """
@@ -250,11 +250,11 @@ class Selection:
         return held
 
     def _room(self, finalists: Sequence[Candidate]) -> int:
-        """So many more models may be open at once."""
+        """How many more models may be open at once."""
         return max(0, min(_OTHERS, lanes_at_once(self._bench) - len(finalists)))
 
     def _first_right(self, candidates: Sequence[Candidate]) -> list[Measured]:
-        """The best of the candidates that is right, on a target that cannot be timed: the others need no look."""
+        """Returns the first candidate that is right, on a target that cannot be timed: the others need no look."""
         for candidate in candidates:
             found = self._checked(candidate)
             if found is None and self._may_be_repaired(candidate):
@@ -293,7 +293,7 @@ class Selection:
         return fits and self._only_makes_way(more) and self._rank(item) <= self._rank(best) * _NEEDED
 
     def _only_what_was_asked_for(self, candidate: Candidate) -> list[Candidate]:
-        """What is delivered where nothing else helps: what the user asked for, and no more."""
+        """Returns the candidate with only what the user asked for, to be delivered where nothing else helps."""
         asked = [step for step in candidate.steps if step.role is not Role.IMPROVE and self._was_asked_for(step)]
         found = self._chains.apply(asked) if asked and len(asked) < len(candidate.steps) else None
         return [found] if found is not None else []
@@ -303,7 +303,7 @@ class Selection:
         return all(step.role is Role.ENABLE and not self._was_asked_for(step) for step in steps)
 
     def _shorter(self, candidate: Candidate) -> list[Candidate]:
-        """The candidate without each step that has not shown its worth, as far as the steps after it still apply.
+        """Takes each step out that has not shown its worth, as far as the steps after it still apply.
 
         What makes way and can go stays out of the shorter chains that follow: nothing needs it.
         """

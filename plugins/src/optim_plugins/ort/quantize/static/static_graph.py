@@ -12,7 +12,7 @@ from optim.errors import OptimError
 from optim_plugins.ort.graph.fixed_weights import fix_weights
 from optim_plugins.ort.hardware import is_x86
 from optim_plugins.ort.measure.calibrate import Calibration, Measured, calibrate
-from optim_plugins.ort.prepare.convert_opset import convert_graph
+from optim_plugins.ort.prepare.converted_graph import convert_graph
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, find_factors, fold_smoothing
 from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter
 from optim_plugins.ort.quantize.static.qdq_writer import PairRewriter
@@ -44,7 +44,8 @@ def prepared(model: Model, activations: str) -> ir.Model:
         raise OptimError(
             "opset-not-raised",
             f"{model.path.name} cannot be quantized",
-            f"it has opset {model.opset['']}, quantization needs {least}, and the converter refuses: {reason}",
+            f"it has opset {model.opset.get('', 'none')}, "
+            f"quantization needs {least}, and the converter refuses: {reason}",
             "export the model with a newer opset",
         )
     make_friendly(graph)

@@ -1,0 +1,113 @@
+"""The seconds of a search, told by a clock that stands still until it is set."""
+
+from __future__ import annotations
+
+import pytest
+
+from optim._engine.search.time_budget import AGAIN_S, FINAL_REPAIRS_S, FINAL_S, GRACE_S, LEAST_LANES, LOOK_S, TimeBudget
+
+
+class Clock:
+    def __init__(self):
+        self.seconds = 1000.0
+
+    def __call__(self):
+        return self.seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(TimeBudget, "pace", 1.0)
+    return Clock()
+
+
+@pytest.fixture
+def time(clock):
+    """A search of 100 seconds, with 300 for one candidate."""
+    return TimeBudget(100.0, 300.0, now=clock)
+
+
+def test_candidates_begin_in_the_first_four_fifths_and_races_go_on(time, clock):
+    assert (time.left, time.left_for_candidates) == (100.0, 80.0)
+    clock.seconds += 85
+    assert (time.left, time.left_for_candidates) == (15.0, -5.0)
+    assert not time.may_begin(0.0)
+    clock.seconds += 85
+    assert time.left == 0.0
+
+
+def test_a_candidate_that_begins_late_has_some_grace_and_what_was_named_its_full_time(time, clock):
+    clock.seconds += 78
+    assert time.for_candidate() == 2.0 + GRACE_S
+    assert time.for_candidate(named=True) == 300.0
+    assert time.may_begin(2.0 + GRACE_S)
+    assert not time.may_begin(2.1 + GRACE_S)
+
+
+def test_no_candidate_has_more_than_the_timeout(clock):
+    assert TimeBudget(100.0, 7.0, now=clock).for_candidate() == 7.0
+
+
+def test_repairs_have_a_part_of_the_time_for_candidates_and_spend_only_that(time, clock):
+    assert time.left_for_repairs == pytest.approx(32.0)
+    clock.seconds += 10
+    assert time.left_for_repairs == pytest.approx(32.0)
+    with time.repairs.spending():
+        clock.seconds += 20
+        assert time.left_for_repairs == pytest.approx(12.0)
+    clock.seconds += 40
+    assert time.repairs.left == pytest.approx(12.0)
+    assert time.left_for_repairs == pytest.approx(10.0)
+
+
+def test_what_is_spent_is_spent_also_where_the_work_fails(time, clock):
+    def fail():
+        with time.final_repairs.spending():
+            clock.seconds += 5
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        fail()
+    assert time.final_repairs.left == FINAL_REPAIRS_S - 5
+
+
+def test_a_stage_leaves_time_for_those_after_it(time):
+    assert time.share(1) == pytest.approx(0.85)
+    assert time.share(5) == pytest.approx(0.17)
+
+
+def test_as_many_lanes_as_there_is_time_for_and_a_few_whatever_the_time(time, clock):
+    time.expect_lanes(open_s=1.0, run_s=0.1)  # 0.4 + 0.6 + 3 seconds a lane
+    assert time.lanes(0.4, least=LEAST_LANES) == 10
+    assert time.lanes(0.1, least=8) == 8
+    clock.seconds += 72
+    assert time.lanes(0.1, least=8) == LEAST_LANES
+    clock.seconds += 72
+    assert time.lanes(1.0, least=8) == LEAST_LANES
+
+
+def test_lanes_that_open_slowly_make_it_fewer(time):
+    time.expect_lanes(open_s=1.0, run_s=0.1)
+    time.note_lanes(open_s=9.0)  # half of 4 and half of 12 seconds
+    assert time.lanes(0.8, least=LEAST_LANES) == 10
+
+
+def test_a_look_is_as_long_as_is_left_after_opening_and_a_second_at_least(time):
+    time.expect_lanes(open_s=1.0, run_s=0.1)
+    assert time.look(20.0, lanes=5).seconds == pytest.approx(12.0)
+    assert time.look(2.0, lanes=5).seconds == LOOK_S
+    assert not time.look(20.0, lanes=5, memory_only=True).drop
+
+
+def test_the_last_race_waits_half_as_long_again_for_quiet_rounds(time):
+    final, again = time.final(drop=True), time.again(drop=False)
+    assert (final.seconds, final.patience_s, final.open_timeout_s) == (FINAL_S, FINAL_S / 2, 300.0)
+    assert (again.seconds, again.drop) == (AGAIN_S, False)
+
+
+def test_the_pace_scales_races_and_nothing_else(time, monkeypatch):
+    monkeypatch.setattr(TimeBudget, "pace", 0.1)
+    time.expect_lanes(open_s=1.0, run_s=0.1)
+    assert time.look(20.0, lanes=5).seconds == pytest.approx(1.2)
+    assert time.final(drop=True).seconds == pytest.approx(FINAL_S / 10)
+    assert (time.left, time.left_for_candidates, time.final_repairs.left) == (100.0, 80.0, FINAL_REPAIRS_S)
