@@ -9,15 +9,19 @@ from pathlib import Path
 import click
 
 from optim.cli_kit.output import echo, print_json, printable
-from optim.errors import ExitStatus, OptimError
+from optim.errors import ExitStatus, OptimError, disk_error, is_disk_full
 
 
 def diagnose(error: BaseException) -> OptimError:
-    """Any exception as a diagnosis: ours as it is, a wrong command line as ``usage``, all else as ``internal``."""
+    """Any exception as a diagnosis: ours as it is, a wrong command line as ``usage``, a file that the system
+    refuses as ``file-refused``, all else as ``internal``.
+    """
     if isinstance(error, OptimError):
         return error
     if isinstance(error, click.ClickException):
         return _usage(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return _refused(error)
     message = " ".join(str(error).split())
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
@@ -55,6 +59,19 @@ def as_fields(error: OptimError) -> dict[str, object]:
         "package": error.package,
         "status": int(error.status),
     }
+
+
+def _refused(error: OSError) -> OptimError:
+    """What the system refused to do with a file that nobody looked at before, e.g. since its name is too long."""
+    if is_disk_full(error.errno):
+        return disk_error(error, "there is no room")
+    return OptimError(
+        "file-refused",
+        "a file or folder cannot be used",
+        f"{error.strerror or type(error).__name__}: {error.filename}",
+        "check the path, and that you may read and write there; `optim --debug ...` shows where it was needed",
+        status=ExitStatus.USAGE,
+    )
 
 
 def _usage(error: click.ClickException) -> OptimError:
