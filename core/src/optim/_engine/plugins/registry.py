@@ -11,7 +11,7 @@ import pluggy
 from optim._engine.plugins import checks
 from optim._engine.plugins.contract import new_manager
 from optim._engine.plugins.discovery import discover, plugin_failed
-from optim._engine.plugins.offers import HookCaller, Check, Offer, OfferedPass
+from optim._engine.plugins.offers import Check, HookCaller, Offer, OfferedPass
 from optim._engine.plugins.ordering import OrderedPass, order
 from optim._engine.plugins.plugin import LoadedPlugin, Problem, State
 from optim._engine.plugins.stdout import stdout_on_stderr
