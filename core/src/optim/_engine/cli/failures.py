@@ -13,9 +13,7 @@ from optim.errors import ExitStatus, OptimError, disk_error, is_disk_full
 
 
 def diagnose(error: BaseException) -> OptimError:
-    """Any exception as a diagnosis: ours as it is, a wrong command line as ``usage``, a file that the system
-    refuses as ``file-refused``, all else as ``internal``.
-    """
+    """Any exception as a diagnosis: ours, a wrong command line, a file that the system refuses, or a defect."""
     if isinstance(error, OptimError):
         return error
     if isinstance(error, click.ClickException):
@@ -77,7 +75,9 @@ def _refused(error: OSError) -> OptimError:
 def _usage(error: click.ClickException) -> OptimError:
     context = getattr(error, "ctx", None)
     if context is None:
-        return OptimError("usage", error.format_message(), fix="optim --help", status=ExitStatus.USAGE)
+        return OptimError(
+            "usage", error.format_message(), "the command line cannot be read", "optim --help", status=ExitStatus.USAGE
+        )
     usage = "the usage is" + " ".join(context.get_usage().split()).removeprefix("Usage")
     return OptimError("usage", error.format_message(), usage, f"{context.command_path} --help", status=ExitStatus.USAGE)
 

@@ -62,6 +62,7 @@ def run(
     from optim._engine.cli.request import settings_of
 
     settings, lock = settings_of(source, recipe, words)
+    settings.require_sound()
     if dry_run:
         from optim._engine.cli.verbs.dry_run import print_plan
 
