@@ -34,7 +34,7 @@ class FixShapes(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where an input is dynamic."""
         del target
-        dynamic = any(info.is_dynamic for info in model.inputs)
+        dynamic = any(info.is_dynamic and info.is_tensor for info in model.inputs)
         return APPLICABLE if dynamic else Applicable.no("the inputs have fixed shapes already")
 
     def refuse_for(self, options: FixShapesOptions, model: Model, target: Target) -> None:
