@@ -70,7 +70,7 @@ def _result(before: Model, after: Model) -> PassResult:
     """What became fixed, and what did not."""
     pairs = list(zip(before.inputs, after.inputs, strict=True))
     fixed = [f"{new.name} {_text(new)}" for old, new in pairs if new.shape != old.shape]
-    left = [f"{new.name} {_text(new)}" for _, new in pairs if new.is_dynamic]
+    left = [f"{new.name} {_text(new)}" for _, new in pairs if new.is_dynamic and new.is_tensor]
     notes = [f"fixed: {', '.join(fixed)}"] + ([f"still dynamic: {', '.join(left)}"] if left else [])
     return PassResult(after, changed=True, notes=tuple(notes), counts={"inputs": len(fixed)})
 
