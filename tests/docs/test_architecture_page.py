@@ -12,15 +12,30 @@ SOURCE = ROOT / "core" / "src" / "optim"
 
 def test_the_picture_shows_the_folders_that_there_are() -> None:
     picture = re.findall(r"```\n(.*?)```", PAGE, re.DOTALL)[0]
-    shown = set(re.findall(r"(?<![a-z_])([a-z_]+)/", picture)) - {"out"}
-    assert shown == {
-        path.parent.name for path in (*SOURCE.glob("*/__init__.py"), *SOURCE.glob("_engine/*/__init__.py"))
-    }
+    shown = set(re.findall(r"(?<![a-z_])([a-z_]+)/", picture)) - {"optim"}
+    assert shown == {path.parent.name for path in SOURCE.rglob("*/__init__.py")}
 
 
 def test_every_file_beside_the_folders_is_named() -> None:
     files = {path.name for path in SOURCE.glob("*.py")} - {"__init__.py", "__main__.py"}
     assert [name for name in sorted(files) if f"`{name}`" not in PAGE] == []
+
+
+def test_every_function_on_the_walk_is_there() -> None:
+    walk = PAGE.partition("## The walk of one run")[2].partition("\n## ")[0]
+    source = {path: path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
+    named = [name for name in re.findall(r"`([A-Za-z_]+(?:\.[A-Za-z_]+)*)`", walk) if "." in name or "_" in name]
+    assert len(named) > 20
+    for name in named:
+        *holders, last = name.split(".")
+        pattern = rf"^\s*def {last}\(" if last.islower() or last.startswith("_") else rf"^class {last}\b"
+        homes = [path for path, text in source.items() if re.search(pattern, text, re.MULTILINE)]
+        holder = holders[-1] if holders else ""
+        if holder and holder[0].isupper():
+            homes = [path for path in homes if re.search(rf"^class {holder}\b", source[path], re.MULTILINE)]
+        elif holder:
+            homes = [path for path in homes if path.with_suffix("").parts[-len(holders) :] == tuple(holders)]
+        assert homes, f"the walk names {name}"
 
 
 def test_every_exit_status_is_in_the_table() -> None:

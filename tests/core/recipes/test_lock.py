@@ -16,7 +16,7 @@ from optim._engine.recipes.lock import (
     header,
     load_recipe_or_lock,
 )
-from optim._engine.recipes.recipe import Budget
+from optim._engine.recipes.recipe import BudgetTable
 from optim._engine.recipes.write import lock_text, write_lock
 from optim.errors import OptimError
 from optim.model import SessionConfig
@@ -32,7 +32,7 @@ def a_lock() -> Lock:
         source=LockedSource(file_name="mödel.onnx", digest=DIGEST),
         target=LockedTarget(name="cpu", backend="onnxruntime", versions={"onnx": "1.23.2", "onnx-ir": "1.1.0"}),
         goal="latency",
-        budget=Budget(max_drift=0.05),
+        budget=BudgetTable(max_drift=0.05),
         feeds=LockedFeeds(digest=DIGEST, origin="synthesized from the graph", seed=7),
         passes=(
             LockedPass.of("ort.quantize-dynamic", "quantize", options, "optim-plugins", "0.1.0"),
@@ -69,7 +69,7 @@ def test_every_option_comes_back_none_among_them(tmp_path: Path) -> None:
 
 def test_a_lock_of_an_unchanged_model_has_no_passes(tmp_path: Path) -> None:
     path = tmp_path / "recipe.lock.toml"
-    lock = a_lock().model_copy(update={"passes": (), "session": LockedSession(), "budget": Budget(lossless=True)})
+    lock = a_lock().model_copy(update={"passes": (), "session": LockedSession(), "budget": BudgetTable(lossless=True)})
     write_lock(lock, path)
     assert load_recipe_or_lock(path) == lock
 

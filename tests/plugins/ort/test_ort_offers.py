@@ -10,7 +10,7 @@ from ort_models import CPU, export, feeds_for
 
 from optim._engine.feeds.feedset import FeedWriter
 from optim._engine.jobs import offer
-from optim._engine.jobs.offer import Asked
+from optim._engine.jobs.offer import PassQuestion
 from optim.jobs.channel import Channel
 from optim.jobs.talk import Talk, pair
 
@@ -21,7 +21,7 @@ def _ask(folder: Path, *, forced: bool) -> Any:
         writer.add(feeds_for("gpt2.dynamo", batch=1, sequence=1))
         writer.finish("a test", ())
     model = export("gpt2.dynamo", folder)
-    asked = (Asked("ort.quantize-static", "ort", forced=forced),)
+    asked = (PassQuestion("ort.quantize-static", "ort", forced=forced),)
     parent, its_end = pair()
     request = offer.Request(model, CPU, asked, folder / "store", folder / "feeds", 0)
     offer.run(request, Channel(Talk(its_end), queue.Queue()))

@@ -29,7 +29,7 @@ from optim.target import Target
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PassQuestion:
     """One pass: its name, its plugin, the options the user gave (None: the pass proposes), and whether it must hold."""
 
     name: str
@@ -44,7 +44,7 @@ class Request:
 
     model: Model
     target: Target
-    passes: tuple[Asked, ...]
+    passes: tuple[PassQuestion, ...]
     store: Path
     feeds: Path
     seed: int
@@ -60,7 +60,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class PassOffer:
     """What one pass says of the model; ``unknown`` are names in the user's ``keep`` that no node of it has."""
 
     name: str
@@ -88,23 +88,23 @@ def run(request: Request, channel: Channel) -> Answer:
     return Answer()
 
 
-def _ask(transformation: Pass, asked: Asked, request: Request) -> Offer:
+def _ask(transformation: Pass, asked: PassQuestion, request: Request) -> PassOffer:
     before = Untouched.now(request.model)
     try:
         offer = _offer(transformation, asked, request)
     finally:
         before.require(asked.name)
-    return require_fit(offer, Offer, asked.name)
+    return require_fit(offer, PassOffer, asked.name)
 
 
-def _offer(transformation: Pass, asked: Asked, request: Request) -> Offer:
+def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassOffer:
     applicable = require_fit(transformation.applicable(request.model, request.target), Applicable, asked.name)
     if not applicable.yes:
-        return Offer(asked.name, False, applicable.reason or "its plugin gave no reason")
+        return PassOffer(asked.name, False, applicable.reason or "its plugin gave no reason")
     if not asked.forced:
         promise = transformation.worth_trying(request.model, request.target, request.goal)
         if not require_fit(promise, Applicable, asked.name).yes:
-            return Offer(asked.name, False, promise.reason or "its plugin gave no reason")
+            return PassOffer(asked.name, False, promise.reason or "its plugin gave no reason")
     with context_for(request.target, request.store, request.feeds, request.seed) as context:
         if asked.options is None:
             proposed = list(transformation.candidates(request.model, request.target, context))
@@ -119,7 +119,7 @@ def _offer(transformation: Pass, asked: Asked, request: Request) -> Offer:
         )
     kept = (asked.options or {}).get("keep") if transformation.lossy else None
     unknown = unknown_nodes(request.model, kept) if kept else {}
-    return Offer(asked.name, bool(proposals), "" if proposals else transformation.why_none, proposals, unknown)
+    return PassOffer(asked.name, bool(proposals), "" if proposals else transformation.why_none, proposals, unknown)
 
 
 def _tuned(transformation: Pass, options: object, request: Request, context: Context) -> PassResult:

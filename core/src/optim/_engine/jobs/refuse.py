@@ -16,7 +16,7 @@ from optim.target import Target
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NamedOptions:
     """A pass that the user named with options."""
 
     name: str
@@ -30,7 +30,7 @@ class Request:
 
     model: Model
     target: Target
-    passes: tuple[Asked, ...]
+    passes: tuple[NamedOptions, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ _PREFIX = "optim_"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ContractCheck:
     """Whether an object keeps the contract, which hooks it implements, and what will stop working."""
 
     state: State
@@ -37,11 +37,11 @@ def new_manager() -> pluggy.PluginManager:
     return manager
 
 
-def register(manager: pluggy.PluginManager, name: str, implementation: object) -> Verdict:
+def register(manager: pluggy.PluginManager, name: str, implementation: object) -> ContractCheck:
     """Register a plugin with ``manager`` if it keeps the contract; otherwise leave no trace of it there."""
     state, reason = _check_api(implementation)
     if reason:
-        return Verdict(state, reason)
+        return ContractCheck(state, reason)
     try:
         manager.register(implementation, name)
         reason = _hook_defect(manager, implementation)
@@ -49,13 +49,13 @@ def register(manager: pluggy.PluginManager, name: str, implementation: object) -
     except pluggy.PluginValidationError as error:
         reason = reason or " ".join(str(error).split())
     except ValueError:
-        return Verdict(State.FAILED, f"is the same object as plugin '{manager.get_name(implementation)}'")
+        return ContractCheck(State.FAILED, f"is the same object as plugin '{manager.get_name(implementation)}'")
     if reason:
         if manager.is_registered(implementation):  # which pluggy releases leave it registered differs
             manager.unregister(implementation)
-        return Verdict(State.FAILED, reason)
+        return ContractCheck(State.FAILED, reason)
     hooks = tuple(sorted(caller.name for caller in manager.get_hookcallers(implementation) or ()))
-    return Verdict(State.OK, hooks=hooks, warnings=tuple(_deprecated(implementation, hooks)))
+    return ContractCheck(State.OK, hooks=hooks, warnings=tuple(_deprecated(implementation, hooks)))
 
 
 def _deprecated(implementation: object, hooks: tuple[str, ...]) -> Iterator[str]:

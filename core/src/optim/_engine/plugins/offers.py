@@ -64,7 +64,7 @@ Check = Callable[[Any, PluginInfo], str]
 """Why a value that a hook returned cannot be used; empty where it can."""
 
 
-class Asker:
+class HookCaller:
     """Calls hooks and collects what went wrong."""
 
     def __init__(self, manager: pluggy.PluginManager, plugins: Iterable[LoadedPlugin]) -> None:

@@ -11,7 +11,7 @@ import pluggy
 from optim._engine.plugins import checks
 from optim._engine.plugins.contract import new_manager
 from optim._engine.plugins.discovery import discover, plugin_failed
-from optim._engine.plugins.offers import Asker, Check, Offer, OfferedPass
+from optim._engine.plugins.offers import Check, HookCaller, Offer, OfferedPass
 from optim._engine.plugins.ordering import OrderedPass, order
 from optim._engine.plugins.plugin import LoadedPlugin, Problem, State
 from optim._engine.plugins.stdout import stdout_on_stderr
@@ -37,14 +37,14 @@ class Registry:
 
     def __init__(self, manager: pluggy.PluginManager, plugins: Iterable[LoadedPlugin]) -> None:
         self.plugins = tuple(plugins)
-        self._asker = Asker(manager, self.plugins)
+        self._hooks = HookCaller(manager, self.plugins)
         self._passes: list[tuple[Target, list[OfferedPass]]] = []
         self._named: dict[str, dict[str, Offer]] = {}
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What was wrong with the offers asked for so far."""
-        return tuple(self._asker.problems)
+        return tuple(self._hooks.problems)
 
     def offers(self, target: Target) -> list[OfferedPass]:
         """The passes of all stages for a target, by stage and then by name: not in the order they run."""
@@ -54,7 +54,7 @@ class Registry:
         found = [
             Offer(f"{stage}/{offer.name}", OfferedPass(offer.value, stage, offer.plugin), offer.hook, offer.plugin)
             for stage in Stage
-            for offer in self._asker.ask(stage.hook, partial(_pass_check, stage), _name, target=target)
+            for offer in self._hooks.ask(stage.hook, partial(_pass_check, stage), _name, target=target)
         ]
         passes = [offer.value for offer in self._without_rivals(found, "pass", key=lambda offer: offer.value.name)]
         passes.sort(key=lambda offered: (tuple(Stage).index(offered.stage), offered.name))
@@ -141,7 +141,7 @@ class Registry:
         """What plugins offer of a kind (``target``, ``backend``, ``metric``, ``command``), by name."""
         if kind not in self._named:
             check, name_of = _KINDS[kind]
-            found = self._asker.ask(f"optim_{kind}s", check, name_of)
+            found = self._hooks.ask(f"optim_{kind}s", check, name_of)
             kept = self._without_rivals(found, kind, key=lambda offer: offer.name)
             self._named[kind] = {offer.name: offer for offer in sorted(kept, key=lambda offer: offer.name)}
         return self._named[kind]
@@ -214,7 +214,7 @@ class Registry:
                 continue
             others = " and ".join(f"{rival.plugin} in {rival.hook}" for rival in rivals)
             reason = f"{kind} {key(offer)} is also offered by {others}; neither is used"
-            self._asker.report(Problem(offer.plugin, offer.hook, reason, key(offer)))
+            self._hooks.report(Problem(offer.plugin, offer.hook, reason, key(offer)))
         return kept
 
 

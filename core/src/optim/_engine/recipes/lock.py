@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from optim._engine.recipes.recipe import Budget, Recipe, recipe_from
+from optim._engine.recipes.recipe import BudgetTable, Recipe, recipe_from
 from optim._engine.recipes.toml import read_toml, validate
 from optim.errors import ExitStatus, OptimError
 from optim.model import SessionConfig, SessionValue
@@ -118,7 +118,7 @@ class Lock(_Table):
     target: LockedTarget
     goal: Literal["latency", "size", "memory"]
     metric: str | None = None
-    budget: Budget
+    budget: BudgetTable
     feeds: LockedFeeds
     passes: tuple[LockedPass, ...] = ()
     session: LockedSession = LockedSession()

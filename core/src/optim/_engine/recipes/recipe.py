@@ -19,7 +19,7 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Budget(_Table):
+class BudgetTable(_Table):
     """How much drift is accepted, or how much loss of the task metric; or neither beyond rounding."""
 
     max_drift: float | None = Field(default=None, gt=0, description="largest relative L2 of any output")
@@ -55,7 +55,7 @@ class Recipe(_Table):
     search_seconds: float | None = Field(default=None, gt=0, description="bound of the search, in seconds")
     stages: tuple[Stage, ...] = Field(default=(), description="only these stages")
     without: tuple[str, ...] = Field(default=(), description="passes left out")
-    budget: Budget = Field(default=Budget(), description="how much drift is accepted")
+    budget: BudgetTable = Field(default=BudgetTable(), description="how much drift is accepted")
     passes: tuple[NamedPass, ...] = Field(default=(), description="passes that must hold, with their options")
 
     @model_validator(mode="after")

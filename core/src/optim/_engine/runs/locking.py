@@ -19,7 +19,7 @@ from optim._engine.recipes.lock import (
     header,
     load_recipe_or_lock,
 )
-from optim._engine.recipes.recipe import Budget, Recipe
+from optim._engine.recipes.recipe import BudgetTable, Recipe
 from optim._engine.runs.outcome import Outcome
 from optim._engine.search.settings import RunSettings
 from optim.errors import ExitStatus, OptimError
@@ -112,17 +112,17 @@ def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
     )
 
 
-def _budget_of(settings: RunSettings) -> Budget:
+def _budget_of(settings: RunSettings) -> BudgetTable:
     if settings.lossless:
-        return Budget(lossless=True)
+        return BudgetTable(lossless=True)
     drift = settings.drift_limit
-    return Budget(
+    return BudgetTable(
         max_drift=drift if math.isfinite(drift) else None,
         max_loss=settings.max_loss.text if settings.max_loss else None,
     )
 
 
-def _said(budget: Budget) -> dict[str, Any]:
+def _said(budget: BudgetTable) -> dict[str, Any]:
     """A budget as settings of a run."""
     loss = parse_max_loss(str(budget.max_loss)) if budget.max_loss is not None else None
     return {"lossless": budget.lossless, "max_drift": budget.max_drift, "max_loss": loss}

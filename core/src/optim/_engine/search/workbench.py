@@ -128,7 +128,7 @@ class Workbench:
         for named in self.settings.named:
             offered = self.registry.find_pass(named.name, self.target)
             if named.options and offered.stage in MODEL_STAGES:
-                asked.append(refuse.Asked(named.name, offered.plugin.name, dict(named.options)))
+                asked.append(refuse.NamedOptions(named.name, offered.plugin.name, dict(named.options)))
         if not asked:
             return model.inputs
         try:

@@ -36,7 +36,7 @@ _BODIES = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodePlace:
     """A node by the names of its values, which outlive the graph object.
 
     Attributes:
@@ -62,14 +62,14 @@ class Place:
         return multiplied * output.size
 
 
-def find_places(graph: ir.Model, names: Collection[str]) -> list[Place]:
+def find_places(graph: ir.Model, names: Collection[str]) -> list[NodePlace]:
     """The nodes of the main graph that have these names, in its order.
 
     A node is called by its name, or by that of its first output; one inside a branch or a loop body has no place.
     """
     wanted = set(names)
     fixed = _constant_values(graph)
-    found: list[Place] = []
+    found: list[NodePlace] = []
     for node in graph.graph:
         own = [name for name in (node.name, node.outputs[0].name if node.outputs else "") if name in wanted]
         if own:
@@ -85,7 +85,7 @@ def captured(graph: ir.Model, names: Collection[str]) -> None:
         graph.graph.outputs.extend(v for v in node.outputs if v.name in names and v.name not in there)
 
 
-def isolated(graph: ir.Model, places: Sequence[Place], arrays: Mapping[str, Array]) -> None:
+def isolated(graph: ir.Model, places: Sequence[NodePlace], arrays: Mapping[str, Array]) -> None:
     """Cut a graph into its nodes.
 
     Args:
@@ -158,13 +158,13 @@ def _constant_values(graph: ir.Model) -> set[ir.Value]:
     return fixed
 
 
-def _place(node: ir.Node, name: str, fixed: set[ir.Value]) -> Place:
+def _place(node: ir.Node, name: str, fixed: set[ir.Value]) -> NodePlace:
     given = tuple(dict.fromkeys(v.name for v in node.inputs if v is not None and v not in fixed and v.name))
     weights = [shape for value in node.inputs if value is not None and (shape := _weight_shape(value))]
     largest = max(weights, key=lambda shape: math.prod(shape), default=())
     operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}:{node.op_type}"
     made = tuple(value.name for value in node.outputs if value.name)
-    return Place(name, operator, given, made, largest)
+    return NodePlace(name, operator, given, made, largest)
 
 
 def _weight_shape(value: ir.Value) -> tuple[int, ...] | None:

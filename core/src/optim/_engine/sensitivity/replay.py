@@ -19,7 +19,7 @@ import numpy as np
 from optim._engine.compare.place import compare_run, mapped_feeds, mapped_outputs
 from optim._engine.gate.drift import worst_drift
 from optim._engine.sensitivity import isolate
-from optim._engine.sensitivity.isolate import Place
+from optim._engine.sensitivity.isolate import NodePlace
 from optim._engine.sensitivity.subject import Subject
 from optim.arrays import Array, Feeds
 from optim.backend import Session
@@ -43,7 +43,7 @@ class LocalError:
         work: how much it computes, about, in multiplications.
     """
 
-    place: Place
+    place: NodePlace
     relative_l2: float
     work: float
 
@@ -126,7 +126,7 @@ class Replay:
         self.errors = {place.name: self._local_error(place, arrays, outputs) for place in places}
         self._session = self._injected(arrays[0])
 
-    def _capture(self, places: Sequence[Place]) -> list[dict[str, Array]]:
+    def _capture(self, places: Sequence[NodePlace]) -> list[dict[str, Array]]:
         """Every value that these nodes are given or make, on each sample."""
         subject = self._subject
         wanted = {name for place in places for name in (*place.given, *place.made)}
@@ -142,7 +142,7 @@ class Replay:
                     raise NoReplay("its intermediate values take too much memory")
         return found
 
-    def _replay(self, places: Sequence[Place], arrays: Sequence[Mapping[str, Array]]) -> list[Mapping[str, Array]]:
+    def _replay(self, places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]]) -> list[Mapping[str, Array]]:
         """What the pass makes of every node's outputs, on each sample."""
         subject = self._subject
         graph = subject.request.model.ir()
@@ -166,7 +166,7 @@ class Replay:
         return self._open.enter_context(self._subject.opened(model))
 
     def _local_error(
-        self, place: Place, arrays: Sequence[Mapping[str, Array]], outputs: Sequence[Mapping[str, Array]]
+        self, place: NodePlace, arrays: Sequence[Mapping[str, Array]], outputs: Sequence[Mapping[str, Array]]
     ) -> LocalError:
         worst = work = 0.0
         for values, got in zip(arrays, outputs, strict=True):

@@ -31,7 +31,7 @@ _LEAST_LINKED_BYTES = EXTERNAL_FROM_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """A tensor in a file.
 
     Attributes:
@@ -60,7 +60,7 @@ def unmap_weights(graph: ir.Model, files: Sequence[Path]) -> int:
         Bytes that need not pass through this process's mapped memory.
     """
     lookup = _AddressLookup(files)
-    first: dict[tuple[Path, int], tuple[ir.Value, Place]] = {}
+    first: dict[tuple[Path, int], tuple[ir.Value, FilePlace]] = {}
     for value in list(graph.graph.initializers.values()):
         tensor = value.const_value
         place = lookup.place(tensor) if _is_large(tensor) else None
@@ -102,7 +102,7 @@ def link_weights(graph: ir.Model, files: Sequence[Path]) -> tuple[int, int]:
     return linked, left
 
 
-def _link(graph: ir.Model, value: ir.Value, tensor: ir.TensorProtocol, place: Place) -> None:
+def _link(graph: ir.Model, value: ir.Value, tensor: ir.TensorProtocol, place: FilePlace) -> None:
     name, file = value.name or "", place.file.resolve()
     external = link(file, place.offset, place.length, tensor.dtype, ir.Shape(place.shape), name)
     if not place.transposed:
@@ -139,7 +139,7 @@ class _AddressLookup:
                 start, end = (int(number, 16) for number in fields[0].split("-"))
                 self._regions.append((start, end, int(fields[2], 16), wanted[fields[5]]))
 
-    def place(self, tensor: ir.TensorProtocol | None) -> Place | None:
+    def place(self, tensor: ir.TensorProtocol | None) -> FilePlace | None:
         if tensor is None or not self._regions or isinstance(tensor, ir.ExternalTensor):
             return None
         seen = _seen(tensor)
@@ -148,7 +148,7 @@ class _AddressLookup:
         address, shape, transposed = seen
         for start, end, offset, file in self._regions:
             if start <= address and address + tensor.nbytes <= end:
-                return Place(file, offset + address - start, tensor.nbytes, shape, transposed)
+                return FilePlace(file, offset + address - start, tensor.nbytes, shape, transposed)
         return None
 
 
@@ -168,20 +168,20 @@ class _ByteLookup:
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._files = files
-        self._known: Mapping[tuple[int, str], Place] | None = None
+        self._known: Mapping[tuple[int, str], FilePlace] | None = None
 
-    def place(self, tensor: ir.TensorProtocol) -> Place | None:
+    def place(self, tensor: ir.TensorProtocol) -> FilePlace | None:
         if self._known is None:
             self._known = {(place.length, _digest_of(place)): place for place in _stored(self._files)}
         array = np.asarray(tensor.numpy())
         if found := self._known.get((tensor.nbytes, _digest(array))):
-            return Place(found.file, found.offset, found.length, tuple(array.shape))
+            return FilePlace(found.file, found.offset, found.length, tuple(array.shape))
         if array.ndim == 2 and (found := self._known.get((tensor.nbytes, _digest(array.T)))):
-            return Place(found.file, found.offset, found.length, tuple(array.T.shape), transposed=True)
+            return FilePlace(found.file, found.offset, found.length, tuple(array.T.shape), transposed=True)
         return None
 
 
-def _stored(files: Sequence[Path]) -> Iterator[Place]:
+def _stored(files: Sequence[Path]) -> Iterator[FilePlace]:
     for file in files:
         with file.open("rb") as stream:
             (length,) = struct.unpack("<Q", stream.read(8))
@@ -189,10 +189,10 @@ def _stored(files: Sequence[Path]) -> Iterator[Place]:
         for name, entry in header.items():
             if name != "__metadata__":
                 begin, end = entry["data_offsets"]
-                yield Place(file, 8 + length + begin, end - begin, tuple(entry["shape"]))
+                yield FilePlace(file, 8 + length + begin, end - begin, tuple(entry["shape"]))
 
 
-def _digest_of(place: Place) -> str:
+def _digest_of(place: FilePlace) -> str:
     return hashlib.sha256(np.fromfile(place.file, np.uint8, place.length, offset=place.offset).data).hexdigest()
 
 
@@ -200,7 +200,7 @@ def _digest(array: np.ndarray[Any, Any]) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
 
 
-def _read_when_needed(tensor: ir.TensorProtocol, place: Place) -> ir.LazyTensor:
+def _read_when_needed(tensor: ir.TensorProtocol, place: FilePlace) -> ir.LazyTensor:
     dtype, name = tensor.dtype, tensor.name
 
     def read() -> ir.Tensor[Any]:

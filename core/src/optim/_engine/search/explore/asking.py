@@ -16,7 +16,7 @@ from optim.jobs.wire import from_wire
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Proposals:
     """What a pass offers for a model: proposals, or the reason there are none; ``failed`` where it broke down.
 
     ``unknown`` are names in the user's ``keep`` that no node of the model has, each with what comes near.
@@ -33,22 +33,22 @@ class Asker:
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
-        self._asked_before: dict[str, Asked] = {}
+        self._asked_before: dict[str, Proposals] = {}
 
     def ask_side_by_side(self, candidates: Sequence[Candidate], passes: Sequence[OfferedPass]) -> None:
         """Ask about several models at the same time; :meth:`ask` then knows the answers."""
         self._bench.runner.side_by_side(lambda candidate: self.ask(candidate, passes), candidates)
 
-    def ask(self, candidate: Candidate, passes: Sequence[OfferedPass]) -> dict[str, Asked]:
+    def ask(self, candidate: Candidate, passes: Sequence[OfferedPass]) -> dict[str, Proposals]:
         """What each pass offers for a model, by the pass's name."""
-        found: dict[str, Asked] = {}
+        found: dict[str, Proposals] = {}
         left = []
         for offered in passes:
             key = self._key(candidate, offered)
             if key in self._asked_before:
                 found[offered.name] = self._asked_before[key]
                 continue
-            known = self._bench.runner.known(key, offer.Offer)
+            known = self._bench.runner.known(key, offer.PassOffer)
             if known is None:
                 left.append(offered)
             else:
@@ -62,17 +62,17 @@ class Asker:
                 self._bench.runner.count += 1
             if broken is not None:
                 self._bench.restore(candidate)
-                found[broken[0]] = Asked((), broken[1], failed=True)
+                found[broken[0]] = Proposals((), broken[1], failed=True)
             left = [offered for offered in left if offered.name not in found]
         return found
 
     def _ask_once(
         self, candidate: Candidate, passes: Sequence[OfferedPass]
-    ) -> tuple[list[offer.Offer], tuple[str, str] | None]:
+    ) -> tuple[list[offer.PassOffer], tuple[str, str] | None]:
         """The offers, and the pass that broke the subprocess with its reason."""
         bench = self._bench
         asked = [
-            offer.Asked(offered.name, offered.plugin.name, self._options(offered), self._is_forced(offered))
+            offer.PassQuestion(offered.name, offered.plugin.name, self._options(offered), self._is_forced(offered))
             for offered in passes
         ]
         request = offer.Request(
@@ -84,14 +84,14 @@ class Asker:
             seed=bench.settings.seed,
             goal=bench.settings.goal,
         )
-        answers: list[offer.Offer] = []
+        answers: list[offer.PassOffer] = []
         current = passes[0].name
         try:
             for event in bench.runner.events(offer.JOB, request, silence_s=min(bench.settings.timeout_s, ASKING_S)):
                 if event["event"] == "asking":
                     current = event["name"]
                 elif event["event"] == "offer":
-                    answers.append(from_wire(offer.Offer, event["offer"]))
+                    answers.append(from_wire(offer.PassOffer, event["offer"]))
         except WorkerFailed as failed:
             return answers, (current, failed.reason)
         return answers, None
@@ -109,5 +109,5 @@ class Asker:
         return named or offered.name in self._bench.target.requires
 
 
-def _asked(answer: offer.Offer) -> Asked:
-    return Asked(answer.proposals, answer.reason, unknown=answer.unknown)
+def _asked(answer: offer.PassOffer) -> Proposals:
+    return Proposals(answer.proposals, answer.reason, unknown=answer.unknown)
