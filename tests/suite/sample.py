@@ -1,7 +1,8 @@
 """The part of the suite that ``make test`` runs: few cases, chosen so that every operator is among them.
 
-``python -m suite.sample RESULTS >suite/sample.txt`` in ``tests/`` chooses anew, from what a whole run wrote (``suite.whole
---json RESULTS``). The cases of ``_ALWAYS`` are always taken: passes were wrong there once, or have something to do.
+``python -m suite.sample RESULTS >suite/sample.txt`` in ``tests/`` chooses anew, from the results that
+``suite.whole --json RESULTS`` wrote. The cases of ``_ALWAYS`` are always taken: passes were wrong there once, or have
+something to do.
 """
 
 from __future__ import annotations
