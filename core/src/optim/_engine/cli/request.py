@@ -102,7 +102,7 @@ def parse_named(text: str) -> Named:
         return Named(name)
     try:
         return Named(name, tomllib.loads(f"options = {{{options}}}")["options"])
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise OptimError(
             "bad-option",
             f"cannot read the options of {name}",

@@ -30,7 +30,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise OptimError("recipe-not-readable", f"cannot read {path}", cause, fix, status=ExitStatus.USAGE) from error
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise _bad_toml(path, text, str(error)) from error
 
 

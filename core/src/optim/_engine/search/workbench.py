@@ -12,6 +12,7 @@ from typing import Any
 
 from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
+from optim._engine.feeds.feedset import is_intact
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
 from optim._engine.jobs import candidate as candidate_job
@@ -168,7 +169,10 @@ class Workbench:
             self.runner.keep(key, answer)
             return answer
 
-        known = self.runner.known(key, prepare.Answer, holds=lambda _: folder.is_dir())
+        whole = folder.is_dir() and is_intact(folder / "feeds") and is_intact(folder / "outputs")
+        if folder.is_dir() and not whole:
+            self.store.drop("references", key, "its samples are not as they were written")
+        known = self.runner.known(key, prepare.Answer, holds=lambda _: whole)
         if known is None and folder.is_dir():
             shutil.rmtree(folder)
         folder, made = self.store.folder("references", key, make)
