@@ -157,7 +157,8 @@ def try_pass(subject: Subject, pass_class: type[Pass], *, thorough: bool = True)
     try:
         applicable = transformation.applicable(subject.model, CPU)
         if not applicable:
-            yield Result(case, name, "", Outcome.DECLINED if applicable.reason else Outcome.WRONG, applicable.reason)
+            outcome = Outcome.DECLINED if applicable.reason else Outcome.WRONG
+            yield Result(case, name, "", outcome, applicable.reason or "it declines without a reason")
             return
         chosen = _chosen(subject, transformation, thorough=thorough)
     except Exception as error:
@@ -198,7 +199,7 @@ def _apply(subject: Subject, transformation: Pass, options: PassOptions) -> tupl
     except Exception as error:
         return Outcome.RAISED, _where(error)
     if not result.changed:
-        return (Outcome.NOTHING, result.notes[0]) if result.notes else (Outcome.WRONG, "a no-op without a reason")
+        return Outcome.NOTHING, result.notes[0]
     problem = _said(result, subject.model) or _problem(subject, made.path, _precision(transformation, options))
     return (Outcome.WRONG, problem) if problem else (Outcome.RIGHT, "")
 

@@ -1,4 +1,4 @@
-"""``python -m optim`` is the command ``optim``."""
+"""The command ``optim``, also as ``python -m optim``: a process of our own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     from optim._engine.cli.main import main as run
+    from optim.jobs.seldom import put_off_seldom_modules
 
+    put_off_seldom_modules()
     return run(arguments)
 
 

@@ -24,11 +24,13 @@ from optim.errors import OptimError, disk_error, is_disk_full
 from optim.jobs.channel import Channel
 from optim.jobs.doing import tell_by
 from optim.jobs.memory import peak_memory_bytes
+from optim.jobs.seldom import put_off_seldom_modules
 from optim.jobs.talk import Talk, inherited
 
 
 def main() -> None:
     """Run one job and exit."""
+    put_off_seldom_modules()
     talk = inherited(int(sys.argv[1]))
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_read_requests, args=(talk, requests), daemon=True).start()
