@@ -125,10 +125,17 @@ class Subject:
         finally:
             shutil.rmtree(scratch)
 
+    @property
+    def own_precision(self) -> float:
+        """Two units in the last place of the coarsest output."""
+        outputs = [array.dtype for sample in self.expected for array in sample.values()]
+        floats = [dtype for dtype in outputs if dtype.kind == "f" or dtype.name == "bfloat16"]
+        return max((2 * float(ml_dtypes.finfo(dtype).eps) for dtype in floats), default=0.0)
+
     def allowed(self, precision: str) -> float:
         """How far outputs may be from the model's own, for numbers of this precision; empty for a lossless pass."""
         if not precision:
-            return max(_ROUNDING, _TIMES_OWN * self.own_rounding)
+            return max(self.own_precision, _ROUNDING, _TIMES_OWN * self.own_rounding)
         rounded = [{name: _rounded(value, precision) for name, value in sample.items()} for sample in self.samples]
         try:
             moved = drift(self.expected, run(self.path, rounded))
@@ -157,7 +164,8 @@ def try_pass(subject: Subject, pass_class: type[Pass], *, thorough: bool = True)
     try:
         applicable = transformation.applicable(subject.model, CPU)
         if not applicable:
-            yield Result(case, name, "", Outcome.DECLINED if applicable.reason else Outcome.WRONG, applicable.reason)
+            outcome = Outcome.DECLINED if applicable.reason else Outcome.WRONG
+            yield Result(case, name, "", outcome, applicable.reason or "it declines without a reason")
             return
         chosen = _chosen(subject, transformation, thorough=thorough)
     except Exception as error:
@@ -198,7 +206,7 @@ def _apply(subject: Subject, transformation: Pass, options: PassOptions) -> tupl
     except Exception as error:
         return Outcome.RAISED, _where(error)
     if not result.changed:
-        return (Outcome.NOTHING, result.notes[0]) if result.notes else (Outcome.WRONG, "a no-op without a reason")
+        return Outcome.NOTHING, result.notes[0]
     problem = _said(result, subject.model) or _problem(subject, made.path, _precision(transformation, options))
     return (Outcome.WRONG, problem) if problem else (Outcome.RIGHT, "")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import sys
 import tempfile
 import warnings
@@ -30,7 +31,7 @@ class Work:
         modules: of operators' tests; empty for all cases there are.
         names: of cases; None for all that the modules have.
         thorough: all versions and options, not the first alone.
-        passes: names; empty for all.
+        passes: names, or classes as ``module:class``; empty for all that the plugin offers.
     """
 
     modules: tuple[str, ...] = ()
@@ -81,6 +82,7 @@ def main() -> None:
         answers.flush()
 
     passes = [found for found in model_passes() if not work.passes or found.name in work.passes]
+    passes += [pkgutil.resolve_name(name) for name in work.passes if ":" in name]
     for case in cases_of(work):
         for result in try_case(case, work, lambda case, name: send(begin=[case, name]), passes):
             send(result=asdict(result))

@@ -16,6 +16,10 @@ Dimension: TypeAlias = int | str | None
 SessionValue: TypeAlias = bool | int | str
 
 
+UNKNOWN_DTYPE = "unknown"
+"""What stands for the type of an input or output that is no plain tensor."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
     """An input or output: its name, numpy dtype name (``float32``, ``int64``) and shape."""
@@ -23,6 +27,11 @@ class TensorInfo:
     name: str
     dtype: str
     shape: tuple[Dimension, ...] | None
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a plain tensor, no sequence, map or optional."""
+        return self.dtype != UNKNOWN_DTYPE
 
     @property
     def is_dynamic(self) -> bool:

@@ -84,7 +84,7 @@ def test_operators_outputs_shapes_machine_and_feeds_are_there():
     assert re.search(r"MatMul 36 0 -36", text)
     assert "2 operators whose count did not change" in text
     assert "embeddings float32 1×384 0.15 0.06 0.989000 16.5 dB 2e+06" in text  # noqa: RUF001
-    assert "input_ids 1x32 4 ms 1.8 ms 0.43 0.42 to 0.44" in text
+    assert "input_ids 1x32 4 ms 1.72 ms 0.43 0.42 to 0.44" in text
     assert "token ids below 30522" in text
     assert "onnxruntime 1.31.1" in text
     assert 'optim.load("DIR")' in text
@@ -156,7 +156,7 @@ def test_the_plots_show_every_point_the_intervals_and_the_steps():
     measured, latency, steps = drawn(build_report(sample.improved()))
     assert len(list(measured.iter("circle"))) == 1 + 3
     assert {"1", "2", "original", "budget 0.17"} <= set(words_of(measured))
-    assert "4.7 ms" in words_of(latency)
+    assert "4.73 ms" in words_of(latency)
     assert len([one for one in latency.iter("line") if one.get("class") == "won"]) == 3
     assert {"original", "+ ort.quantize-dynamic", "+ ort.tune-session", "60 MB", "0.43"} <= set(words_of(steps))
 

@@ -23,7 +23,7 @@ def test_the_verdict_comes_first_and_the_steps_say_why():
     lines = printed(sample.improved()).splitlines()
     assert lines[0].startswith("improved: 2.3 times faster")
     text = "\n".join(lines)
-    assert "11 ms  ->  4.7 ms" in text
+    assert "11 ms  ->  4.73 ms" in text
     kept = next(line for line in lines if "ort.tune-session (level=basic)" in line)
     for word in ("kept", "0.43", "0.15", "from 0.45 without it"):
         assert word in kept

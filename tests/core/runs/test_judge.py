@@ -11,6 +11,7 @@ from optim._engine.gate.budget import BeyondBudget, Budget
 from optim._engine.gate.drift import Drift
 from optim._engine.runs import judge
 from optim._engine.runs.outcome import RunStatus
+from optim._engine.runs.run import EXIT_STATUS
 from optim._engine.search.explore.beam import NamedPassError
 from optim._engine.search.journal import Journal
 from optim._engine.search.select.archive import ParetoArchive
@@ -18,6 +19,7 @@ from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import Candidate, Measured, Step
 from optim._engine.search.time_budget import TimeBudget
+from optim.errors import ExitStatus
 from optim.model import Model
 from optim.passes import Role, Stage
 
@@ -114,3 +116,21 @@ def test_a_named_pass_beyond_the_budget_misses_it_though_it_is_slower(verdict):
 def test_a_named_pass_that_failed_is_no_missed_budget_whatever_its_reason_says(verdict):
     found = verdict(objection="it cannot look beyond the budget of its vendor", named=(Named("round"),))
     assert found.status is RunStatus.FAILED
+
+
+@pytest.mark.parametrize(
+    ("figures", "goal", "status"),
+    [
+        ((0.8, 0.78, 0.82), "latency", RunStatus.IMPROVED),
+        ((1.01, 0.97, 1.04), "latency", RunStatus.PREPARED),
+        ((0.8, 0.78, 0.82), "size", RunStatus.PREPARED),
+    ],
+)
+def test_what_was_asked_for_is_prepared_and_called_improved_only_where_the_goal_did(
+    verdict, monkeypatch, figures, goal, status
+):
+    fixed = Step(Stage.FUSE, "fix", "plugin", {}, Role.REQUESTED, lossy=False)
+    monkeypatch.setattr(Selection, "decide", lambda *_: Measured(Candidate(model("fixed"), 100, (fixed,)), *figures))
+    found = verdict(goal=goal)
+    assert (found.status, found.result.ratio) == (status, figures[0])
+    assert EXIT_STATUS[found.status] is ExitStatus.DELIVERED

@@ -20,6 +20,7 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.search.time_budget import Effort, TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
+from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.model import SessionConfig
 from optim.passes import Interface
@@ -148,7 +149,11 @@ class Told:
 def raced(monkeypatch):
     """Results of a race of lanes that take so many seconds in every sample of every round; the first is the base."""
     ready = Ready((), 0, {}, ())
-    monkeypatch.setattr(race_module, "_open_one", lambda seconds, _: race_module._Lane(Told(*seconds), ready))
+
+    def opened(base, lanes, timeout_s):
+        return [race_module._Lane(Told(*seconds), ready) for seconds in (base, *lanes)]
+
+    monkeypatch.setattr(race_module, "_open", opened)
 
     def run(*lanes, **effort):
         return race_module.race(lanes[0], lanes[1:], Effort(**{"seconds": 0.2, "width": 0.0, **effort}), seed=0)
@@ -190,7 +195,7 @@ def test_a_base_that_does_not_run_is_an_error(bench):
     whole = bench.original
     try:
         bench.original = broken
-        with pytest.raises(WorkerFailed, match="no value 'FASTEST'"):
+        with pytest.raises(OptimError, match="no value 'FASTEST'"):
             race_candidates(bench, [whole], QUICK, Wanted("broken base"))
     finally:
         bench.original = whole
@@ -221,3 +226,41 @@ def test_a_renamed_output_is_right_only_through_its_interface(bench, candidate_o
     assert "candidate: renamed" in lost.failure
     assert right.failure == ""
     assert [(found.name, found.relative_l2 < 1e-5) for found in right.ready.comparisons] == [("y", True)]
+
+
+def test_a_short_timeout_costs_the_candidate_and_not_the_race(bench, candidate_of):
+    other = candidate_of("other", network({"a": 3}))
+    effort = replace(QUICK, open_timeout_s=0.01)
+    base, (same, late) = race_candidates(bench, [bench.original, other], effort, Wanted("in no time"))
+    assert base.ratio is not None
+    assert same.ratio is not None
+    assert "0.01 s" in late.failure
+
+
+def test_an_original_that_stops_running_is_a_diagnosis(bench, monkeypatch):
+    def dies(*arguments):
+        raise WorkerFailed("signal 9", "crashed")
+
+    monkeypatch.setattr("optim._engine.search.measure.racing.race", dies)
+    with pytest.raises(OptimError) as raised:
+        race_candidates(bench, [bench.original], QUICK, Wanted("dying"))
+    assert raised.value.reference == "original-failed"
+    assert "signal 9" in raised.value.cause
+
+
+def test_a_model_alone_can_be_timed(bench):
+    base, others = race_candidates(bench, [], QUICK, Wanted("alone"))
+    assert base.latency_ms > 0
+    assert others == []
+
+
+def test_times_and_ratios_of_a_race_say_the_same_however_noisy_it_was():
+    def timed(*seconds):
+        return race_module._Lane(Told(), Ready((), 0, {}, ()), [[second] for second in seconds])
+
+    base, lane = timed(0.1, 0.2, 0.1, 0.2, 0.1), timed(0.1, 0.1, 0.09, 0.1, 0.3)
+    rounds = race_module._Rounds([0, 1, 2, 3, 4], {}, 0.0)
+    found, first = (race_module._figures(one, base, rounds) for one in (lane, base))
+    assert found.ratio.value == pytest.approx(0.9)
+    assert found.latency_ms == pytest.approx(0.9 * first.latency_ms)
+    assert found.sample_ms == pytest.approx((90.0,))

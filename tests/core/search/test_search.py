@@ -90,7 +90,7 @@ def chain_of(outcome):
 def drift_of(outcome):
     """What onnxruntime itself says of the result, on the first sample of the run."""
     references = Store().root / "references"
-    (feeds,) = [FeedSet.open(path / "feeds") for path in references.iterdir() if path.is_dir()][:1]
+    feeds = FeedSet.open(next(references.glob("*/*/feeds")))
     sample, models = feeds.sample(0), (outcome.source.model, outcome.result.candidate.model)
     found = []
     for model in models:

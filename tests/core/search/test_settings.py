@@ -40,3 +40,8 @@ def test_the_command_line_refuses_them_too(command, words, capsys):
     verb, *rest = command.split()
     assert main([verb, "model.onnx", *rest, *words.split()]) == ExitStatus.USAGE
     assert f"Invalid value for '{words.split()[0]}'" in capsys.readouterr().err
+
+
+def test_a_short_timeout_is_that_of_a_candidate_and_not_of_what_the_run_needs():
+    assert RunSettings(Path("m.onnx"), timeout_s=3).needed_timeout_s == 900
+    assert RunSettings(Path("m.onnx"), timeout_s=3600).needed_timeout_s == 3600

@@ -4,7 +4,7 @@ Layout below the cache folder (``OPTIM_CACHE_DIR``, else the platform's user cac
 
     models/      graphs and weights, called by their sha256
     feeds/       one folder for each set of feeds
-    references/  the original's outputs on them
+    references/  the original's outputs on them; below a key a folder for each time they were made
     steps/       answers of jobs as JSON, by the key of everything they depend on
     runs/        finished runs, by the key of everything the user asked for
     active/      a held lock for each run under way: nothing is pruned meanwhile
@@ -109,6 +109,27 @@ class Store:
         if final.is_dir():
             os.utime(final)
             return final, None
+        return self._filled(final, make)
+
+    def new_folder(self, shelf: str, key: str, make: Callable[[Path], T]) -> tuple[Path, T]:
+        """One more folder under a key, called by nothing but itself: others may be using those that are there.
+
+        Returns:
+            The folder, and what ``make`` returned.
+        """
+        return self._filled(self.root / shelf / key / uuid.uuid4().hex[:12], make)
+
+    def supersede(self, folder: Path) -> None:
+        """Delete the other folders under the same key, unless another run under way may be using one.
+
+        Whoever comes later must find this one: say where it is before calling this.
+        """
+        with self._alone(besides=1) as alone:
+            if alone:
+                for other in set(folder.parent.iterdir()) - {folder}:
+                    _delete(other)
+
+    def _filled(self, final: Path, make: Callable[[Path], T]) -> tuple[Path, T]:
         temporary = final.with_name(f".{uuid.uuid4().hex}.tmp")
         with self._usable():
             temporary.mkdir(parents=True)
@@ -123,10 +144,10 @@ class Store:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Hold a marker: nothing is pruned while any run holds one."""
+        """Hold a marker: nothing that others may use is deleted while any run holds one."""
         marker = self.root / "active" / f"{os.getpid()}-{uuid.uuid4().hex}.lock"
         lock = FileLock(marker)
-        with self._usable():
+        with self._usable(), self._door():
             lock.acquire()
         try:
             yield
@@ -146,6 +167,15 @@ class Store:
                 held += 1
         return held > besides
 
+    @contextmanager
+    def _alone(self, besides: int = 0) -> Iterator[bool]:
+        """Whether at most ``besides`` runs are under way; none begins until this is left."""
+        with self._usable(), self._door():
+            yield not self.others_active(besides)
+
+    def _door(self) -> FileLock:
+        return FileLock(self.root / ".door")
+
     def usage(self) -> list[Usage]:
         """What each shelf holds."""
         found = []
@@ -163,14 +193,18 @@ class Store:
         Raises:
             OptimError[cache-in-use]: a run is under way.
         """
-        if self.others_active():
-            raise OptimError(
-                "cache-in-use",
-                "the cache is in use",
-                "a run is under way",
-                "run it again when that has finished",
-                status=ExitStatus.USAGE,
-            )
+        with self._alone() as alone:
+            if not alone:
+                raise OptimError(
+                    "cache-in-use",
+                    "the cache is in use",
+                    "a run is under way",
+                    "run it again when that has finished",
+                    status=ExitStatus.USAGE,
+                )
+            return self._prune(cap_bytes)
+
+    def _prune(self, cap_bytes: int) -> tuple[int, int]:
         entries = [entry for shelf in _SHELVES for entry in (self.root / shelf).iterdir()]
         sized = [(entry.stat().st_mtime, _size(entry), entry) for entry in entries]
         total = sum(size for _, size, _ in sized)
@@ -187,8 +221,10 @@ class Store:
 
     def trim(self, cap_bytes: int = DEFAULT_CAP_BYTES) -> None:
         """Keep the cache below its cap after a run; left for later while another run is under way."""
-        if sum(item.size_bytes for item in self.usage()) > cap_bytes and not self.others_active():
-            self.prune(cap_bytes)
+        if sum(item.size_bytes for item in self.usage()) > cap_bytes:
+            with self._alone() as alone:
+                if alone:
+                    self._prune(cap_bytes)
 
     def keep_only(self, made: set[Path], needed: set[Path]) -> None:
         """Delete graphs and weights that a run made and dropped, and weights that only dropped graphs had.
@@ -196,8 +232,11 @@ class Store:
         What another run under way may share stays, and what a finished run has as its source or its result.
         What killed jobs left half done goes too.
         """
-        if self.others_active(besides=1):
-            return
+        with self._alone(besides=1) as alone:
+            if alone:
+                self._keep_only(made, needed)
+
+    def _keep_only(self, made: set[Path], needed: set[Path]) -> None:
         for left_behind in (*self.root.glob("scratch-*"), *self.models.glob("*.tmp"), *self.models.glob(".*.tmp")):
             _delete(left_behind)
         finished = b"".join(map(_bytes, (self.root / "runs").glob("*.json")))

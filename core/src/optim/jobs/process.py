@@ -97,7 +97,7 @@ class WorkerProcess:
                 message = self._talk.receive(deadline - time.monotonic())
             except TimeoutError:
                 self.kill()
-                late = f"did not finish within {of_s or timeout_s:.0f} s{self._on()} and was stopped"
+                late = f"did not finish within {of_s or timeout_s:.3g} s{self._on()} and was stopped"
                 raise WorkerFailed(late, "timeout", doing=self._doing) from None
             except ValueError as error:
                 self.kill()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import onnx
 import onnx_ir as ir
 
-from optim.model import Model, SessionConfig, TensorInfo
+from optim.model import UNKNOWN_DTYPE, Model, SessionConfig, TensorInfo
 from optim.onnx.context_files import context_files, deliver_contexts, store_contexts
 from optim.onnx.data_files import bytes_key, pieces, replacing, static_shape, write_tensors
 from optim.onnx.digests import model_digest
@@ -267,8 +267,8 @@ def tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
 
 
 def dtype_name(elem_type: int) -> str:
-    """Numpy's name of an ONNX element type, ``unknown`` where there is none."""
+    """Numpy's name of an ONNX element type, ``UNKNOWN_DTYPE`` where there is none."""
     if not elem_type:
-        return "unknown"
+        return UNKNOWN_DTYPE
     name = ir.DataType(elem_type).name.lower()
     return {"float": "float32", "double": "float64", "string": "str"}.get(name, name)

@@ -32,7 +32,7 @@ def shapes_of_feeds(inputs: Iterable[TensorInfo], samples: Iterable[Feeds]) -> d
         OptimError[conflicting-shapes]: two samples differ; both shapes are named.
         OptimError[feeds-empty]: there is no sample.
     """
-    dynamic = [info.name for info in inputs if info.is_dynamic]
+    dynamic = [info.name for info in inputs if info.is_dynamic and info.is_tensor]
     found: dict[str, tuple[int, ...]] = {}
     count = 0
     for count, sample in enumerate(samples, 1):
@@ -148,7 +148,8 @@ def require_shapes_of(graph: ir.Model, samples: Iterable[Feeds]) -> None:
     Raises:
         OptimError[conflicting-shapes]: names the input.
     """
-    shapes = {name: value.shape for name, value in _inputs(graph).items() if value.shape is not None}
+    tensors = {name: value for name, value in _inputs(graph).items() if isinstance(value.type, ir.TensorType)}
+    shapes = {name: value.shape for name, value in tensors.items() if value.shape is not None}
     for number, sample in enumerate(samples):
         for name in shapes.keys() & sample.keys():
             shape, given = shapes[name], sample[name].shape

@@ -216,3 +216,17 @@ def test_what_draws_numbers_is_not_folded(tmp_path: Path) -> None:
     )
     result = apply(Clean, model, tmp_path)
     assert operators(result.model).count("Bernoulli") == 2
+
+
+def test_an_output_that_is_constant_keeps_its_name(tmp_path: Path) -> None:
+    model = parsed(
+        tmp_path,
+        """<opset_import: ["": 17]> g (float[2] x) => (float[2] y, float[2] z) <float[2] w = {1, 2}> {
+            y = Relu (x)
+            z = Mul (w, w)
+        }""",
+    )
+    result = apply(Clean, model, tmp_path)
+    assert result.counts["nodes removed"] == 1
+    assert names_and_shapes(result.model) == names_and_shapes(model)
+    assert drift(model, result.model, {"x": np.array([-1.0, 2.0], np.float32)}) == 0

@@ -118,6 +118,15 @@ def test_attention_without_a_mask(opset: int, tmp_path: Path) -> None:
     assert attribute(result.model, "MultiHeadAttention", "num_heads") == HEADS
 
 
+def test_a_mask_of_one_number_is_spread_over_all_scores(tmp_path: Path) -> None:
+    graph = plain()
+    graph.finish(graph.add("Add", [graph.scores(), graph.number("shift", -3.0)], "masked"))
+
+    result = fused(graph, tmp_path)
+
+    assert dict(result.counts) == {"multi_head_attention": 1}
+
+
 def test_the_scale_may_be_spread_over_queries_keys_and_scores(tmp_path: Path) -> None:
     graph = plain()
     query = graph.add("Div", ["q", graph.number("two", 2.0)], "q_scaled")

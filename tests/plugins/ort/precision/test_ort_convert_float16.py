@@ -21,6 +21,7 @@ from ort_models import (
     feeds_for,
     names_and_shapes,
     operators,
+    parsed,
     proto,
     random_weight,
     run,
@@ -343,3 +344,75 @@ def test_a_plan_tells_missing_kernels_and_what_goes_with_its_neighbours_from_oth
     assert {why.obstacle for why in found} == {Obstacle.KERNEL, Obstacle.NODE, Obstacle.OTHERS}
     assert [why.text for why in found if why.obstacle is Obstacle.NODE] == ["Sin is not for 16 bits"]
     assert [why.text for why in found if why.obstacle is Obstacle.OTHERS] == ["its neighbours are in float32"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reason"),
+    [
+        ("y = ScatterND <reduction = 'add'> (p, at, p)", "ScatterND with a reduction is not for 16 bits"),
+        ("y = ScatterElements <reduction = 'max'> (p, at, p)", "ScatterElements with a reduction is not for 16 bits"),
+        ("y = Dropout (p, half, yes)", "Dropout is not for 16 bits"),
+        (
+            "list = SequenceConstruct (p) y = SequenceAt (list, one)",
+            "SequenceConstruct handles a sequence or an optional",
+        ),
+    ],
+)
+def test_what_has_no_16_bits_is_left_in_float32_with_the_reason(nodes: str, reason: str, tmp_path: Path) -> None:
+    text = f"""<opset_import: ["": 18]> g (float[2, 2] x) => (float[2, 2] y)
+        <float[2, 2] w = {{1, 2, 3, 4}}, {_indices(nodes)}, float half = {{0.5}}, bool yes = {{1}}, int64 one = {{0}}>
+        {{ p = MatMul (x, w) {nodes} }}"""
+    model = parsed(tmp_path, text.replace("'", '"'))
+    feeds = {"x": random_weight(2, 2)}
+    result = _convert(model, tmp_path, feeds)
+    assert reason in " ".join(result.notes)
+    outputs = run(result.model, feeds)
+    assert {name: array.dtype for name, array in outputs.items()} == {"y": np.float32}
+    if "Dropout" not in nodes:
+        assert drift(model, result.model, feeds) < _CLOSE
+
+
+def _indices(nodes: str) -> str:
+    return "int64[2, 1] at = {0, 1}" if "ScatterND" in nodes else "int64[2, 2] at = {0, 0, 1, 1}"
+
+
+def test_numbers_that_are_looked_at_as_bits_stay_float32(tmp_path: Path) -> None:
+    text = """<opset_import: ["": 26]> g (float[2, 2] x) => (float[2, 2] y, int32[2, 2] bits)
+    <float[2, 2] w = {1, 2, 3, 4}> {
+        p = MatMul (x, w)
+        y = Relu (p)
+        bits = BitCast <to = 6> (p)
+    }"""
+    model = parsed(tmp_path, text)
+    result = _convert(model, tmp_path, {"x": np.ones((2, 2), np.float32)})
+    assert run(result.model, {"x": np.ones((2, 2), np.float32)})["bits"].dtype == np.int32
+
+
+def test_a_normalization_that_the_runtime_writes_out_stays_float32(tmp_path: Path) -> None:
+    text = """<opset_import: ["": 13]> g (float[1, 2, 2, 2] x) => (float[1, 2, 2, 2] y) <float[2, 2] w = {1, 2, 3, 4}> {
+        p = MatMul (x, w)
+        y = MeanVarianceNormalization (p)
+    }"""
+    model = parsed(tmp_path, text)
+    result = _convert(model, tmp_path, {"x": random_weight(1, 2, 2, 2)})
+    assert "MeanVarianceNormalization is not for 16 bits" in " ".join(result.notes)
+    assert drift(model, result.model, {"x": random_weight(1, 2, 2, 2)}) < _CLOSE * 10
+
+
+def test_weights_of_branches_are_not_kept_twice(tmp_path: Path) -> None:
+    weight = numpy_helper.from_array(random_weight(64, 64), "w")
+    shape = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 64]) for name in ("t", "e")]
+    yes = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["t"])], "yes", [], shape[:1], [weight])
+    no = helper.make_graph([helper.make_node("Neg", ["x"], ["e"])], "no", [], shape[1:])
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0),
+        helper.make_node("Cast", ["m"], ["c"], to=TensorProto.BOOL),
+        helper.make_node("If", ["c"], ["y"], then_branch=yes, else_branch=no),
+    ]
+    model = _model(tmp_path, nodes, {})
+    for options in ({"weights_only": True}, {"weights_only": False}):
+        result = _convert(model, tmp_path, **options)
+        branches = [part for part in result.model.ir().graphs() if part.name == "yes"]
+        stored = [value.dtype.name for part in branches for value in part.initializers.values() if value.dtype]
+        assert stored == ["FLOAT16"]
+        assert drift(model, result.model, _FEEDS) < _CLOSE

@@ -35,6 +35,12 @@ def test_a_fixed_size_is_a_number_and_another_an_axis_of_an_input() -> None:
     assert size(graph, "x", 1) == origin(graph, "x", 1)
 
 
+def test_a_scalar_has_no_last_axis() -> None:
+    graph = graph_of("one = Constant <value_float = 1.0> ()")
+
+    assert size(graph, "one", -1) is None
+
+
 def test_sizes_of_one_name_are_the_same() -> None:
     graph = graph_of("")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ort_models import CPU, apply, context, drift, export, feeds_for
+from ort_models import CPU, apply, context, drift, export, feeds_for, parsed
 
 from optim.errors import ExitStatus, OptimError
 from optim.options import parse_options
@@ -119,3 +119,23 @@ def test_what_is_fixed_already_is_declined(tmp_path: Path) -> None:
     model = export("bert.ts", tmp_path)
     fixed = apply(FixShapes, model, tmp_path, shapes={"input_ids": [1, 8]})
     assert FixShapes().applicable(fixed.model, CPU).reason == "the inputs have fixed shapes already"
+
+
+def test_a_sequence_has_no_shape_to_fix(tmp_path: Path) -> None:
+    text = (
+        """<opset_import: ["": 17]> g (seq(float[2]) s) => (float[2] y) <int64 at = {0}> { y = SequenceAt (s, at) }"""
+    )
+    assert FixShapes().applicable(parsed(tmp_path, text), CPU).reason == "the inputs have fixed shapes already"
+
+
+def test_samples_may_hold_sequences_beside_tensors(tmp_path: Path) -> None:
+    model = parsed(
+        tmp_path,
+        """<opset_import: ["": 17]> g (seq(float[2]) s, float[n] x) => (float[m] y) <int64 at = {0}> {
+            first = SequenceAt (s, at)
+            y = Add (first, x)
+        }""",
+    )
+    sample = {"s": [np.ones(2, np.float32)], "x": np.ones(2, np.float32)}
+    result = apply(FixShapes, model, tmp_path, [sample])
+    assert result.notes == ("fixed: x 2",)

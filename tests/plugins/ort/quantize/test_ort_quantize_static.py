@@ -22,6 +22,7 @@ from ort_models import (
     feeds_for,
     names_and_shapes,
     operators,
+    parsed,
     proto,
     random_weight,
     run,
@@ -334,3 +335,10 @@ def test_the_ranges_are_in_the_graph(tmp_path: Path) -> None:
     (scale,) = [value for value in proto(result.model).graph.initializer if value.name == "x_scale"]
     extent = max(np.abs(sample["x"]).max() for sample in _ROWS)
     assert onnx.numpy_helper.to_array(scale) == pytest.approx(2 * extent / 255, rel=0.1)
+
+
+def test_a_model_without_standard_operators_is_declined(tmp_path: Path) -> None:
+    text = """<opset_import: ["ai.onnx.ml": 1]> g (float[2] x) => (float[2] y) {
+        y = ai.onnx.ml.Binarizer <threshold = 0.5> (x)
+    }"""
+    assert QuantizeStatic().applicable(parsed(tmp_path, text), CPU).reason == "the model has no standard operators"

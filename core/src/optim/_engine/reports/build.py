@@ -30,7 +30,7 @@ from optim._engine.reports.verdict import verdict
 from optim._engine.reports.words import options_text
 from optim._engine.runs.outcome import Outcome
 from optim._engine.search.select.archive import Point
-from optim._engine.search.state import Attempt
+from optim._engine.search.state import Attempt, Measured
 
 _BUSY = 0.5
 """Share of disturbed rounds from which the report speaks of it."""
@@ -143,7 +143,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
     interval = (found.low, found.high) if found.low is not None and found.high is not None else None
     return ResultReport(
         digest=found.candidate.model.digest,
-        latency_ms=found.latency_ms,
+        latency_ms=_latency_ms(found, outcome),
         latency_ratio=found.ratio,
         latency_ratio_ci=interval,
         size_bytes=found.candidate.size_bytes,
@@ -164,11 +164,26 @@ def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
     names = outcome.prepared.shapes
     if outcome.result is not None and outcome.result.candidate.recast is not None:
         names = tuple(f"raw sample {place + 1}" for place in range(len(names)))
-    rows = zip(names, outcome.original.sample_ms, outcome.timing.sample_ms, outcome.timing.sample_ratio, strict=True)
+    rows = zip(names, outcome.original.sample_ms, outcome.timing.sample_ratio, strict=True)
     return tuple(
-        ShapeReport(shape=shape, original_ms=before, result_ms=after, ratio=ratio.value, ci=(ratio.low, ratio.high))
-        for shape, before, after, ratio in rows
+        ShapeReport(
+            shape=shape,
+            original_ms=before,
+            result_ms=before * ratio.value,
+            ratio=ratio.value,
+            ci=(ratio.low, ratio.high),
+        )
+        for shape, before, ratio in rows
     )
+
+
+def _latency_ms(found: Measured, outcome: Outcome) -> float | None:
+    """The original's latency times the ratio: races are apart in time, and only ratios compare across them."""
+    base = outcome.original
+    recast = outcome.result is not None and outcome.result.candidate.recast is not None
+    if base is None or found.ratio is None or (found.candidate.recast is not None) is not recast:
+        return found.latency_ms
+    return base.latency_ms * found.ratio
 
 
 def _step(attempt: Attempt) -> StepReport:
@@ -202,7 +217,7 @@ def _point(point: Point, outcome: Outcome) -> PointReport:
     return PointReport(
         number=point.number or None,
         chain=tuple(f"{name} ({options})" if options else name for name, options in words),
-        latency_ms=found.latency_ms,
+        latency_ms=_latency_ms(found, outcome),
         latency_ratio=found.ratio,
         latency_ratio_ci=(found.low, found.high) if found.low is not None and found.high is not None else None,
         size_bytes=node.size_bytes,

@@ -247,7 +247,7 @@ class SearchReport(_Part):
 class Report(_Part):
     """Everything a run found out."""
 
-    status: Literal["improved", "unchanged", "budget-missed", "failed"]
+    status: Literal["improved", "prepared", "unchanged", "budget-missed", "failed"]
     reason: str = Field(description="the verdict in one sentence")
     target: str
     goal: Literal["latency", "size", "memory"]

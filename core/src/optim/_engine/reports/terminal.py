@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 STYLES = {"kept": "green", "dropped": "yellow", "failed": "red", "not-applicable": "dim", "skipped": "dim"}
-_VERDICTS = {"improved": "green", "unchanged": "cyan", "budget-missed": "red", "failed": "red"}
+_VERDICTS = {"improved": "green", "prepared": "green", "unchanged": "cyan", "budget-missed": "red", "failed": "red"}
 
 
 def print_report(report: Report, console: Console) -> None:

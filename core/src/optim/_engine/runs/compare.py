@@ -226,20 +226,19 @@ def workbench_for(
     """
     registry, store, say = conditions.registry, conditions.store, conditions.say
     device = require_target(registry, conditions.target)
-    exported = _exported(model, device, registry, store, say)
-    path, session = (model, SessionConfig()) if exported else resolve(model)
-    request = exported.request if exported else None
-    settings = replace(
-        asked or RunSettings(path),
-        source=path,
-        target=conditions.target,
-        data=conditions.data,
-        seed=conditions.seed,
-        fresh=True,
-        export=request,
-        component=_component(exported, conditions.component) if exported else "",
-    )
     with store.in_use(), ending_workers(), thread_executor() as executor:
+        exported = _exported(model, device, registry, store, say)
+        path, session = (model, SessionConfig()) if exported else resolve(model)
+        settings = replace(
+            asked or RunSettings(path),
+            source=path,
+            target=conditions.target,
+            data=conditions.data,
+            seed=conditions.seed,
+            fresh=True,
+            export=exported.request if exported else None,
+            component=_component(exported, conditions.component) if exported else "",
+        )
         bench = Workbench(settings, registry, store, executor, say, exported)
         found = bench.ingest()
         bench.prepare(found.model)

@@ -53,7 +53,7 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
     winner = selection.decide(ranking)
     if winner is not None:
         beam.journal.timed(winner, None)
-        return _verdict(RunStatus.IMPROVED, "", winner, beam, selection)
+        return _verdict(_delivered(winner, selection), "", winner, beam, selection)
     forced = plan.forced()
     if forced:
         name = forced[0].ordered.name
@@ -97,7 +97,7 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
         )
     journal.conclude(candidate, measured[0])
     return Verdict(
-        RunStatus.IMPROVED if candidate.steps else RunStatus.UNCHANGED,
+        _delivered(measured[0], selection) if candidate.steps else RunStatus.UNCHANGED,
         "repeated from a lock, verified, not searched again",
         measured[0],
         journal.attempts,
@@ -120,6 +120,11 @@ def _verdict(status: RunStatus, reason: str, winner: Measured, beam: Beam, selec
         timing=score.result,
         points=beam.archive.points(winner.candidate),
     )
+
+
+def _delivered(winner: Measured, selection: Selection) -> RunStatus:
+    """What is delivered because it was asked for need not be better."""
+    return RunStatus.IMPROVED if selection.would_help(winner) else RunStatus.PREPARED
 
 
 def _original(bench: Workbench, selection: Selection) -> Measured:

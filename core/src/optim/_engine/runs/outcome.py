@@ -15,9 +15,10 @@ from optim.target import Target
 
 
 class RunStatus(StrEnum):
-    """The verdict in a word."""
+    """The verdict in a word; ``prepared`` is what was asked for, done and right, and no better by the goal."""
 
     IMPROVED = "improved"
+    PREPARED = "prepared"
     UNCHANGED = "unchanged"
     BUDGET_MISSED = "budget-missed"
     FAILED = "failed"

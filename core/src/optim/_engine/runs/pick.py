@@ -16,7 +16,8 @@ from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.run import publish
 from optim._engine.search.journal import missing_rows
 from optim._engine.search.select.archive import Point, choose, nothing_to_pick
-from optim._engine.search.state import Attempt, StepStatus
+from optim._engine.search.select.goal import Objective
+from optim._engine.search.state import Attempt, Candidate, StepStatus
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 from optim.onnx.operators import operator_counts
@@ -64,10 +65,13 @@ def picked(outcome: Outcome, wanted: str) -> Outcome:
     """
     point = choose(outcome.points, wanted)
     front = sum(1 for one in outcome.points if one.number)
+    original = Candidate(outcome.source.model, outcome.source.size_bytes)
+    goal = Objective(outcome.settings.goal, outcome.target.timed)
+    better = goal.is_reached(point.measured, outcome.original, original)
     attempts = [*outcome.attempts, *missing_rows(outcome.attempts, point.candidate)]
     return replace(
         outcome,
-        status=RunStatus.IMPROVED,
+        status=RunStatus.IMPROVED if better else RunStatus.PREPARED,
         result=point.measured,
         timing=point.timing,
         reason=f"point {point.number} of {front}, picked as {wanted}",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 EXIT_STATUS = {
     RunStatus.IMPROVED: ExitStatus.DELIVERED,
+    RunStatus.PREPARED: ExitStatus.DELIVERED,
     RunStatus.UNCHANGED: ExitStatus.DELIVERED,
     RunStatus.BUDGET_MISSED: ExitStatus.NOT_HELD,
     RunStatus.FAILED: ExitStatus.NOT_HELD,

@@ -59,7 +59,7 @@ def run_source(
             registry,
             source_choice(settings),
             Runner(store, say, fresh=settings.fresh),
-            timeout_s=settings.timeout_s,
+            timeout_s=settings.needed_timeout_s,
         )
     names = [graph.component for graph in made.graphs]
     if len(names) == 1:

@@ -87,6 +87,11 @@ class RunSettings:
     component: str = ""
 
     @property
+    def needed_timeout_s(self) -> float:
+        """For what the whole run depends on: a short :attr:`timeout_s` costs candidates, and not the run."""
+        return max(self.timeout_s, DEFAULT_TIMEOUT_S)
+
+    @property
     def drift_limit(self) -> float:
         """The budget for lossy passes: infinite where only a loss was given, the default where nothing was."""
         if self.max_drift is not None:

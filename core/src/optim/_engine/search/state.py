@@ -165,8 +165,8 @@ class LaneResult:
         failure: why it has no figures, or empty.
         ready: what it said before the race.
         ratio: to the base; None for a lane that failed or was not admitted.
-        latency_ms: median over rounds, geometric mean over samples.
-        sample_ms: median of each timed sample.
+        latency_ms: that of the base (median over rounds, geometric mean over samples) times the ratio.
+        sample_ms: the same for each timed sample.
         sample_ratio: of each timed sample.
         disturbed: share of the race's rounds in which other processes used the machine, 0..1.
         open_s: of the base: how long a lane of this race took to open on average, in seconds.

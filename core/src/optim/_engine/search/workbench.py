@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
@@ -31,6 +31,7 @@ from optim._engine.sensitivity import measure_job, repair_job
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.pipeline import Choice
 from optim._engine.store import Store
+from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.model import Model, TensorInfo
 from optim.onnx.files import is_whole
@@ -54,6 +55,14 @@ class Tried:
     failure: str
     seconds: float
     ran_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a run was prepared with, and the folder that holds its arrays, among those of one key."""
+
+    folder: str
+    answer: prepare.Answer
 
 
 class Workbench:
@@ -109,7 +118,7 @@ class Workbench:
                 self.registry,
                 source_choice(self.settings),
                 Runner(self.store, self.say, fresh=fresh or self.settings.fresh),
-                timeout_s=self.settings.timeout_s,
+                timeout_s=self.settings.needed_timeout_s,
             )
         graphs = self.exported.graphs
         graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
@@ -149,7 +158,7 @@ class Workbench:
         self.say("running the original")
         inputs = inputs or model.inputs
         key = self.keys.prepare(model, inputs)
-        folder = self.store.root / "references" / key
+        folders = self.store.root / "references" / key
 
         def make(folder: Path) -> prepare.Answer:
             request = prepare.Request(
@@ -164,17 +173,19 @@ class Workbench:
                 metric=self._metric,
                 max_loss=self.settings.max_loss,
             )
-            answer = self._need(prepare.JOB, request, "prepare")
-            self.runner.keep(key, answer)
-            return answer
+            try:
+                return self._need(prepare.JOB, request, "prepare")
+            except OptimError as error:
+                raise error.naming(_names_in_messages(model, self.settings.source)) from error
 
-        known = self.runner.known(key, prepare.Answer, holds=lambda _: folder.is_dir())
-        if known is None and folder.is_dir():
-            shutil.rmtree(folder)
-        folder, made = self.store.folder("references", key, make)
-        found = made or known
-        assert found is not None
-        self.prepared = found
+        known = self.runner.known(key, Kept, holds=lambda kept: (folders / kept.folder).is_dir())
+        if known is None:
+            folder, self.prepared = self.store.new_folder("references", key, make)
+            self.runner.keep(key, Kept(folder.name, self.prepared))
+            self.store.supersede(folder)
+        else:
+            folder, self.prepared = folders / known.folder, known.answer
+            os.utime(folders)
         self.keys.hold_to(self.prepared, model)
         task = self.prepared.task
         self.reference = Reference(
@@ -340,7 +351,7 @@ class Workbench:
         return self.runner.need(
             job,
             request,
-            timeout_s=self.settings.timeout_s,
+            timeout_s=self.settings.needed_timeout_s,
             reference=f"{what}-failed",
             doing=f"{what} {self.settings.source.name}",
         )
@@ -349,6 +360,11 @@ class Workbench:
 def source_choice(settings: RunSettings) -> Choice:
     """The user's word on passes that run before there is a model."""
     return Choice({named.name: named.options for named in settings.named}, settings.without)
+
+
+def _names_in_messages(model: Model, source: Path) -> dict[str, str]:
+    """The user's name for a file of the cache, which messages call by its digest or the first part of it."""
+    return dict.fromkeys((model.path.name, f"{model.path.stem[:12]}{model.path.suffix}"), source.name)
 
 
 def _is_there(tried: Tried) -> bool:

@@ -50,7 +50,7 @@ class Masks:
         rows, axes = self._sizes.of(block.query, 2), self._sizes.rank(block.mask)
         key = (mask, rows, group)
         if key not in self._whole:
-            has_columns = axes is not None and self._sizes.of(block.mask, axes - 1) != 1
+            has_columns = axes is not None and axes > 0 and self._sizes.of(block.mask, axes - 1) != 1
             has_rows = axes == 4 and rows is not None and self._sizes.of(block.mask, 2) == rows
             whole = mask if has_rows and has_columns else self._expanded(block, mask, has_columns)
             self._whole[key] = self._writer.add("Concat", [whole] * group, axis=2) if group > 1 else whole

@@ -84,8 +84,8 @@ class Sizes:
         return self._ranks[value]
 
     def of(self, value: ir.Value | None, axis: int) -> Size:
-        """The size of an axis, counted from the front."""
-        if value is None:
+        """The size of an axis, counted from the front; unknown where there is no such axis."""
+        if value is None or axis < 0:
             return None
         key = (value, axis)
         if key not in self._known:

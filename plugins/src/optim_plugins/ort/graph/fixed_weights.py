@@ -1,4 +1,4 @@
-"""Weights that are listed among the inputs, as exporters did before IR version 4, and may be replaced in a run."""
+"""Weights that are listed among the inputs (as exporters did before IR version 4), and weights that nothing reads."""
 
 from __future__ import annotations
 
@@ -15,3 +15,11 @@ def fix_weights(graph: ir.Model) -> int:
         RemoveInitializersFromInputsPass()(graph)
         graph.ir_version = max(graph.ir_version, _FIRST_IR_WITHOUT_WEIGHTS_IN_INPUTS)
     return found
+
+
+def drop_unread_weights(graph: ir.Model) -> None:
+    """Remove weights that nothing reads any more, from branches and bodies too, where onnx-ir leaves them."""
+    for part in graph.graphs():
+        for name, value in list(part.initializers.items()):
+            if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+                part.initializers.pop(name)

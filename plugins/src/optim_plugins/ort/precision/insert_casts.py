@@ -23,6 +23,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim.onnx.edit import UniqueNames, add_constant
+from optim_plugins.ort.graph.fixed_weights import drop_unread_weights
 from optim_plugins.ort.graph.float_values import is_float32
 from optim_plugins.ort.graph.operator_types import Signature, signature
 from optim_plugins.ort.precision.precision_plan import ANY_TYPE, Plan
@@ -86,6 +87,7 @@ class Narrower:
                     is_narrow = self._io and part is main
                     self._give_out(part, place, value, self._narrow.onnx if is_narrow else ir.DataType.FLOAT)
         RemoveUnusedNodesPass()(self._model)
+        drop_unread_weights(self._model)
 
     def _convert(self, node: ir.Node, types: Signature | None) -> None:
         assert types is not None

@@ -79,9 +79,11 @@ def measure_ranges(graph: ir.Model, narrow: Narrow, store: Path, samples: Iterab
     try:
         session = open_session(model.path, SessionConfig())
         for given in _first(samples, names):
-            masks |= {name for name, array in given.items() if _is_mask(array, narrow)}
-            feeds = {name: bounded(array, narrow.bound) if name in masks else array for name, array in given.items()}
-            _take(found, {name: _largest(array) for name, array in feeds.items() if array.dtype == np.float32})
+            floats = {name: array for name, array in given.items() if _is_float32(array)}
+            masks |= {name for name, array in floats.items() if _is_mask(array, narrow)}
+            floats |= {name: bounded(array, narrow.bound) for name, array in floats.items() if name in masks}
+            feeds = given | floats
+            _take(found, {name: _largest(array) for name, array in floats.items()})
             try:
                 outputs = session.run(list(readers.values()), feeds)
             except Exception as error:  # onnxruntime's errors have no class in common
@@ -96,10 +98,13 @@ def measure_ranges(graph: ir.Model, narrow: Narrow, store: Path, samples: Iterab
     return Ranges(found, frozenset(masks), ran, tuple(refused))
 
 
+def _is_float32(array: object) -> bool:
+    """Whether it is an array of that type; a sequence is a list of arrays."""
+    return isinstance(array, np.ndarray) and array.dtype == np.float32
+
+
 def _is_mask(array: Array, narrow: Narrow) -> bool:
     """Whether something lies beyond the range, and all of that only says "leave this out"."""
-    if array.dtype != np.float32:
-        return False
     found = fit(array.astype(np.float32), narrow)
     return found.symbolic > 0 and not found.beyond
 

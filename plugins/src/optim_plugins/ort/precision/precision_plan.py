@@ -93,6 +93,8 @@ _NEVER = frozenset(
         "HannWindow",
         "HammingWindow",
         "AffineGrid",
+        "BitCast",
+        "MeanVarianceNormalization",
     )
 )
 _EXACT = frozenset(("Sin", "Cos", "Tan", "Range", "CumSum"))
@@ -227,8 +229,12 @@ def _reason_against(
 ) -> WhyNot | None:
     if types is None:
         return WhyNot(f"nobody defines {node.op_type}")
-    if node.op_type in _NEVER and node.domain in _STANDARD:
+    if node.domain in _STANDARD and (node.op_type in _NEVER or _draws_numbers(node)):
         return WhyNot(f"{node.op_type} is not for 16 bits")
+    if node.domain in _STANDARD and node.attributes.get_string("reduction", "none") != "none":
+        return WhyNot(f"{node.op_type} with a reduction is not for 16 bits")
+    if any(value is not None and _holds_tensors(value) for value in (*node.inputs, *node.outputs)):
+        return WhyNot(f"{node.op_type} handles a sequence or an optional")
     if node.op_type in ANY_TYPE:
         return WhyNot(f"{node.op_type} looks at no number", Obstacle.OTHERS)
     able = [variable for variable in variables if types.takes(variable, narrow.onnx)]
@@ -243,6 +249,16 @@ def _reason_against(
     if provider == CPU_PROVIDER and narrow is Narrow.FLOAT16 and runs_wide:
         return None  # onnxruntime puts casts around it
     return WhyNot(f"{provider} has no {narrow} kernel for {node.op_type}", Obstacle.KERNEL)
+
+
+def _draws_numbers(node: ir.Node) -> bool:
+    """Whether it is a Dropout that may be told to train: in another type it draws other numbers."""
+    return node.op_type == "Dropout" and len(node.inputs) > 2 and node.inputs[2] is not None
+
+
+def _holds_tensors(value: ir.Value) -> bool:
+    """Whether it is a sequence or an optional, whose tensors must stay what its type says."""
+    return isinstance(value.type, ir.SequenceType | ir.OptionalType)
 
 
 def _changes_width(node: ir.Node, narrow: Narrow) -> bool:

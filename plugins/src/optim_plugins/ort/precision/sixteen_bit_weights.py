@@ -21,6 +21,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim.onnx.edit import UniqueNames, add_constant
+from optim_plugins.ort.graph.fixed_weights import drop_unread_weights
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow, fit, narrowed
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def store_narrow(graph: ir.Model, narrow: Narrow, keep: Collection[str] = ()) ->
             _replace(part, value, narrow, names)
             done += 1
     RemoveUnusedNodesPass()(graph)
+    drop_unread_weights(graph)
     return done, left
 
 

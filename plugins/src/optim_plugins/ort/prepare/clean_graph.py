@@ -45,7 +45,8 @@ def clean(graph: ir.Model) -> None:
     if not any(map(_is_random, graph.graph.all_nodes())):  # two drawings are not one
         CommonSubexpressionEliminationPass()(graph)
     for part in graph.graphs():
-        make_own_outputs(part)
+        if part is not graph.graph:
+            make_own_outputs(part)
     RemoveUnusedNodesPass()(graph)
     RemoveUnusedOpsetsPass()(graph)
     NameFixPass()(graph)

@@ -58,9 +58,9 @@ def _inline(node: ir.Node, branch: ir.Graph, place: ir.Graph, number: int) -> No
 
 
 def make_own_outputs(graph: ir.Graph) -> int:
-    """Let every output of a graph be a value of its own that a node of the graph makes; how many were not.
+    """Let every output of a branch or body be a value of its own that a node of it makes; how many were not.
 
-    A graph may list a value twice, or one of a graph around it, and runtimes take what then comes out from wherever it
+    It may list a value twice, or one of a graph around it, and runtimes take what then comes out from wherever it
     happens to lie.
     """
     seen: set[ir.Value] = set()

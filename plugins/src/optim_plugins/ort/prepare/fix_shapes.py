@@ -34,7 +34,7 @@ class FixShapes(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where an input is dynamic."""
         del target
-        dynamic = any(info.is_dynamic for info in model.inputs)
+        dynamic = any(info.is_dynamic and info.is_tensor for info in model.inputs)
         return APPLICABLE if dynamic else Applicable.no("the inputs have fixed shapes already")
 
     def refuse_for(self, options: FixShapesOptions, model: Model, target: Target) -> None:
@@ -70,7 +70,7 @@ def _result(before: Model, after: Model) -> PassResult:
     """What became fixed, and what did not."""
     pairs = list(zip(before.inputs, after.inputs, strict=True))
     fixed = [f"{new.name} {_text(new)}" for old, new in pairs if new.shape != old.shape]
-    left = [f"{new.name} {_text(new)}" for _, new in pairs if new.is_dynamic]
+    left = [f"{new.name} {_text(new)}" for _, new in pairs if new.is_dynamic and new.is_tensor]
     notes = [f"fixed: {', '.join(fixed)}"] + ([f"still dynamic: {', '.join(left)}"] if left else [])
     return PassResult(after, changed=True, notes=tuple(notes), counts={"inputs": len(fixed)})
 

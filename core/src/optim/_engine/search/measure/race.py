@@ -35,6 +35,9 @@ _LEAST_WINDOW_S = 0.4
 _ROUND_TIMEOUT_S = 300.0
 """For one round of one lane, which takes tenths of seconds: it only ends a lane that hangs."""
 
+_BASE_TIMEOUT_S = 900.0
+"""For the base to open and to be compared: it only ends one that hangs."""
+
 _CLEARLY = 1.02
 """A lane leaves the race when its interval lies above the best one's by more: less drops what may yet win."""
 _HOPELESS = 1.35
@@ -46,13 +49,16 @@ def joined(first: LaneResult, second: LaneResult) -> LaneResult:
     if first.ratio is None or second.ratio is None or first.ready is None or second.ready is None:
         return first
     peak = max(first.ready.peak_memory_bytes, second.ready.peak_memory_bytes)
+    ratio = joined_ratio(first.ratio, second.ratio)
+    each = tuple(joined_ratio(a, b) for a, b in zip(first.sample_ratio, second.sample_ratio, strict=True))
+    before = zip(first.sample_ms, first.sample_ratio, strict=True)
     return replace(
         first,
         ready=replace(first.ready, peak_memory_bytes=peak),
-        ratio=joined_ratio(first.ratio, second.ratio),
-        latency_ms=(first.latency_ms * second.latency_ms) ** 0.5,
-        sample_ms=tuple((a * b) ** 0.5 for a, b in zip(first.sample_ms, second.sample_ms, strict=True)),
-        sample_ratio=tuple(joined_ratio(a, b) for a, b in zip(first.sample_ratio, second.sample_ratio, strict=True)),
+        ratio=ratio,
+        latency_ms=first.latency_ms / first.ratio.value * ratio.value,
+        sample_ms=tuple(ms / old.value * new.value for (ms, old), new in zip(before, each, strict=True)),
+        sample_ratio=each,
         disturbed=max(first.disturbed, second.disturbed),
     )
 
@@ -92,7 +98,7 @@ def race(
         WorkerFailed: the base itself does not run.
     """
     started = time.monotonic()
-    opened = _open([base, *lanes], effort.open_timeout_s)
+    opened = _open(base, lanes, effort.open_timeout_s)
     open_s = (time.monotonic() - started) / len(opened)
     try:
         if isinstance(opened[0], WorkerFailed):
@@ -208,15 +214,18 @@ def _paired(lane: _Lane, base: _Lane, kept: list[int]) -> tuple[np.ndarray, np.n
 
 
 def _figures(lane: _Lane, base: _Lane, rounds: _Rounds) -> LaneResult:
+    """Times are those of the base times the ratios: what is shown side by side then says one thing."""
     own, other = _paired(lane, base, rounds.kept)
-    per_sample = np.median(own, axis=0) * 1e3
+    base_ms = np.median(_paired(base, base, rounds.kept)[0], axis=0) * 1e3
+    ratio = _ratio(lane, base, rounds.kept)
+    each = tuple(paired_ratio(own[:, i].tolist(), other[:, i].tolist()) for i in range(own.shape[1]))
     return LaneResult(
         ready=lane.ready,
-        ratio=_ratio(lane, base, rounds.kept),
+        ratio=ratio,
         disturbed=rounds.disturbed,
-        latency_ms=float(np.exp(np.log(per_sample).mean())),
-        sample_ms=tuple(per_sample.tolist()),
-        sample_ratio=tuple(paired_ratio(own[:, i].tolist(), other[:, i].tolist()) for i in range(own.shape[1])),
+        latency_ms=float(np.exp(np.log(base_ms).mean())) * ratio.value,
+        sample_ms=tuple(ms * one.value for ms, one in zip(base_ms.tolist(), each, strict=True)),
+        sample_ratio=each,
     )
 
 
@@ -228,10 +237,21 @@ def _run_lane(lane: _Lane) -> float:
     return float(answer["cpu_s"])
 
 
-def _open(requests: Sequence[Request], timeout_s: float) -> list[_Lane | WorkerFailed]:
-    """Open all lanes, two at a time: nothing is timed yet."""
+def _open(base: Request, lanes: Sequence[Request], timeout_s: float) -> list[_Lane | WorkerFailed]:
+    """Open the base and all lanes, two at a time: nothing is timed yet. Without the base's own model there is no race.
+
+    Args:
+        base: is opened first.
+        lanes: are opened in order.
+        timeout_s: for one lane.
+    """
+
+    def open_one(request: Request) -> _Lane | WorkerFailed:
+        patient = request.model.digest == base.model.digest
+        return _open_one(request, max(timeout_s, _BASE_TIMEOUT_S) if patient else timeout_s)
+
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda request: _open_one(request, timeout_s), requests))
+        return list(pool.map(open_one, [base, *lanes]))
 
 
 def _open_one(request: Request, timeout_s: float) -> _Lane | WorkerFailed:

@@ -14,6 +14,7 @@ from optim._engine.search.state import Candidate, LaneResult
 from optim._engine.search.time_budget import Effort
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
+from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire
 
 _MODELS_OPEN = 3
@@ -57,13 +58,13 @@ def race_candidates(
     known = bench.runner.known(key, tuple[LaneResult, list[LaneResult]])
     if known is not None:
         return known
-    original = comparable_original(bench, candidates[0])
+    original = comparable_original(bench, candidates[0]) if candidates else bench.original
     lanes = [_lane(bench, one, compared=wanted.samples, measure_task=wanted.measure_task) for one in candidates]
     base = _lane(bench, original)
     lanes += [replace(base, place=place) for place in wanted.places]
     admit = _admission(bench, candidates, wanted.budget) if wanted.budget else None
     with bench.turns.turn():
-        first, others = race(base, lanes, effort, bench.settings.seed, admit)
+        first, others = _race(bench, base, lanes, effort, admit)
     if original.recast is not None:  # the very model that it is timed against: apart by noise only
         for place, candidate in enumerate(candidates):
             if candidate.digest == original.digest:
@@ -72,6 +73,23 @@ def race_candidates(
     if not any(found.failure for found in others):
         bench.runner.keep(key, (first, others))
     return first, others
+
+
+def _race(
+    bench: Workbench, base: lane.Request, lanes: Sequence[lane.Request], effort: Effort, admit: Admit | None
+) -> tuple[LaneResult, list[LaneResult]]:
+    """A race; without the original there is none."""
+    try:
+        return race(base, lanes, effort, bench.settings.seed, admit)
+    except WorkerFailed as failed:
+        if failed.error:
+            raise failed.error from failed
+        raise OptimError(
+            "original-failed",
+            "the original model stopped running while it was timed",
+            failed.reason,
+            "run it again: it ran before; where it comes again, look at the free memory, and run with --debug",
+        ) from failed
 
 
 def check_candidate(bench: Workbench, candidate: Candidate) -> LaneResult:
@@ -103,7 +121,7 @@ def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
     if recast.key in bench.recast_originals:
         return bench.recast_originals[recast.key]
     offered = bench.registry.find_pass(recast.pass_name, bench.target)
-    tried = bench.try_one(bench.original, offered, recast.options, bench.settings.timeout_s)
+    tried = bench.try_one(bench.original, offered, recast.options, bench.settings.needed_timeout_s)
     if tried.answer is None or not tried.answer.result.changed:
         raise OptimError(
             "recast-failed",

@@ -10,6 +10,9 @@ from optim._engine.search.state import Candidate, LaneResult, Measured
 FASTER = 0.995
 """The upper end of the interval must lie below this for a result to be called faster."""
 
+_SMALLER = 0.995
+"""A difference that a report calls the same size is no result."""
+
 _LESS_MEMORY = 0.98
 """Peak memory differs by about a per cent from process to process."""
 
@@ -42,7 +45,7 @@ class Objective:
             original: the model as it came, taking and giving what ``item`` does.
         """
         if self.goal == "size":
-            return item.candidate.size_bytes < original.size_bytes
+            return item.candidate.size_bytes < _SMALLER * original.size_bytes
         if self.goal == "memory":
             before = base.ready.peak_memory_bytes if base and base.ready else 0
             return 0 < item.peak_memory_bytes < _LESS_MEMORY * before

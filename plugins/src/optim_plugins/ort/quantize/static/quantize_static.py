@@ -43,6 +43,8 @@ class QuantizeStatic(Pass):
         from optim_plugins.ort.quantize.static.static_graph import prepared
         from optim_plugins.ort.quantize.static.static_plan import make_plan
 
+        if "" not in model.opset:
+            return Applicable.no("the model has no standard operators")
         try:
             choices = make_plan(prepared(model, "uint8")).choices
         except OptimError as error:

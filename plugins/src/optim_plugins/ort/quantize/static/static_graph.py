@@ -44,8 +44,7 @@ def prepared(model: Model, activations: str) -> ir.Model:
         raise OptimError(
             "opset-not-raised",
             f"{model.path.name} cannot be quantized",
-            f"it has opset {model.opset.get('', 'none')}, "
-            f"quantization needs {least}, and the converter refuses: {reason}",
+            f"it has opset {model.opset['']}, quantization needs {least}, and the converter refuses: {reason}",
             "export the model with a newer opset",
         )
     make_friendly(graph)

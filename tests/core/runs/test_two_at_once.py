@@ -1,0 +1,87 @@
+"""Two processes on one cache: what one of them uses, the other leaves alone."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from timed_models import write_network
+
+from optim._engine.jobs.runner import thread_executor
+from optim._engine.plugins.registry import load_registry
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.workbench import Workbench
+from optim._engine.store import Store
+
+VERBS = {
+    "run": ["run", "model.onnx", "--search-seconds", "1", "--stage", "fuse"],
+    "fresh run": ["run", "model.onnx", "--search-seconds", "1", "--stage", "fuse", "--fresh"],
+    "verify": ["verify", "model.onnx", "model.onnx"],
+    "bench": ["bench", "model.onnx", "--seconds", "1"],
+    "sensitivity": ["sensitivity", "model.onnx", "--as", "int8", "--seconds", "1"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
+    write_network(tmp_path / "model.onnx", {"a": 1})
+    return tmp_path
+
+
+def start(verb, output):
+    arguments = [*VERBS[verb], *(["-o", output] if verb.endswith("run") else [])]
+    return subprocess.Popen(
+        [sys.executable, "-m", "optim", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def workbench(folder, executor, **changes):
+    settings = RunSettings(folder / "model.onnx", **changes)
+    bench = Workbench(settings, load_registry(only=["ort"]), Store(), executor, lambda text: None)
+    bench.prepare(bench.ingest().model)
+    return bench
+
+
+def references(folder):
+    return [path.parent for path in (folder / "cache" / "references").rglob("feeds")]
+
+
+@pytest.mark.parametrize("verb", ["verify", "bench", "fresh run"])
+def test_the_reference_that_a_run_compares_with_outlives_what_others_do_meanwhile(folder, verb):
+    with Store().in_use(), thread_executor() as executor:
+        bench = workbench(folder, executor)
+        with start(verb, "out") as other:
+            said = other.communicate()[0]
+        assert other.returncode == 0, said
+        assert len(references(folder)) == 2  # so it did make its own
+        assert bench.reference.feeds.is_dir()
+        assert bench.reference.expected(0)
+
+
+def test_a_reference_that_nobody_uses_any_more_is_not_kept(folder):
+    with thread_executor() as executor:
+        for _ in range(3):
+            with Store().in_use():
+                last = workbench(folder, executor, fresh=True)
+    assert references(folder) == [last.reference.feeds.parent]
+
+
+def test_a_reference_is_found_again(folder):
+    with Store().in_use(), thread_executor() as executor:
+        first, second = workbench(folder, executor), workbench(folder, executor)
+    assert first.reference.feeds == second.reference.feeds
+    assert second.runner.from_cache == 1
+    np.testing.assert_equal(first.reference.expected(0), second.reference.expected(0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verbs", list(itertools.combinations_with_replacement(VERBS, 2)), ids=" and ".join)
+def test_any_two_verbs_on_the_same_model_both_end_well(folder, verbs):
+    with start(verbs[0], "one") as one, start(verbs[1], "other") as other:
+        said = [process.communicate()[0] for process in (one, other)]
+    assert [one.returncode, other.returncode] == [0, 0], "\n".join(said)
