@@ -125,10 +125,17 @@ class Subject:
         finally:
             shutil.rmtree(scratch)
 
+    @property
+    def own_precision(self) -> float:
+        """Two units in the last place of the coarsest output."""
+        outputs = [array.dtype for sample in self.expected for array in sample.values()]
+        floats = [dtype for dtype in outputs if dtype.kind == "f" or dtype.name == "bfloat16"]
+        return max((2 * float(ml_dtypes.finfo(dtype).eps) for dtype in floats), default=0.0)
+
     def allowed(self, precision: str) -> float:
         """How far outputs may be from the model's own, for numbers of this precision; empty for a lossless pass."""
         if not precision:
-            return max(_ROUNDING, _TIMES_OWN * self.own_rounding)
+            return max(self.own_precision, _ROUNDING, _TIMES_OWN * self.own_rounding)
         rounded = [{name: _rounded(value, precision) for name, value in sample.items()} for sample in self.samples]
         try:
             moved = drift(self.expected, run(self.path, rounded))

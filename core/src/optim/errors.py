@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import difflib
 import errno
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 
 
@@ -52,6 +52,16 @@ class OptimError(Exception):
             if text:
                 lines.append(f"  {label + ':':<7}" + text.replace("\n", "\n         "))
         return "\n".join(lines)
+
+    def naming(self, names: Mapping[str, str]) -> OptimError:
+        """The same diagnosis with other names for things, e.g. the user's file for one of the cache."""
+
+        def renamed(text: str) -> str:
+            for old, new in names.items():
+                text = text.replace(old, new)
+            return text
+
+        return replace(self, what=renamed(self.what), cause=renamed(self.cause), fix=renamed(self.fix))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by fields: exceptions otherwise pickle by ``args``."""

@@ -395,3 +395,45 @@ def test_a_model_without_inputs_gets_empty_feeds(tmp_path):
     node = helper.make_node("Constant", [], ["y"], value=constant("y", np.ones(2, np.float32)))
     _, samples = made(tmp_path, build([node], [], [value("y", FLOAT, [2])]))
     assert samples[0] == {}
+
+
+def test_made_up_inputs_are_no_larger_than_there_is_room_for(tmp_path):
+    names = ["a", "b", "c", "d"]
+    node = helper.make_node("Relu", ["x"], ["y"])
+    model = write(build([node], [value("x", FLOAT, names)], [value("y", FLOAT, names)]), tmp_path / "m.onnx")
+    seen = []
+
+    def only_large(feeds):
+        seen.append(feeds["x"].nbytes)
+        return []
+
+    feeds = synthesize_feeds(model, tmp_path / "feeds", 0, check=only_large)
+    assert max(seen) <= 256 << 20
+    assert all(sample["x"].nbytes <= 256 << 20 for sample in feeds.iterate())
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_fixed_sizes_beyond_the_bound_ask_for_data(tmp_path, checked):
+    shape = [127, 127, 127, 127]
+    node = helper.make_node("Relu", ["x"], ["y"])
+    model = write(build([node], [value("x", FLOAT, shape)], [value("y", FLOAT, shape)]), tmp_path / "m.onnx")
+    with pytest.raises(OptimError) as caught:
+        synthesize_feeds(model, tmp_path / "feeds", 0, check=(lambda feeds: pytest.fail("made")) if checked else None)
+    assert caught.value.reference == "feeds-not-found"
+    assert "its inputs would take 992 MiB a sample; at most 256 MiB are made up" in caught.value.cause
+    assert "--data" in caught.value.fix
+
+
+def test_numbers_beside_a_sample_rate_are_a_sound(tmp_path):
+    """As silero's detector of voices, which takes 512 numbers at 16 kHz and nothing else."""
+    nodes = [
+        helper.make_node("Reshape", ["input", "window"], ["frames"]),
+        helper.make_node("Cast", ["sr"], ["rate"], to=FLOAT),
+        helper.make_node("Div", ["frames", "rate"], ["y"]),
+    ]
+    inputs = [value("input", FLOAT, ["n", "m"]), value("sr", INT64, [])]
+    proto = build(nodes, inputs, [value("y", FLOAT, [1, 512])], [constant("window", np.array([1, 512]))])
+    feeds, samples = made(tmp_path, proto)
+    assert samples[0]["input"].shape == (1, 512)
+    assert "waveform" not in about(feeds, "sr")
+    assert "normal noise, sd 0.1" in about(feeds, "input")

@@ -228,3 +228,13 @@ def test_the_skeleton_is_small_and_points_into_the_file(path):
     assert places["location"] == path.name
     offset = int(places["offset"])
     assert path.read_bytes()[offset : offset + int(places["length"])] == WEIGHT.tobytes()
+
+
+@pytest.mark.parametrize("name", ["?", "-1", "None", " "])
+def test_dimensions_that_have_no_real_name_have_none(path, store, name):
+    node = helper.make_node("Relu", ["x"], ["y"])
+    shape = [name, 3, name, "width_2"]
+    onnx.save(build([node], [value("x", FLOAT, shape)], [value("y", FLOAT, shape)]), path)
+    model = ingest(path, store)
+    assert model.inputs[0].shape == (None, 3, None, "width_2")
+    assert model.outputs[0].shape == (None, 3, None, "width_2")

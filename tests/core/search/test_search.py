@@ -26,7 +26,7 @@ from optim.model import SessionConfig
 from optim.onnx.sessions import open_session
 from optim.passes import Stage
 
-pytestmark = [pytest.mark.slow, pytest.mark.timing]
+pytestmark = pytest.mark.slow
 
 WASTE = {"a": 6, "b": 6, "c": 6}
 QUICK = {"search_seconds": 80.0, "most_samples": 4}

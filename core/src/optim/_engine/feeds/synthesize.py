@@ -6,26 +6,31 @@ is recorded. A sample that the model refuses is left out; a model that refuses t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from optim._engine.feeds.dimensions import Measure, PlannedInput, fit_setting, plan_inputs, symbol_sizes
+from optim._engine.feeds.dimensions import Measure, PlannedInput, fit_setting, plan_inputs, shape_of, symbol_sizes
 from optim._engine.feeds.feedset import Assumption, FeedSet, FeedWriter
 from optim._engine.feeds.roles import Role, role_of
 from optim._engine.feeds.settings import Setting, attempts
 from optim._engine.feeds.traces import trace_inputs
 from optim._engine.feeds.values import describe_values, make_sample
-from optim.arrays import Feeds
+from optim.arrays import Feeds, dtype_of
 from optim.errors import OptimError
-from optim.model import Model
+from optim.model import Model, TensorInfo
 
 Check = Callable[[Feeds], object]
 """Runs the model; raises where it refuses the feeds. What it returns (arrays, by name or not) is looked at for NaN."""
 
 _REFUSALS_SHOWN = 3
+_SOUND_AXES = 2
+
+_MOST_BYTES = 256 << 20
+"""What the inputs of one sample may take: eight samples are kept on disk, and 100 MB take a second to make up."""
 
 
 def synthesize_feeds(model: Model, folder: Path, seed: int, *, samples: int = 8, check: Check | None = None) -> FeedSet:
@@ -62,7 +67,16 @@ def plan_model(model: Model) -> list[PlannedInput]:
     """What each input of a model is for, and what its dimensions measure."""
     traces = trace_inputs(model.path)
     roles = {info.name: role_of(info, traces.rows) for info in model.inputs}
+    if Role.RATE in roles.values():  # numbers beside a sample rate are a sound
+        roles |= {
+            info.name: Role.WAVEFORM for info in model.inputs if roles[info.name] is Role.FLOAT and _may_last(info)
+        }
     return plan_inputs(model.inputs, roles, traces.rows, traces.widths)
+
+
+def _may_last(info: TensorInfo) -> bool:
+    """Whether its last dimension may be the samples of a sound: any number of them, of one channel or a batch."""
+    return bool(info.shape) and len(info.shape or ()) <= _SOUND_AXES and not isinstance((info.shape or ())[-1], int)
 
 
 _NAN = "the outputs hold NaN"
@@ -80,18 +94,18 @@ def _find_settings(plans: Sequence[PlannedInput], seed: int, check: Check | None
     first_error: str | None = None
     best = _Found([], [])
     for settings in _attempts(plans, prefill=check is not None):
-        if check is None:
-            return _Found(settings, [])
         refused: list[tuple[Setting, str]] = []
         accepted: list[Setting] = []
         for index, setting in enumerate(settings):
-            refusal = _refusal(make_sample(plans, setting, _generator(seed, index)), check)
+            refusal = _too_large(plans, setting)
+            if refusal is None and check is not None:
+                refusal = _refusal(make_sample(plans, setting, _generator(seed, index)), check)
             if refusal is None:
                 accepted.append(setting)
             else:
                 refused.append((setting, refusal))
                 first_error = first_error or refusal
-        found = _Found(_leading(accepted), refused)
+        found = _Found(settings if accepted == settings and check is None else _leading(accepted), refused)
         if settings[0] in accepted:
             return found
         nan_only = [setting for setting, refusal in refused if refusal == _NAN]
@@ -125,6 +139,15 @@ def _leading(settings: list[Setting]) -> list[Setting]:
     rest = list(settings)
     rest.remove(first)
     return [first, *rest]
+
+
+def _too_large(plans: Sequence[PlannedInput], setting: Setting) -> str | None:
+    """Why no sample of these sizes is made; None where it takes no more than there is room for."""
+    sizes = symbol_sizes(plans, setting)
+    total = sum(math.prod(shape_of(plan, sizes)) * dtype_of(plan.info.dtype).itemsize for plan in plans)
+    if total <= _MOST_BYTES:
+        return None
+    return f"its inputs would take {total / 2**20:.0f} MiB a sample; at most {_MOST_BYTES >> 20} MiB are made up"
 
 
 def _refusal(feeds: Feeds, check: Check) -> str | None:

@@ -71,6 +71,7 @@ def store_graph(graph: ir.Model, store: Path) -> Model:
 def _store(graph: ir.Model, store: Path) -> Model:
     LiftConstantsToInitializersPass(size_limit=EXTERNAL_FROM_BYTES // 8)(graph)
     _embed_attributes(graph)
+    _forget_placeholders(graph)
     return save_in_store(graph, store)
 
 
@@ -111,6 +112,20 @@ def _fill_sparse(skeleton: onnx.ModelProto) -> None:
                 dense[tuple(indices.T)] = values
             graph.initializer.append(onnx.numpy_helper.from_array(dense, sparse.values.name))
         del graph.sparse_initializer[:]
+
+
+def _forget_placeholders(graph: ir.Model) -> None:
+    """Take names such as ``?``, ``-1`` or ``None`` from dimensions: exporters give them to dimensions of any size."""
+    values = [value for part in graph.graphs() for value in (*part.inputs, *part.outputs)]
+    values += [value for node in graph.graph.all_nodes() for value in node.outputs]
+    for value in values:
+        if value.shape is not None and any(_is_placeholder(size) for size in value.shape):
+            value.shape = ir.Shape([None if _is_placeholder(size) else size for size in value.shape])
+
+
+def _is_placeholder(size: int | ir.SymbolicDim) -> bool:
+    name = None if isinstance(size, int) else size.value
+    return name is not None and (name == "None" or not any(letter.isalpha() or letter == "_" for letter in name))
 
 
 def _embed_attributes(graph: ir.Model) -> None:

@@ -31,6 +31,7 @@ from optim._engine.sensitivity import measure_job, repair_job
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.pipeline import Choice
 from optim._engine.store import Store
+from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.model import Model, TensorInfo
 from optim.onnx.files import is_whole
@@ -172,7 +173,10 @@ class Workbench:
                 metric=self._metric,
                 max_loss=self.settings.max_loss,
             )
-            return self._need(prepare.JOB, request, "prepare")
+            try:
+                return self._need(prepare.JOB, request, "prepare")
+            except OptimError as error:
+                raise error.naming(_names_in_messages(model, self.settings.source)) from error
 
         known = self.runner.known(key, Kept, holds=lambda kept: (folders / kept.folder).is_dir())
         if known is None:
@@ -356,6 +360,11 @@ class Workbench:
 def source_choice(settings: RunSettings) -> Choice:
     """The user's word on passes that run before there is a model."""
     return Choice({named.name: named.options for named in settings.named}, settings.without)
+
+
+def _names_in_messages(model: Model, source: Path) -> dict[str, str]:
+    """The user's name for a file of the cache, which messages call by its digest or the first part of it."""
+    return dict.fromkeys((model.path.name, f"{model.path.stem[:12]}{model.path.suffix}"), source.name)
 
 
 def _is_there(tried: Tried) -> bool:
