@@ -46,6 +46,7 @@ class Case:
         earlier: a result lies in OUT before.
         mend: makes good what was wrong; then the same command must succeed.
         real: the command runs in a process of its own, its jobs too.
+        shell: what a shell does before and after ``"$@"``, which is the command.
         settings: environment variables.
         says: what the error must have in it.
         look: more that must hold, looked at in the end.
@@ -60,6 +61,7 @@ class Case:
     earlier: bool = True
     mend: Callable[[World], object] | None = None
     real: bool = False
+    shell: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     says: str = ""
     look: Callable[[World, Done], object] | None = None
@@ -84,7 +86,7 @@ def hold(case: Case, world: World) -> Done:
         RunFolder.claim(world.out, "earlier").publish(_write_earlier)
     before, result = world.snapshot(), world.result()
     arguments = _filled(case, world)
-    done = world.call(arguments) if case.real else world.run(arguments)
+    done = world.call(arguments, shell=case.shell) if case.real else world.run(arguments)
     check_end(case, done)
     changed = {
         name for name in before.keys() | world.snapshot().keys() if before.get(name) != world.snapshot().get(name)

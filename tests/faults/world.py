@@ -145,8 +145,10 @@ class World:
         }
         return subprocess.Popen(options.pop("command", command), **{**defaults, **options})
 
-    def call(self, arguments: Sequence[str], timeout_s: float = 240, **options) -> Done:
-        """Run the command line in a process of its own."""
+    def call(self, arguments: Sequence[str], timeout_s: float = 240, shell: str = "", **options) -> Done:
+        """Run the command line in a process of its own; a shell may prepare for it, and have it as ``"$@"``."""
+        if shell:
+            options["command"] = ["bash", "-c", shell, "-", sys.executable, "-m", "optim", *arguments]
         with self.start(arguments, **options) as process:
             try:
                 out, err = process.communicate(timeout=timeout_s)
@@ -168,11 +170,11 @@ class World:
         return found
 
     def result(self) -> Mapping[str, str]:
-        """What OUT holds; the mark says when it was looked at, and is no part of the result."""
+        """What OUT holds of a result: the mark and the report of a run that delivered none are no part of it."""
         return {
             str(path.relative_to(self.out)): _digest(path)
             for path in sorted(self.out.rglob("*"))
-            if path.name != "run.json"
+            if path.name != "run.json" and self.out / "not-delivered" not in (path, *path.parents)
         }
 
     def left_running(self) -> list[str]:

@@ -6,9 +6,12 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -38,6 +41,17 @@ def printable(text: str) -> str:
 def echo(text: str = "", *, err: bool = False) -> None:
     """Print a line on stdout or stderr, after :func:`printable`."""
     click.echo(printable(text), err=err)
+
+
+def console(**options: Any) -> Console:
+    """A console of rich that leaves it to the command line what becomes of a reader who went away."""
+    from rich.console import Console
+
+    class Ours(Console):
+        def on_broken_pipe(self) -> None:
+            raise
+
+    return Ours(**options)
 
 
 def print_json(value: object) -> None:

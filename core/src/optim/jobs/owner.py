@@ -9,15 +9,22 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import stat
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 FOLDER_VARIABLE = "OPTIM_ISOLATION_FOLDER"
+
+
+_PREFIX = "optim-isolated-"
+_YOUNG_S = 60.0
+"""A folder this young may be one whose owner has not locked it yet."""
 
 
 class _Owned:
@@ -31,7 +38,8 @@ class _Owned:
     def folder(self) -> Path:
         with self._guard:
             if self._held is None or self._held[0] != os.getpid():  # a fork's is its parent's
-                folder = Path(tempfile.mkdtemp(prefix="optim-isolated-"))
+                _sweep()
+                folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
                 lock = FileLock(folder / "owner", thread_local=False)
                 lock.acquire()
                 self._held = os.getpid(), folder, lock
@@ -61,6 +69,21 @@ class _Owned:
 
 _owned = _Owned()
 atexit.register(_owned.at_exit)
+
+
+def _sweep() -> None:
+    """Remove the folders of this user's processes that were killed: nobody holds their locks any more."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError, Timeout):
+            status = folder.lstat()
+            mine = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+            if mine and stat.S_ISDIR(status.st_mode) and _is_old(status.st_mtime):
+                with FileLock(folder / "owner", timeout=0):
+                    shutil.rmtree(folder)
+
+
+def _is_old(modified: float) -> bool:
+    return time.time() - modified > _YOUNG_S
 
 
 def workers_folder() -> Path:

@@ -18,7 +18,7 @@ def diagnose(error: BaseException) -> OptimError:
         return error
     if isinstance(error, click.ClickException):
         return _usage(error)
-    if isinstance(error, OSError) and error.filename is not None:
+    if isinstance(error, OSError) and (error.filename is not None or is_disk_full(error.errno)):
         return _refused(error)
     message = " ".join(str(error).split())
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]

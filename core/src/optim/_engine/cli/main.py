@@ -6,6 +6,7 @@ An error is printed on stderr as a diagnosis. A caller who asked for ``--json`` 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import select
@@ -57,9 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status, an :class:`ExitStatus` where optim itself decides. A command sets one by returning it.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no failure
+    _require_streams()
     if _COMPLETE_VARIABLE in os.environ:
         from click.shell_completion import shell_complete
 
@@ -69,7 +68,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError as error:
         return _BROKEN_PIPE if _reader_is_gone() else _fail(error, arguments)
+    except OSError as error:
+        return _fail(error, arguments)
     return status
+
+
+def _require_streams() -> None:
+    """See to it that there is somewhere to read from and to write to, and that any letter can be written.
+
+    A stream that the caller has closed is nowhere: else the next file that is opened would be taken for it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - for good
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _answer(arguments: list[str]) -> int:
@@ -101,13 +123,15 @@ def _invoke(arguments: list[str]) -> int:
 def _fail(error: Exception, arguments: Sequence[str]) -> int:
     from optim._engine.cli.failures import diagnose, print_error
 
+    if isinstance(error, OSError) and error.filename is None:
+        _discard_stdout()  # it may be stdout that cannot be written to
     debug = "--debug" in arguments
     print_error(diagnose(error), as_json="--json" in arguments, trace=error if debug else None)
     return diagnose(error).status
 
 
 def _reader_is_gone() -> bool:
-    """Whether it is our stdout that is broken; if so, point it elsewhere so that Python's own last flush is quiet."""
+    """Whether it is our stdout that is broken; if so, it leads nowhere, so that Python's own last flush is quiet."""
     try:
         stdout = sys.stdout.fileno()
     except (OSError, ValueError):
@@ -117,8 +141,13 @@ def _reader_is_gone() -> bool:
         poll.register(stdout, 0)
         if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
             return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
+    _discard_stdout()
     return True
+
+
+def _discard_stdout() -> None:
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

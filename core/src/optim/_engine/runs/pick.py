@@ -97,8 +97,8 @@ def _key_of(folder: Path, wanted: str) -> str:
 
     try:
         report = json.loads((folder / REPORT_FILE).read_text(encoding="utf-8"))
-        key, points = report.get("key"), report.get("points", [])
-    except (OSError, ValueError, AttributeError):
+        key, points = report["key"], list(report["points"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         key = None
     if read_mark(folder) is None or not isinstance(key, str) or not key:
         raise OptimError(
@@ -108,6 +108,6 @@ def _key_of(folder: Path, wanted: str) -> str:
             "optim run MODEL -o DIR",
             status=ExitStatus.USAGE,
         )
-    if not any(point.get("number") for point in points):
+    if not any(isinstance(point, dict) and point.get("number") for point in points):
         raise nothing_to_pick(wanted)
     return key

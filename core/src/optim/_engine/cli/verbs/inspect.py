@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit.output import echo_json, printable
+from optim.cli_kit.output import console, echo_json, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,11 +29,9 @@ def inspect(model: Path, as_json: bool) -> None:
     if as_json:
         echo_json(_as_json(found))
         return
-    from rich.console import Console
-
-    console = Console()
+    screen = console()
     for part in _tables(found):
-        console.print(part)
+        screen.print(part)
 
 
 def _as_json(found: Inspection) -> str:

@@ -11,7 +11,7 @@ import click
 from optim._engine.cli.source_options import source_options
 from optim.cli_kit.names import PASS_NAME, STAGE_NAME, TARGET_NAME, disable_option
 from optim.cli_kit.options import SECONDS, SEED, data_option, metric_options
-from optim.cli_kit.output import echo, echo_json, json_option, print_json
+from optim.cli_kit.output import console, echo, echo_json, json_option, print_json
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
@@ -117,13 +117,11 @@ def _tell(reports: dict[str, Report], output: Path, *, as_json: bool) -> int:
 
 
 def _print(report: Report, folder: Path, component: str) -> None:
-    from rich.console import Console
-
     from optim._engine.reports.terminal import print_report
 
     if component:
         echo(f"\n{component}\n")
-    print_report(report, Console(highlight=False))
+    print_report(report, console(highlight=False))
     echo(f"\nreport  {folder / 'report.html'}")
     if report.result is not None:
         loader = folder / "load.py"
