@@ -6,8 +6,8 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 INSTALLED := .venv/installed-$(VERSION)
 TOOLS := .venv/tools-$(VERSION)
 
-# Several processes at once, as many as there are cores; tests/conftest.py says which tests stay together.
-PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
+# Several processes at once, as many as there are cores, each with whole files: what is dear to make is made once for a file.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .PHONY: help demo test test-quick test-suite coverage lint bench clean
 .DEFAULT_GOAL := help

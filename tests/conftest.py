@@ -1,14 +1,15 @@
-"""How tests are spread over processes: those that share what is dear to make stay together, and those that time too."""
+"""For every test: races of tenths of seconds, and Ctrl-C as a person's shell has it.
+
+Files are spread over processes (``--dist loadfile``): what is dear to make is a fixture of its file.
+"""
 
 from __future__ import annotations
 
 import signal
 
-import pytest
+from jobs_here import jobs_here  # noqa: F401 - a fixture for tests of every folder
 
 from optim._engine.search.time_budget import TimeBudget
-
-_WIDE = {"class", "module", "package", "session"}
 
 
 def pytest_configure() -> None:
@@ -19,19 +20,3 @@ def pytest_configure() -> None:
     TimeBudget.pace = 0.05
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say of each test with whom it shares a process (``--dist loadgroup``); whoever shares nothing goes anywhere."""
-    for item in items:
-        group = "timing" if item.get_closest_marker("timing") else _shares(item)
-        if group:
-            item.add_marker(pytest.mark.xdist_group(group))
-
-
-def _shares(item: pytest.Item) -> str:
-    """Where the fixtures lie that this test shares with others; the widest place, e.g. a folder with a conftest."""
-    known = getattr(item, "_fixtureinfo", None)
-    found = [fixture for each in known.name2fixturedefs.values() for fixture in each] if known else []
-    return min((fixture.baseid for fixture in found if fixture.scope in _WIDE and fixture.baseid), key=len, default="")

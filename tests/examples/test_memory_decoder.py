@@ -13,7 +13,7 @@ import torch
 import optim
 from optim._engine.cli.main import main
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "memory_decoder"
 OPTIONS = ["--state", "mems", "--dynamic", "input_ids=batch,sequence", "--dynamic", "mems=batch,past,"]

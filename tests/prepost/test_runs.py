@@ -20,7 +20,7 @@ from optim.options import parse_options
 from optim_prepost.append import Append
 from optim_prepost.compose.compose import PREFIX
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
 
 def run(*arguments):

@@ -24,7 +24,7 @@ from optim.model import SessionConfig
 from optim.onnx.sessions import open_session
 from optim.passes import Stage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
 SAMPLES = 12
 METRIC = "lowest:same"

@@ -51,7 +51,9 @@ def test_a_run_that_delivers_nothing_prints_no_figures_of_a_result():
 
 
 def test_a_run_from_the_cache_says_so():
-    assert "served from the cache" in printed(sample.improved(), cached=True)
+    assert "served from the cache: the same run was done before, in 72 s" in printed(
+        sample.improved(), cached=True, first_seconds=71.5
+    )
     assert "served from the cache" not in printed(sample.improved())
 
 

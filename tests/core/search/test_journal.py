@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from optim._engine.gate.budget import BeyondBudget
-from optim._engine.search.journal import Journal
+from optim._engine.search.journal import Journal, chain_key, missing_rows
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -92,3 +93,33 @@ def test_what_is_settled_again_for_another_reason_is_no_longer_beyond_the_budget
     assert (row.beyond_budget, row.reason) == (True, "on all samples: drift 0.06 is beyond the budget (0.05)")
     row.settle(StepStatus.DROPPED, "beyond the budget is what it says, and slower is what it was")
     assert not row.beyond_budget
+
+
+@pytest.mark.parametrize(
+    ("goal", "reason"),
+    [("size", "60 MB; the model kept has 40 MB"), ("memory", "peak memory 90 MB; the model kept takes 70 MB")],
+)
+def test_the_reason_of_a_dropped_step_speaks_of_the_goal(goal, reason):
+    journal = Journal(goal)
+    rival, best = (replace(after(ORIGINAL, step(name)), size_bytes=size) for name, size in (("a", 60e6), ("b", 40e6)))
+    rows = [journal.open(one.steps[-1], ORIGINAL) for one in (rival, best)]
+    for row, one, peak in zip(rows, (rival, best), (90_000_000, 70_000_000), strict=True):
+        row.size_bytes = int(one.size_bytes)
+        journal.timed(Measured(one, 1.2, peak_memory_bytes=peak), 1.0)
+    journal.conclude(best, Measured(best, 1.2, 1.1, 1.3, peak_memory_bytes=70_000_000))
+    assert [row.reason for row in rows] == [
+        reason,
+        {"size": "40 MB with it", "memory": "peak memory 70 MB with it"}[goal],
+    ]
+
+
+def test_a_row_belongs_to_its_own_chain_and_not_to_one_of_the_same_names():
+    """The same pass with other options before it: a chain that is picked has no row of the other one."""
+    first, other, last = step("first"), replace(step("first"), options={"level": 2}), step("last")
+    journal = Journal()
+    for start in (first, other):
+        journal.open(last, after(ORIGINAL, start))
+    picked = after(ORIGINAL, other, last)
+    mine = [row.chain == chain_key(picked)[: len(row.chain)] for row in journal.attempts]
+    assert mine == [False, True]
+    assert [row.step.options for row in missing_rows(journal.attempts, picked)] == [{"level": 2}]

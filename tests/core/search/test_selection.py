@@ -126,6 +126,18 @@ def test_with_size_as_the_goal_the_smallest_is_delivered(decide):
     assert decide(figures, sizes={"a": 100, "b": 120}, goal="size") is None
 
 
+def test_with_size_as_the_goal_no_point_that_another_beats_is_delivered(decide):
+    """The same bytes, made in a way that is slower: the faster one is as small."""
+    figures = {"a": (1.16, 1.15, 1.17), "b-c": (1.06, 1.05, 1.07)}
+    assert decide(figures, sizes={"a": 40, "b-c": 40}, goal="size") == "b-c"
+    assert decide(figures, sizes={"a": 40, "b-c": 40.1}, goal="size") == "b-c"
+    assert decide(figures, sizes={"a": 40, "b-c": 60}, goal="size") == "a"
+
+
+def test_a_size_that_is_called_the_same_is_no_result(decide):
+    assert decide({"a": (0.5, 0.49, 0.51)}, sizes={"a": 99.8}, goal="size") is None
+
+
 def test_where_the_best_break_the_budget_on_all_samples_the_next_best_is_delivered(decide):
     wrong = {"a": None, "b": None, "c": None}
     assert decide({**wrong, "d": (0.6, 0.59, 0.61)}) == "d"

@@ -111,3 +111,16 @@ def test_the_pace_scales_races_and_nothing_else(time, monkeypatch):
     assert time.look(20.0, lanes=5).seconds == pytest.approx(1.2)
     assert time.final(drop=True).seconds == pytest.approx(FINAL_S / 10)
     assert (time.left, time.left_for_candidates, time.final_repairs.left) == (100.0, 80.0, FINAL_REPAIRS_S)
+
+
+def test_a_search_without_races_has_all_its_time_for_candidates(clock):
+    assert TimeBudget(30.0, 300.0, races=False, now=clock).left_for_candidates == 30.0
+
+
+def test_a_stage_leaves_later_ones_their_time(time, clock):
+    with time.leaving(0.75):
+        assert time.left_for_candidates == pytest.approx(20.0)
+        clock.seconds += 21
+        assert not time.may_begin(0.0)
+    assert time.left_for_candidates == pytest.approx(59.0)
+    assert time.may_begin(0.0)

@@ -21,7 +21,7 @@ from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 
-pytestmark = [pytest.mark.slow, pytest.mark.timing]
+pytestmark = pytest.mark.slow
 
 DROPPED, FAILED, NOT_APPLICABLE = StepStatus.DROPPED, StepStatus.FAILED, StepStatus.NOT_APPLICABLE
 WASTE = {"a": 6, "b": 6}

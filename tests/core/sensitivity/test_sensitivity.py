@@ -29,7 +29,7 @@ from optim.errors import ExitStatus, OptimError
 from optim.onnx.files import discard_measured, read_ir, save_for_measuring, save_in_store
 from optim.passes import Stage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
 NODES = [f"useful_{i}_matmul" for i in range(6)]
 STRENGTHS = {"useful_2_matmul": 0.3, "useful_4_matmul": 0.2}

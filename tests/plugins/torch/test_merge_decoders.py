@@ -14,7 +14,7 @@ from optim._engine.cli.main import main
 from optim.errors import ExitStatus, OptimError
 from optim_plugins.torch.merge_decoders.merged_file import write_merged
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
 
 def silent(text: str) -> None:

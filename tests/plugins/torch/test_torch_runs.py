@@ -17,7 +17,7 @@ from tiny_models import save
 import optim
 from optim._engine.cli.main import main
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
 SMALLER = ("--goal", "size", "--stage", "quantize", "--search-seconds", "10")
 

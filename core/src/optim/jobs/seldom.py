@@ -1,6 +1,6 @@
 """Modules that libraries import at their start and seldom need: they are loaded when something of them is first used.
 
-onnx-ir imports sympy for arithmetic on symbolic dimensions. That is half of what a worker spends before it does anything
+onnx-ir imports sympy for arithmetic on symbolic dimensions. That is half of what a worker spends before it does a thing
 (0.3 of 0.7 s of processor time, measured with onnx-ir 1.1 and sympy 1.14), and a run starts tens of workers.
 """
 

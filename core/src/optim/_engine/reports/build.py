@@ -72,6 +72,7 @@ def build_report(outcome: Outcome) -> Report:
             budget_seconds=settings.search_seconds,
         ),
         cached=outcome.cached,
+        first_seconds=outcome.first_s if outcome.cached else None,
     )
 
 

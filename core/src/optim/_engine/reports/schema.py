@@ -271,6 +271,9 @@ class Report(_Part):
     seconds: float
     search: SearchReport
     cached: bool = Field(description="whether the whole run was served from the cache")
+    first_seconds: float | None = Field(
+        default=None, description="how long the run took that was made before, where this one is cached; else null"
+    )
 
     def as_json(self) -> str:
         """The text of ``report.json``."""

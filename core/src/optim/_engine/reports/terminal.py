@@ -55,7 +55,8 @@ def print_report(report: Report, console: Console) -> None:
         made_up = "inputs were made up from the graph, those that passes calibrate on too: give your own with --data"
         console.print(f"note: {made_up}", markup=False, highlight=False)
     if report.cached:
-        console.print("served from the cache: the same run was done before (--fresh does it again)", markup=False)
+        took = f"in {report.first_seconds or 0:.0f} s (--fresh does it again)"
+        console.print(f"served from the cache: the same run was done before, {took}", markup=False)
 
 
 def _print_points(report: Report, console: Console) -> None:

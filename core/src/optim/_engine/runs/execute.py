@@ -63,6 +63,7 @@ def execute(
         known = None if settings.fresh else finished_run(store, key)
         if known is not None:
             say("served from the cache: the same run has been made before (--fresh makes it anew)")
+            known.first_s = known.seconds
             known.cached, known.seconds, known.settings = True, time.monotonic() - started, settings
             known.computed, known.from_cache = 0, known.computed + known.from_cache
             known.exported = bench.exported

@@ -11,6 +11,7 @@ from optim._engine.search.journal import Journal, failures
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.archive import ParetoArchive, Point
 from optim._engine.search.select.chains import repeat
+from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.state import Attempt, LaneResult, Measured, StepStatus
 from optim._engine.search.time_budget import TimeBudget
@@ -77,7 +78,7 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
     Raises:
         OptimError[replay-failed]: a step does not repeat, or the model is not right.
     """
-    journal = Journal()
+    journal = Journal(Objective(bench.settings.goal, bench.target.timed).goal)
     candidate = repeat(bench, budget, journal, bench.settings.chain or ())
     archive = ParetoArchive(budget)
     time = TimeBudget(bench.settings.search_seconds, bench.settings.timeout_s, now=bench.turns.now)

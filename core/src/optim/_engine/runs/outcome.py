@@ -46,6 +46,7 @@ class Outcome:
         packages: distribution and version by plugin.
         cached: whether the whole run was served from the cache.
         seconds: of the whole run.
+        first_s: of the run that was made before, where this one was served from the cache.
         search_s: of the search.
         computed: jobs run.
         from_cache: answers taken from the cache.
@@ -71,6 +72,7 @@ class Outcome:
     packages: dict[str, tuple[str, str]] = field(default_factory=dict)
     cached: bool = False
     seconds: float = 0.0
+    first_s: float = 0.0
     search_s: float = 0.0
     computed: int = 0
     from_cache: int = 0

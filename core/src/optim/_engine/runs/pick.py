@@ -14,7 +14,7 @@ from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.run import publish
-from optim._engine.search.journal import missing_rows
+from optim._engine.search.journal import chain_key, missing_rows
 from optim._engine.search.select.archive import Point, choose, nothing_to_pick
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import Attempt, Candidate, StepStatus
@@ -52,7 +52,7 @@ def pick_from(folder: Path, wanted: str, output: Path, say: Callable[[str], None
                 "run it again with --pick: the same command searches anew",
                 status=ExitStatus.USAGE,
             )
-        outcome.cached = True
+        outcome.cached, outcome.first_s, outcome.seconds = True, outcome.seconds, 0.0
         return publish(picked(outcome, wanted), load_registry(), claimed, say)
 
 
@@ -82,10 +82,9 @@ def picked(outcome: Outcome, wanted: str) -> Outcome:
 
 def _settled(attempt: Attempt, point: Point) -> Attempt:
     """A row of the report, as if this point had won."""
-    steps = point.candidate.steps
-    chains = {(step.key, tuple(before.pass_name for before in steps[:place])) for place, step in enumerate(steps)}
+    whole = chain_key(point.candidate)
     copied = replace(attempt)
-    if (attempt.step.key, attempt.on) in chains:
+    if attempt.chain == whole[: len(attempt.chain)]:
         copied.settle(StepStatus.KEPT, "part of the point that was picked")
     elif attempt.status is StepStatus.KEPT:
         copied.settle(StepStatus.DROPPED, "part of what the goal would have delivered; another point was picked")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from optim._engine.plugins.offers import OfferedPass
+from optim._engine.search.settings import Goal
 from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepStatus
+from optim.cli_kit.output import size_text
 
 
 class Journal:
-    """Rows of the report, in the order in which they were tried."""
+    """Rows of the report, in the order in which they were tried; ``goal`` is what their reasons speak of."""
 
-    def __init__(self) -> None:
+    def __init__(self, goal: Goal = "latency") -> None:
+        self._goal = goal
         self.attempts: list[Attempt] = []
         self._by_chain: dict[tuple[tuple[str, str], ...], Attempt] = {}
 
@@ -19,7 +23,7 @@ class Journal:
         """Opens a row; the same step on the same chain again is the same row."""
         chain = (*chain_key(on), step.key)
         if chain not in self._by_chain:
-            self._by_chain[chain] = Attempt(step, tuple(s.pass_name for s in on.steps))
+            self._by_chain[chain] = Attempt(step, tuple(s.pass_name for s in on.steps), behind=chain_key(on))
             self.attempts.append(self._by_chain[chain])
         return self._by_chain[chain]
 
@@ -39,6 +43,8 @@ class Journal:
         if attempt.ratio is None or measured.ratio < attempt.ratio:
             attempt.ratio, attempt.low, attempt.high = measured.ratio, measured.low, measured.high
             attempt.size_bytes = measured.candidate.size_bytes
+        peaks = [peak for peak in (attempt.peak_memory_bytes, measured.peak_memory_bytes) if peak]
+        attempt.peak_memory_bytes = min(peaks, default=0)
         if parent_ratio is not None:
             attempt.parent_ratio = parent_ratio
 
@@ -51,8 +57,7 @@ class Journal:
         """
         whole = chain_key(winner)
         for attempt in missing_rows(self.attempts, winner):
-            place = len(attempt.on) + 1
-            self._by_chain[whole[:place]] = attempt
+            self._by_chain[attempt.chain] = attempt
             self.attempts.append(attempt)
         kept = {whole[: i + 1] for i in range(len(whole))}
         if whole in self._by_chain and best is not None:
@@ -60,20 +65,20 @@ class Journal:
             self._by_chain[whole].low, self._by_chain[whole].high = best.low, best.high
         for chain, attempt in self._by_chain.items():
             if chain in kept:
-                attempt.settle(StepStatus.KEPT, _why_kept(attempt))
+                attempt.settle(StepStatus.KEPT, _why_kept(attempt, self._goal))
             elif attempt.status is StepStatus.SKIPPED and not attempt.reason:
-                elsewhere = attempt.step.key in whole
-                attempt.settle(*_why_dropped(attempt, best.ratio if best else None, elsewhere=elsewhere))
+                attempt.settle(StepStatus.DROPPED, _why_dropped(attempt, self._goal, winner, best))
 
 
 def missing_rows(attempts: Iterable[Attempt], candidate: Candidate) -> list[Attempt]:
     """Makes rows for the steps of a chain that have none: settings that a graph was only looked at through."""
-    there = {(attempt.step.key, attempt.on) for attempt in attempts}
-    found = []
+    there = {attempt.chain for attempt in attempts}
+    found, whole = [], chain_key(candidate)
     for place, step in enumerate(candidate.steps):
-        on = tuple(before.pass_name for before in candidate.steps[:place])
-        if (step.key, on) not in there:
-            found.append(Attempt(step, on, drift=candidate.drift, size_bytes=candidate.size_bytes, task=candidate.task))
+        if whole[: place + 1] not in there:
+            on = tuple(before.pass_name for before in candidate.steps[:place])
+            row = Attempt(step, on, drift=candidate.drift, size_bytes=candidate.size_bytes, task=candidate.task)
+            found.append(replace(row, behind=whole[:place]))
     return found
 
 
@@ -102,9 +107,11 @@ def failures(attempts: Iterable[Attempt], pass_name: str) -> str:
     return reasons[0] if reasons else "no candidate of it was left at the end"
 
 
-def _why_kept(attempt: Attempt) -> str:
+def _why_kept(attempt: Attempt, goal: Goal) -> str:
     if attempt.step.role == "enable":
         return "makes way for what follows"
+    if goal != "latency" and (figure := _figure(attempt, goal)):
+        return f"{figure} with it"
     if attempt.ratio is not None and attempt.parent_ratio is not None:
         found = f"latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
         return found if attempt.ratio < attempt.parent_ratio else f"{found} when explored; the chain with it won"
@@ -113,21 +120,29 @@ def _why_kept(attempt: Attempt) -> str:
     return "part of the best model found"
 
 
-def _why_dropped(attempt: Attempt, best: float | None, *, elsewhere: bool) -> tuple[StepStatus, str]:
-    """The status and the reason; ``elsewhere`` where the same step is kept, but not behind the same others."""
+def _why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured | None) -> str:
+    """The reason for an attempt that held and is not part of what is delivered."""
+    if attempt.step.role == "enable" and attempt.ratio is None:
+        return "nothing kept needs it"
+    if goal == "size" and attempt.size_bytes:
+        what = "the model kept has" if winner.steps else "the original has"
+        return f"{_figure(attempt, goal)}; {what} {size_text(winner.size_bytes)}"
+    if goal == "memory" and attempt.peak_memory_bytes:
+        what = f"the model kept takes {size_text(best.peak_memory_bytes)}" if best else "not clearly less than before"
+        return f"{_figure(attempt, goal)}; {what}"
     if attempt.ratio is None:
-        if attempt.step.role == "enable":
-            return StepStatus.DROPPED, "nothing kept needs it"
-        return StepStatus.DROPPED, "another chain was chosen"
+        return "it holds, and was not timed by itself: chains that promised more had the time"
     if attempt.parent_ratio is not None and attempt.ratio >= attempt.parent_ratio * 0.995:
-        return (
-            StepStatus.DROPPED,
-            f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it",
-        )
-    if best is not None:
+        return f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
+    if best is not None and best.ratio is not None:
+        elsewhere = attempt.step.key in chain_key(winner)
         won = "kept in another chain" if elsewhere else "another won in the end"
-        return (
-            StepStatus.DROPPED,
-            f"latency ratio {attempt.ratio:.2f} when explored; {won}, {best:.2f} on fresh rounds",
-        )
-    return StepStatus.DROPPED, f"latency ratio {attempt.ratio:.2f}; not enough for a model that is better in the end"
+        return f"latency ratio {attempt.ratio:.2f} when explored; {won}, {best.ratio:.2f} on fresh rounds"
+    return f"latency ratio {attempt.ratio:.2f}; not enough for a model that is better in the end"
+
+
+def _figure(attempt: Attempt, goal: Goal) -> str:
+    """What the goal looks at, of the model after an attempt; empty where it is not known."""
+    if goal == "memory":
+        return f"peak memory {size_text(attempt.peak_memory_bytes)}" if attempt.peak_memory_bytes else ""
+    return size_text(attempt.size_bytes) if attempt.size_bytes else ""

@@ -129,6 +129,8 @@ def _reason_against(offered: OfferedPass, stage: Stage, settings: RunSettings, f
         return f"stage {stage} was not asked for (--stage)"
     if settings.lossless and pass_class.lossy:
         return "it is lossy, and --lossless admits none"
+    if settings.goal == "size" and pass_class.session_only and not forced:
+        return "it sets how a model is opened, and that does not change its size (--goal size)"
     if pass_class.role is Role.REQUESTED and not forced:
         return "it runs only when named (--with)"
     return ""

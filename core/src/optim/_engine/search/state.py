@@ -112,6 +112,8 @@ class Attempt:
         high: upper end.
         size_bytes: of the model after it, once delivered.
         beyond_budget: whether it was dropped because its drift or its loss is more than the user accepts.
+        behind: the steps before it, as they are called in a chain.
+        peak_memory_bytes: the least that opening and running the model after it took; 0 where nobody looked.
     """
 
     step: Step
@@ -129,6 +131,13 @@ class Attempt:
     high: float | None = None
     size_bytes: int | None = None
     beyond_budget: bool = False
+    behind: tuple[tuple[str, str], ...] = ()
+    peak_memory_bytes: int = 0
+
+    @property
+    def chain(self) -> tuple[tuple[str, str], ...]:
+        """The whole chain that it ends."""
+        return (*self.behind, self.step.key)
 
     def settle(self, status: StepStatus, reason: str) -> None:
         """Decide what became of it."""

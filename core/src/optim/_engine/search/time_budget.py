@@ -5,7 +5,8 @@ A search has the seconds that the user gave (``--search-seconds``), and a small 
 ==============================  ====================================  ====================================
 what                            how long                              what more of it would buy
 ==============================  ====================================  ====================================
-candidates                      the first 80 % of the search          candidates that nobody times
+candidates                      the first 80 % of the search, all of  candidates that nobody times
+                                it where size is the goal
 repairs of them                 40 % of that, 70 % of it for one      smaller sets of nodes left in float
 a candidate that was begun      10 s more                             slow passes on large models
 races while exploring           what is left, shared by the stages    narrower intervals of what is dropped
@@ -28,6 +29,9 @@ from typing import ClassVar
 
 RACES_SHARE = 0.2
 """Share of the search that is kept for races: candidates that nobody times are worth nothing."""
+
+LEFT_FOR_LOSSY = 0.75
+"""Share that stages without lossy passes leave where size is the goal: with less, half a minute quantizes nothing."""
 
 GRACE_S = 10.0
 """For what was begun in time: more lets slower passes end, and every search may end so much later."""
@@ -136,6 +140,7 @@ class TimeBudget:
     Args:
         search_s: what the user gave.
         timeout_s: the most that one candidate may take, and one model to open.
+        races: whether candidates are raced while exploring.
         now: seconds of a clock that never goes back.
 
     Attributes:
@@ -148,11 +153,14 @@ class TimeBudget:
 
     pace: ClassVar[float] = 1.0
 
-    def __init__(self, search_s: float, timeout_s: float, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, search_s: float, timeout_s: float, *, races: bool = True, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._now = now
         self._timeout_s = timeout_s
         self._end = now() + search_s
-        self._races_s = RACES_SHARE * search_s
+        self._races_s = RACES_SHARE * search_s if races else 0.0
+        self._later_s = 0.0
         self._lane_s = 0.0
         self._run_s = 0.0
         self.repairs = Allowance(REPAIR_SHARE * (search_s - self._races_s), now)
@@ -168,7 +176,16 @@ class TimeBudget:
     @property
     def left_for_candidates(self) -> float:
         """Seconds in which candidates and repairs may begin; below zero when they are over."""
-        return self._end - self._races_s - self._now()
+        return self._end - self._races_s - self._later_s - self._now()
+
+    @contextmanager
+    def leaving(self, share: float) -> Iterator[None]:
+        """Leave a share of the time for candidates alone, 0..1: what begins inside has the rest."""
+        self._later_s = share * max(0.0, self.left_for_candidates)
+        try:
+            yield
+        finally:
+            self._later_s = 0.0
 
     @property
     def left_for_repairs(self) -> float:

@@ -19,7 +19,7 @@ from optim._engine.search.plan import Plan, Planned, slots
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.goal import FASTER, Objective
 from optim._engine.search.state import Candidate, Measured, StepStatus, unique
-from optim._engine.search.time_budget import TimeBudget
+from optim._engine.search.time_budget import LEFT_FOR_LOSSY, TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Role, Stage
@@ -72,10 +72,12 @@ class Beam:
     def __init__(self, bench: Workbench, budget: Budget, plan: Plan) -> None:
         self._bench = bench
         self._plan = plan
-        self.journal = Journal()
-        self.archive = ParetoArchive(budget, [planned.ordered.name for planned in plan.forced()])
-        self.time = TimeBudget(bench.settings.search_seconds, bench.settings.timeout_s, now=bench.turns.now)
         self._objective = Objective(bench.settings.goal, bench.target.timed)
+        self.journal = Journal(self._objective.goal)
+        self.archive = ParetoArchive(budget, [planned.ordered.name for planned in plan.forced()])
+        settings = bench.settings
+        races = self._objective.goal != "size"
+        self.time = TimeBudget(settings.search_seconds, settings.timeout_s, races=races, now=bench.turns.now)
         self._expander = Expander(bench, budget, self.journal, self.archive, self.time)
         self._asker = self._expander.asker
         self.clock = Clock(bench, budget, self.time)
@@ -143,7 +145,8 @@ class Beam:
         """
         self._bench.say(f"stage {stage}")
         self._require_kept_nodes(passes, beam)
-        grown = self._grow(passes, beam)
+        with self.time.leaving(self._share_of_later(passes)):
+            grown = self._grow(passes, beam)
         if not grown.candidates:
             return []
         if self._objective.goal == "size":
@@ -155,6 +158,14 @@ class Beam:
         best = self._race(grown, beam, stage)
         self._write_journal(grown, best)
         return self._by_rank(list(best.values()))
+
+    def _share_of_later(self, passes: Sequence[Planned]) -> float:
+        """The share of the time for candidates that stays for later stages: what makes a model small is lossy."""
+        later = [planned for _, leg in self._legs[len(self._legs) - self._legs_left + 1 :] for planned in leg]
+        lossy_later = any(planned.pass_class.lossy for planned in later)
+        if self._objective.goal != "size" or any(one.pass_class.lossy for one in passes) or not lossy_later:
+            return 0.0
+        return LEFT_FOR_LOSSY
 
     def _grow(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> _Grown:
         """Tries the passes of a stage on every candidate of the beam."""

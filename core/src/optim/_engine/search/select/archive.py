@@ -193,10 +193,10 @@ def nothing_to_pick(wanted: str) -> OptimError:
 
 
 def _front(items: Sequence[Measured]) -> list[Measured]:
-    return [item for item in items if not any(_dominates(other, item) for other in items)]
+    return [item for item in items if not any(beats(other, item) for other in items)]
 
 
-def _dominates(one: Measured, other: Measured) -> bool:
+def beats(one: Measured, other: Measured) -> bool:
     """Whether one is nowhere worse and somewhere clearly better; where both are the same, the shorter chain stays."""
     if one is other:
         return False

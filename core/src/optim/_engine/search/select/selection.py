@@ -11,7 +11,7 @@ from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
-from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.select.archive import ParetoArchive, beats
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.goal import FASTER, Objective
 from optim._engine.search.select.repair import Repairer
@@ -78,9 +78,16 @@ class Selection:
         better = [item for item in measured if self.is_better(item)]
         if not better:
             return None
-        best = min(better, key=self._rank)
+        best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
+        if self.objective.goal != "latency":
+            return self._unbeaten(best, better)
         as_good = [item for item in better if self._is_as_good(item, best)]
         return min(as_good, key=lambda item: len(item.candidate.steps))
+
+    def _unbeaten(self, best: Measured, better: Sequence[Measured]) -> Measured:
+        """What is as good by the goal may be faster, or simpler: the same bytes can be slower for nothing."""
+        rivals = [item for item in better if beats(item, best)]
+        return min(rivals, key=lambda item: (item.ratio or 1.0, len(item.candidate.steps)), default=best)
 
     def measure(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Times candidates on fresh rounds, and compares their outputs on every sample that the gate uses.
