@@ -9,7 +9,7 @@ TOOLS := .venv/tools-$(VERSION)
 # Several processes at once, as many as there are cores, each with whole files: what is dear to make is made once for a file.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help demo test test-quick test-suite coverage lint bench clean
+.PHONY: help demo test test-quick test-suite test-faults coverage lint bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make test        run every test; six minutes on two cores"
 	@echo "make test-quick  run what takes at most some seconds each; a minute and a half"
 	@echo "make test-suite  run every pass on every backend model of onnx, 74,000 trials; ten minutes on two cores"
+	@echo "make test-faults run every case of tests/faults, killed and starved processes too; minutes"
 	@echo "make coverage    run every test, and count which lines ran, in subprocesses too"
 	@echo "make lint        ruff and mypy"
 	@echo "make bench       time optim and its peers on the same models; hours, or a part: make bench BENCH='--models digits-cnn'"
@@ -27,7 +28,7 @@ demo: $(INSTALLED)
 	$(BIN)/python examples/minilm/demo.py
 
 test: $(TOOLS)
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not faults"
 
 test-quick: $(TOOLS)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
@@ -35,12 +36,15 @@ test-quick: $(TOOLS)
 test-suite: $(TOOLS)
 	cd tests && ../$(BIN)/python -m suite.whole $(SUITE)
 
+test-faults: $(TOOLS)
+	$(BIN)/python -m pytest $(PARALLEL) tests/faults
+
 coverage: export COVERAGE_RCFILE := $(CURDIR)/pyproject.toml
 coverage: export COVERAGE_FILE := $(CURDIR)/.cache/coverage/data
 coverage: $(TOOLS)
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt coverage
 	rm -rf .cache/coverage && mkdir -p .cache/coverage
-	$(BIN)/python -m coverage run -m pytest $(PARALLEL); status=$$?; \
+	$(BIN)/python -m coverage run -m pytest $(PARALLEL) -m "not faults"; status=$$?; \
 		$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m coverage report; exit $$status
 
 lint: $(TOOLS)

@@ -33,6 +33,26 @@ def test_every_reference_is_kebab_case_and_stands_once() -> None:
     assert len(references) == len(set(references))
 
 
+def test_every_error_says_why_and_what_to_do() -> None:
+    lacking = []
+    for file in (file for root in sorted(ROOT.glob("*/src")) for file in sorted(root.rglob("*.py"))):
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "OptimError" and not _spread(call):
+                given = dict(zip(("reference", "what", "cause", "fix"), call.args, strict=False))
+                given |= {keyword.arg: keyword.value for keyword in call.keywords}
+                silent = [name for name in ("cause", "fix") if _is_empty(given.get(name))]
+                lacking += [f"{file.relative_to(ROOT)}:{call.lineno} has no {name}" for name in silent]
+    assert lacking == []
+
+
+def _spread(call: ast.Call) -> bool:
+    return any(keyword.arg is None for keyword in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
+
+
+def _is_empty(value: ast.expr | None) -> bool:
+    return value is None or (isinstance(value, ast.Constant) and not value.value)
+
+
 def test_a_new_error_changes_the_page(script: ModuleType) -> None:
     source = 'raise OptimError("too-wide", f"{name} is too wide", fix="make it narrower", status=ExitStatus.USAGE)'
     found = script.read(ast.parse(source), "graphs/width.py")

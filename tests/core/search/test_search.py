@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import onnx
 import pytest
 from installed_plugin import installed
+from jobs_here import done_here
 from timed_models import write_network
 
 from optim._engine.feeds.feedset import FeedSet
@@ -62,17 +64,18 @@ def ours(folder):
 
 @pytest.fixture(scope="module")
 def run(folder, ours):
-    def make(model="model.onnx", say=lambda text: None, **changes):
+    def make(model="model.onnx", say=lambda text: None, *, processes=False, **changes):
         settings = RunSettings(**{"source": folder / model, "without": ours, **QUICK, **changes})
-        return execute(settings, load_registry(), Store(), say)
+        with nullcontext() if processes else done_here():
+            return execute(settings, load_registry(), Store(), say)
 
     return make
 
 
 @pytest.fixture(scope="module")
 def whole(run):
-    """The default search."""
-    return run()
+    """The default search, each job in a process of its own."""
+    return run(processes=True)
 
 
 def rows(outcome, name):

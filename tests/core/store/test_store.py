@@ -59,9 +59,9 @@ def leftovers(store):
 
 def test_what_was_written_is_read_and_what_was_not_is_none(store):
     store.write("steps", "key", {"a": [1, None, float("inf")]})
-    assert store.read("steps", "key") == {"a": [1, None, float("inf")]}
-    assert store.read("steps", "other") is None
-    assert Store(store.root).read("steps", "key") == {"a": [1, None, float("inf")]}
+    assert store.read("steps", "key", dict) == {"a": [1, None, float("inf")]}
+    assert store.read("steps", "other", dict) is None
+    assert Store(store.root).read("steps", "key", dict) == {"a": [1, None, float("inf")]}
     assert leftovers(store) == []
 
 
@@ -70,7 +70,7 @@ def test_a_damaged_entry_is_dropped_and_named(store, caplog, damage):
     store.write("steps", "key", {"a": 1})
     path = store.root / "steps" / "key.json"
     path.write_bytes(damage)
-    assert store.read("steps", "key") is None
+    assert store.read("steps", "key", dict) is None
     assert not path.exists()
     assert str(path) in caplog.text
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_written_leaves_the_old_entry(store):
     store.write("steps", "key", {"a": 1})
     with pytest.raises(TypeError):
         store.write("steps", "key", {"a": object()})
-    assert store.read("steps", "key") == {"a": 1}
+    assert store.read("steps", "key", dict) == {"a": 1}
     assert leftovers(store) == []
 
 
@@ -127,10 +127,10 @@ def test_reading_an_entry_makes_it_young(store):
         store.write("steps", key, {"filler": "x" * 1000})
     os.utime(store.root / "steps" / "old.json", (1, 1))
     os.utime(store.root / "steps" / "young.json", (2, 2))
-    store.read("steps", "old")
+    store.read("steps", "old", dict)
     store.prune(1500)
-    assert store.read("steps", "young") is None
-    assert store.read("steps", "old") is not None
+    assert store.read("steps", "young", dict) is None
+    assert store.read("steps", "old", dict) is not None
 
 
 def test_prune_to_nothing_empties_every_shelf_and_what_killed_runs_left(store):

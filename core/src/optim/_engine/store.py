@@ -24,12 +24,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
 from optim.errors import ExitStatus, OptimError, disk_error
 from optim.folders import cache_folder
+from optim.jobs.wire import from_wire
 
 T = TypeVar("T")
 
@@ -62,25 +63,29 @@ class Store:
         """The folder that all graphs share."""
         return self.root / "models"
 
-    def read(self, shelf: str, key: str) -> Any | None:
-        """JSON values kept under ``key``, or None; marks them as used. What is damaged is dropped, and said."""
+    def read(self, shelf: str, key: str, kind: type[T]) -> T | None:
+        """The value of type ``kind`` kept under ``key``, or None; marks it as used.
+
+        What is damaged, or was written by an optim whose types were others, is dropped, and this is said.
+        """
         path = self.root / shelf / f"{key}.json"
+        if not path.is_file():  # nor a pipe, which would never end
+            return None
         try:
-            data = json.loads(path.read_text())
+            found = from_wire(kind, json.loads(path.read_text()))
             os.utime(path)
         except OSError:
             return None
         except (ValueError, RecursionError) as error:
-            self.drop(shelf, key, str(error))
+            self.drop(shelf, path.name, str(error))
             return None
-        return data
+        return found
 
-    def drop(self, shelf: str, key: str, why: str) -> None:
-        """Delete an entry that cannot be used, and say so: what it held is made anew."""
-        path = self.root / shelf / f"{key}.json"
+    def drop(self, shelf: str, name: str, why: str) -> None:
+        """Delete an entry, a record or a folder, that cannot be used, and say so: what it held is made anew."""
+        path = self.root / shelf / name
         _LOG.warning("the cache entry %s was damaged and is dropped: %s", path, why.splitlines()[0] if why else "")
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
+        _delete(path)
 
     def write(self, shelf: str, key: str, data: object) -> None:
         """Keep JSON values under ``key``."""
@@ -206,7 +211,7 @@ class Store:
 
     def _prune(self, cap_bytes: int) -> tuple[int, int]:
         entries = [entry for shelf in _SHELVES for entry in (self.root / shelf).iterdir()]
-        sized = [(entry.stat().st_mtime, _size(entry), entry) for entry in entries]
+        sized = [(entry.lstat().st_mtime, _size(entry), entry) for entry in entries]
         total = sum(size for _, size, _ in sized)
         deleted = freed = 0
         for _, size, entry in sorted(sized, key=lambda item: item[0]):
@@ -239,7 +244,8 @@ class Store:
     def _keep_only(self, made: set[Path], needed: set[Path]) -> None:
         for left_behind in (*self.root.glob("scratch-*"), *self.models.glob("*.tmp"), *self.models.glob(".*.tmp")):
             _delete(left_behind)
-        finished = b"".join(map(_bytes, (self.root / "runs").glob("*.json")))
+        records = [record for record in (self.root / "runs").glob("*.json") if record.is_file()]
+        finished = b"".join(map(_bytes, records))
         dropped = {path for path in made - needed if path.is_file() and path.name.encode() not in finished}
         graphs = {path for path in dropped if path.suffix == ".onnx"}
         weights = _weights_of(graphs) | (dropped - graphs)
@@ -280,13 +286,17 @@ def _bytes(entry: Path) -> bytes:
 
 
 def _size(entry: Path) -> int:
-    if entry.is_dir():
-        return sum(inner.stat().st_size for inner in entry.rglob("*") if inner.is_file())
-    return entry.stat().st_size
+    """What an entry takes; links count for themselves, and what another process deletes meanwhile for nothing."""
+    with suppress(OSError):
+        if entry.is_dir() and not entry.is_symlink():
+            return sum(_size(inner) for inner in entry.iterdir())
+        return entry.lstat().st_size
+    return 0
 
 
 def _delete(entry: Path) -> None:
-    if entry.is_dir():
+    if entry.is_dir() and not entry.is_symlink():
         shutil.rmtree(entry, ignore_errors=True)
     else:
-        entry.unlink(missing_ok=True)
+        with suppress(OSError):
+            entry.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -15,6 +16,9 @@ _PIPED_WIDTH = 10_000
 """Columns where stdout is no terminal: no row is ever broken, so that grep finds it."""
 
 
+_NO_LETTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+"""Control characters, what turns the direction of writing or cannot be seen, ends of lines, halves of a character."""
+
 NOTHING = "–"  # noqa: RUF001 - an en dash stands in an empty cell
 
 
@@ -23,9 +27,27 @@ def json_option(function: Decorated) -> Decorated:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")(function)
 
 
+def printable(text: str) -> str:
+    """A text that cannot do anything to a terminal: what is no letter is written out, an escape for one.
+
+    Names in models and texts in files are anybody's. Lines and tabs stay as they are.
+    """
+    return _NO_LETTER.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def echo(text: str = "", *, err: bool = False) -> None:
+    """Print a line on stdout or stderr, after :func:`printable`."""
+    click.echo(printable(text), err=err)
+
+
 def print_json(value: object) -> None:
     """Print ``value`` on stdout, readable."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    echo_json(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def echo_json(text: str) -> None:
+    """Print a text that is JSON; what a terminal would obey is written as JSON writes it, so the value is the same."""
+    click.echo(_NO_LETTER.sub(lambda found: json.dumps(found[0])[1:-1], text.rstrip("\n")))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Sequence[str] = ()) -> None:
@@ -33,7 +55,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, styles
 
     Args:
         columns: their headings.
-        rows: as many cells each; printed as they are, no markup.
+        rows: as many cells each; printed without markup, after :func:`printable`.
         styles: of rich, one for each row, or none at all.
     """
     from rich.console import Console
@@ -46,7 +68,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, styles
     for column in columns:
         table.add_column(column, overflow="fold")
     for number, row in enumerate(rows):
-        table.add_row(*(Text(cell) for cell in row), style=styles[number] if styles else None)
+        table.add_row(*(Text(printable(cell)) for cell in row), style=styles[number] if styles else None)
     with console.capture() as captured:
         console.print(table)
     lines = (line.rstrip() for line in captured.get().splitlines())
@@ -58,7 +80,7 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
     shown = [(name, value) for name, value in fields if value]
     width = max((len(name) for name, _ in shown), default=0) + 2
     for name, value in shown:
-        click.echo(f"{name:<{width}}" + value.replace("\n", "\n" + " " * width))
+        echo(f"{name:<{width}}" + value.replace("\n", "\n" + " " * width))
 
 
 def size_text(size_bytes: float | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-import click
+from optim.cli_kit.output import echo, printable
 
 
 @contextmanager
@@ -19,13 +19,16 @@ def progress() -> Iterator[Callable[[str], None]]:
     with _interruptible():
         if sys.stderr.isatty():
             from rich.console import Console
+            from rich.markup import escape
 
             started = time.monotonic()
             with Console(stderr=True).status("starting") as status:
-                yield lambda text: status.update(f"{text} [dim]({time.monotonic() - started:.0f} s)[/dim]")
+                yield lambda text: status.update(
+                    f"{escape(printable(text))} [dim]({time.monotonic() - started:.0f} s)[/dim]"
+                )
         else:
             started = time.monotonic()
-            yield lambda text: click.echo(f"[{time.monotonic() - started:6.1f} s] {text}\n", err=True, nl=False)
+            yield lambda text: echo(f"[{time.monotonic() - started:6.1f} s] {text}", err=True)
 
 
 @contextmanager

@@ -46,4 +46,5 @@ def job_failed(isolation: Isolation, job: str, error: dict[str, Any]) -> OptimEr
     message = str(error.get("message", ""))[:_MOST_CHARACTERS]
     if is_disk_full(error.get("errno")):
         return OptimError("disk-full", what, message, "free some space: optim cache prune", status=ExitStatus.USAGE)
-    return OptimError("isolated-job-failed", what, f"{error.get('type')}: {message}", status=ExitStatus.NOT_HELD)
+    fix = "optim plugins doctor; if it finds nothing, report this to the plugin"
+    return OptimError("isolated-job-failed", what, f"{error.get('type')}: {message}", fix, status=ExitStatus.NOT_HELD)

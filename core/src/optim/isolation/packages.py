@@ -92,7 +92,7 @@ def _distribution(what: str) -> str:
             return str(parse_wheel_filename(path.name)[0])
         project = tomllib.loads((path / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
         return str(project.get("name", path.name))
-    except (OSError, InvalidWheelFilename, tomllib.TOMLDecodeError) as error:
+    except (OSError, InvalidWheelFilename, tomllib.TOMLDecodeError, RecursionError) as error:
         raise OptimError(
             "no-such-package",
             f"{what} is no package of a plugin",

@@ -28,6 +28,8 @@ def check_graph(skeleton: onnx.ModelProto, path: Path) -> None:
     Raises:
         OptimError: invalid-graph, ir-too-new.
     """
+    if not skeleton.graph.output:
+        raise invalid_graph(path, "it has no outputs")
     standin = onnx.ModelProto()
     standin.CopyFrom(skeleton)
     for tensor in _get_all_tensors(standin):

@@ -65,6 +65,14 @@ def tensor_bytes(tensor: onnx.TensorProto) -> int:
     return math.ceil(elements * int(dtype.bitwidth) / 8)
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file is there; of a name that no file can have, no."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def _external_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     return (tensor for tensor in _get_all_tensors(model) if uses_external_data(tensor))
 
@@ -87,7 +95,7 @@ def _locate(location: str, tensor: onnx.TensorProto, path: Path) -> Path:
             f"{names}, which is not in the model's own folder",
             "put the data file beside the model and save the model with a plain file name as its location",
         )
-    if not found.is_file():
+    if not is_file(found):
         near = sorted(file.name for file in path.parent.iterdir() if file.is_file() and file != path)
         cause = f"{names}, which is not there; {path.parent} holds {', '.join(near[:8]) or 'nothing else'}"
         raise OptimError("external-data-missing", what, cause, f"copy {location} into {path.parent}")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
+from google.protobuf.message import DecodeError
 
 from optim.model import UNKNOWN_DTYPE, Model, SessionConfig, TensorInfo
 from optim.onnx.context_files import context_files, deliver_contexts, store_contexts
@@ -173,10 +174,13 @@ def embedded(tensor: ir.ExternalTensor) -> TensorProtocol:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a graph in the store and every data file it refers to are there, the user's own too."""
-    if not path.is_file() or not all((path.parent / location).is_file() for location in external_files(path)):
+    """Whether a graph in the store can be read, and every data file it refers to is there, the user's own too."""
+    try:
+        if not path.is_file() or not all((path.parent / location).is_file() for location in external_files(path)):
+            return False
+        return all(file.is_file() for file in linked_files(onnx.load(path, load_external_data=False)))
+    except (OSError, ValueError, DecodeError):
         return False
-    return all(file.is_file() for file in linked_files(onnx.load(path, load_external_data=False)))
 
 
 def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:

@@ -46,7 +46,9 @@ def shapes_of_feeds(inputs: Iterable[TensorInfo], samples: Iterable[Feeds]) -> d
                     "give samples of one shape (pad shorter ones), or name the shape that the model is to have",
                 )
     if not count:
-        raise OptimError("feeds-empty", "there are no samples to take shapes from", "", "give at least one")
+        raise OptimError(
+            "feeds-empty", "there are no samples to take shapes from", "the feeds are empty", "give at least one"
+        )
     return found
 
 

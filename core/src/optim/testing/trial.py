@@ -147,7 +147,12 @@ class Trial:
                 expected = original.run(feeds)
                 got = mapped_outputs(changed.run(mapped_feeds(feeds, interfaces)), interfaces)
                 if set(got) != set(expected):
-                    raise OptimError("interface-changed", f"outputs {_names(got)} instead of {_names(expected)}")
+                    raise OptimError(
+                        "interface-changed",
+                        f"outputs {_names(got)} instead of {_names(expected)}",
+                        "the pass returned no interface that says so",
+                        "a pass that changes inputs or outputs must return PassResult(interface=...)",
+                    )
                 comparisons = compare_sample(expected, got, feeds, self.model.inputs, self.model.outputs)
                 drift = drift.worst(worst_drift(comparisons))
         return drift

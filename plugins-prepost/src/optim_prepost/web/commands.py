@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from optim.cli_kit.output import echo
+
 
 @click.group()
 def web() -> None:
@@ -20,5 +22,5 @@ def serve(folder: Path, port: int) -> None:
     from optim_prepost.web.serve import Served
 
     with Served(folder, port) as served:
-        click.echo(f"{served.url} shows {folder}; Ctrl-C ends it")
+        echo(f"{served.url} shows {folder}; Ctrl-C ends it")
         served.wait()

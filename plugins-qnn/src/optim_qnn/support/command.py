@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.cli_kit.names import TARGET_NAME
-from optim.cli_kit.output import json_option, print_json, print_table
+from optim.cli_kit.output import echo, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from optim_qnn.support.support import Support
@@ -67,11 +67,11 @@ def share(models: tuple[Path, ...], output: Path, target: str, as_json: bool) ->
         print_json(to_wire(found))
         return
     files = ", ".join(found.files.values())
-    click.echo(f"{files} and {found.binary} in {output}: {found.size_bytes / 1e6:.1f} MB in all")
+    echo(f"{files} and {found.binary} in {output}: {found.size_bytes / 1e6:.1f} MB in all")
     if found.samples:
-        click.echo(f"each gives the same outputs as before on {found.samples} samples, bit for bit")
+        echo(f"each gives the same outputs as before on {found.samples} samples, bit for bit")
     else:
-        click.echo("nothing was run: the simulator loads no file of several graphs. Run them on a device first")
+        echo("nothing was run: the simulator loads no file of several graphs. Run them on a device first")
 
 
 def _print(found: Support, only_left: bool) -> None:
@@ -83,9 +83,9 @@ def _print(found: Support, only_left: bool) -> None:
     if rows:
         print_table(["node", "operator", "runs on", "why not on HTP", "qnn.preprocess makes of it"], rows)
     if found.note:
-        click.echo(found.note)
+        echo(found.note)
     taken = sum(node.taken for node in found.nodes)
-    click.echo(f"as it is: HTP takes {taken} of {len(found.nodes)} nodes")
-    click.echo(f"after qnn.preprocess: HTP takes {found.prepared - len(found.left)} of {found.prepared} nodes")
+    echo(f"as it is: HTP takes {taken} of {len(found.nodes)} nodes")
+    echo(f"after qnn.preprocess: HTP takes {found.prepared - len(found.left)} of {found.prepared} nodes")
     for text in found.left:
-        click.echo(f"  left to the CPU: {text}")
+        echo(f"  left to the CPU: {text}")

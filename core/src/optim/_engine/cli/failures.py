@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
 import traceback
 from pathlib import Path
 
 import click
 
-from optim.errors import ExitStatus, OptimError
+from optim.cli_kit.output import echo, print_json, printable
+from optim.errors import ExitStatus, OptimError, disk_error, is_disk_full
 
 
 def diagnose(error: BaseException) -> OptimError:
-    """Any exception as a diagnosis: ours as it is, a wrong command line as ``usage``, all else as ``internal``."""
+    """Any exception as a diagnosis: ours, a wrong command line, a file that the system refuses, or a defect."""
     if isinstance(error, OptimError):
         return error
     if isinstance(error, click.ClickException):
         return _usage(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return _refused(error)
     message = " ".join(str(error).split())
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
@@ -39,11 +41,9 @@ def print_error(error: OptimError, *, as_json: bool, trace: BaseException | None
         trace: where given, the traceback of this exception comes first.
     """
     if trace is not None:
-        traceback.print_exception(trace, file=sys.stderr)
-    click.echo(_styled(str(error)), err=True)
+        echo("".join(traceback.format_exception(trace)).rstrip(), err=True)
+    click.echo(_styled(printable(str(error))), err=True)
     if as_json:
-        from optim.cli_kit.output import print_json
-
         print_json({"error": as_fields(error)})
 
 
@@ -59,10 +59,25 @@ def as_fields(error: OptimError) -> dict[str, object]:
     }
 
 
+def _refused(error: OSError) -> OptimError:
+    """What the system refused to do with a file that nobody looked at before, e.g. since its name is too long."""
+    if is_disk_full(error.errno):
+        return disk_error(error, "there is no room")
+    return OptimError(
+        "file-refused",
+        "a file or folder cannot be used",
+        f"{error.strerror or type(error).__name__}: {error.filename}",
+        "check the path, and that you may read and write there; `optim --debug ...` shows where it was needed",
+        status=ExitStatus.USAGE,
+    )
+
+
 def _usage(error: click.ClickException) -> OptimError:
     context = getattr(error, "ctx", None)
     if context is None:
-        return OptimError("usage", error.format_message(), fix="optim --help", status=ExitStatus.USAGE)
+        return OptimError(
+            "usage", error.format_message(), "the command line cannot be read", "optim --help", status=ExitStatus.USAGE
+        )
     usage = "the usage is" + " ".join(context.get_usage().split()).removeprefix("Usage")
     return OptimError("usage", error.format_message(), usage, f"{context.command_path} --help", status=ExitStatus.USAGE)
 

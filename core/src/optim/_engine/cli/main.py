@@ -6,6 +6,7 @@ An error is printed on stderr as a diagnosis. A caller who asked for ``--json`` 
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import sys
@@ -58,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status, an :class:`ExitStatus` where optim itself decides. A command sets one by returning it.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no failure
     if _COMPLETE_VARIABLE in os.environ:
         from click.shell_completion import shell_complete
 

@@ -50,6 +50,7 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
         raise OptimError(
             "conflicting-request",
             "--lossless and --max-drift exclude each other",
+            "what is lossless is held to rounding error, whatever drift is accepted",
             fix="leave one of the two out",
             status=ExitStatus.USAGE,
         )
@@ -81,6 +82,7 @@ def _request(source: Path, words: Mapping[str, Any]) -> SourceRequest | None:
         raise OptimError(
             "conflicting-request",
             f"{given[0]} says how to export a source, and {source} is an ONNX model",
+            "an ONNX model is not exported",
             fix=f"leave {given[0]} out",
             status=ExitStatus.USAGE,
         )
@@ -98,7 +100,7 @@ def parse_named(text: str) -> Named:
         return Named(name)
     try:
         return Named(name, tomllib.loads(f"options = {{{options}}}")["options"])
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise OptimError(
             "bad-option",
             f"cannot read the options of {name}",

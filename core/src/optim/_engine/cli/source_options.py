@@ -79,7 +79,7 @@ def _argument(text: str) -> tuple[str, Any]:
         raise _bad("--source-arg", text, "--source-arg layers=2")
     try:
         return name, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return name, value  # a word without quotes is text, as in a shell
 
 

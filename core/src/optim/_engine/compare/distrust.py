@@ -20,6 +20,8 @@ from optim.passes import PassResult
 
 T = TypeVar("T")
 
+_PLUGINS_ISSUE = "leave the pass out (--without), and report this to its plugin"
+
 
 @dataclass(frozen=True, slots=True)
 class Untouched:
@@ -80,7 +82,8 @@ def require_fit(value: T, kind: type[T], name: str) -> T:
     """
     article = "an" if kind.__name__[0] in "AEIO" else "a"
     if not isinstance(value, kind):
-        raise OptimError("bad-result", f"{name} returned {type(value).__name__}, not {article} {kind.__name__}")
+        what = f"{name} returned {type(value).__name__}, not {article} {kind.__name__}"
+        raise OptimError("bad-result", what, "its plugin breaks the contract of passes", _PLUGINS_ISSUE)
     try:
         return from_wire(kind, to_wire(value))
     except (ValidationError, ValueError) as error:
@@ -88,7 +91,7 @@ def require_fit(value: T, kind: type[T], name: str) -> T:
         if isinstance(error, ValidationError):
             problem = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         what = f"{name} returned {article} {kind.__name__} that does not fit"
-        raise OptimError("bad-result", what, problem) from error
+        raise OptimError("bad-result", what, problem, _PLUGINS_ISSUE) from error
 
 
 def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> Model:
@@ -107,11 +110,12 @@ def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> 
         )
     found = describe(model.path, session=model.session, provenance=(*parent.provenance, name))
     if file_digest(model.path) != model.path.stem:
-        raise OptimError("store-changed", f"{name} wrote into a file of the store", model.path.name)
+        raise OptimError("store-changed", f"{name} wrote into a file of the store", model.path.name, _PLUGINS_ISSUE)
     try:
         check_graph(read_skeleton(model.path), model.path)
     except OptimError as error:
-        raise OptimError("invalid-graph", f"{name} made an invalid graph", error.cause or error.what) from error
+        what = f"{name} made an invalid graph"
+        raise OptimError("invalid-graph", what, error.cause or error.what, _PLUGINS_ISSUE) from error
     return found
 
 

@@ -61,7 +61,7 @@ def parse_metric(text: str) -> MetricSpec:
         return MetricSpec(name)
     try:
         return MetricSpec(name, tomllib.loads(f"options = {{{options}}}")["options"])
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise OptimError(
             "bad-option",
             f"cannot read the options of {name}",

@@ -120,7 +120,9 @@ def compare_session(
         outputs = session.run(mapped_feeds(feeds, interfaces))
         merged = merge_samples(merged, compare_run(outputs, reference, sample, feeds, interfaces))
     if not merged:
-        raise OptimError("nothing-compared", "the models have nothing to compare", "there is no sample")
+        raise OptimError(
+            "nothing-compared", "the models have nothing to compare", "there is no sample", "give --data with one"
+        )
     return list(merged.values())
 
 

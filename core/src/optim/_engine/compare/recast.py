@@ -82,5 +82,6 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
 def _raw(interface: Interface) -> Sequence[Feeds]:
     samples: Sequence[Feeds] = call_interface(interface.raw, interface)
     if not samples:
-        raise OptimError("nothing-compared", "the models have nothing to compare", f"{interface.raw} gave no sample")
+        what, cause = "the models have nothing to compare", f"{interface.raw} gave no sample"
+        raise OptimError("nothing-compared", what, cause, "give the pass raw samples of your own: optim passes show")
     return samples

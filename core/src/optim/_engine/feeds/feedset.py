@@ -98,6 +98,19 @@ class FeedSet:
             return {name: _with_dtype(archive[name], self.dtypes[name]) for name in archive.files}
 
 
+def is_intact(folder: Path) -> bool:
+    """Whether the samples in a folder are as they were written, by the checksums of their archives; reads them all."""
+    try:
+        found = FeedSet.open(folder)
+        for index in range(found.count):
+            with zipfile.ZipFile(_sample_path(folder, index)) as archive:
+                if archive.testzip() is not None:
+                    return False
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, zipfile.BadZipFile, NotImplementedError):
+        return False
+    return True
+
+
 class FeedWriter:
     """Writes samples one by one; the folder appears under its name when :meth:`finish` is called."""
 

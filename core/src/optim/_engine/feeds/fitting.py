@@ -85,7 +85,15 @@ def _fit_dtype(value: Any, info: TensorInfo, where: str) -> tuple[Array, str]:
             f"it is of type {info.dtype}, which is no plain tensor",
             "export the model with plain tensors as inputs",
         ) from error
-    array = value if isinstance(value, np.ndarray) else _from_list(value, wanted)
+    try:
+        array = value if isinstance(value, np.ndarray) else _from_list(value, wanted)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise OptimError(
+            "feeds-dtype",
+            f"{where}: '{info.name}' is no array",
+            str(error),
+            f"give numpy.asarray(values, dtype='{info.dtype}'), whose rows are of one length",
+        ) from error
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     given = array.dtype
@@ -94,7 +102,9 @@ def _fit_dtype(value: Any, info: TensorInfo, where: str) -> tuple[Array, str]:
     if given == wanted or (wanted.kind in "OUT" and given.kind in "USOT"):
         return np.asarray(array, order="C"), ""
     if _may_convert(given, wanted):
-        return array.astype(wanted, order="C"), f"given as {given.name}, fed as {wanted.name}"
+        with np.errstate(over="ignore"):  # what becomes infinite is refused as such
+            array = array.astype(wanted, order="C")
+        return array, f"given as {given.name}, fed as {wanted.name}"
     raise OptimError(
         "feeds-dtype",
         f"{where}: '{info.name}' has the wrong type",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ import numpy as np
 
 from optim._engine.feeds.named import require_feeds
 from optim.arrays import Array
-from optim.errors import OptimError
+from optim.errors import OptimError, describe_exception
 from optim.user_code import find_function
 
 _NUMBERED = re.compile(r"(\d+)/(.+)")
@@ -67,7 +65,7 @@ def _read_npz(path: Path) -> Iterator[RawSample]:
     with stream:
         try:
             archive = np.load(stream, allow_pickle=False)
-        except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        except Exception as error:  # whatever a damaged file makes of numpy, zipfile and tokenize
             raise _unreadable(path, "it is no whole .npz archive") from error
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise _unreadable(path, "it holds one array without a name (.npy)")
@@ -102,8 +100,10 @@ def _member(archive: Any, name: str, path: Path) -> Array:
                 "save plain arrays: numpy.asarray(values, dtype='float32'); strings cannot be fed this way",
             ) from error
         raise _unreadable(path, f"array '{name}': {error}") from error
-    except (EOFError, KeyError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise _unreadable(path, f"array '{name}': {error}") from error
+    except Exception as error:
+        raise _unreadable(path, f"array '{name}': {describe_exception(error)}") from error
+    if not isinstance(array, np.ndarray):
+        raise _unreadable(path, f"'{name}' is no array in the format of numpy (.npy)")
     return array
 
 
@@ -122,7 +122,7 @@ def _call(spec: str, seed: int) -> Iterator[RawSample]:
             yield RawSample(where, _plain_arrays(where, arrays))
     except OptimError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OptimError(
             "feeds-function-failed",
             f"{spec} failed",
@@ -149,7 +149,7 @@ def _find_function(spec: str) -> Callable[..., Any]:
     module_name, _, name = spec.partition(":")
     try:
         function = find_function(spec)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OptimError(
             "feeds-missing",
             f"there is no function {spec}",

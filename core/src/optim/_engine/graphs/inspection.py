@@ -13,7 +13,7 @@ from onnx.external_data_helper import uses_external_data
 from optim._engine.graphs.file_there import check_file
 from optim.model import TensorInfo
 from optim.onnx.checker import malformed_is_invalid
-from optim.onnx.external_data import tensor_bytes
+from optim.onnx.external_data import is_file, tensor_bytes
 from optim.onnx.files import dtype_name, tensor_info
 from optim.onnx.operators import count_operators, subgraphs, walk_graphs, walk_nodes
 from optim.onnx.skeleton import read_skeleton
@@ -113,7 +113,7 @@ def _describe(model: onnx.ModelProto, path: Path) -> Inspection:
         size_bytes=path.stat().st_size + sum(length for location, _, length in places if location != path.name),
         graph_bytes=path.stat().st_size,
         data_files=tuple(data_files),
-        missing_files=tuple(name for name in data_files if not (path.parent / name).is_file()),
+        missing_files=tuple(name for name in data_files if not is_file(path.parent / name)),
         weights=_by_dtype(tensors),
         shared_weights=tuple((name, names[0]) for names in places.values() for name in names[1:]),
         dynamic=_dynamic(inputs),

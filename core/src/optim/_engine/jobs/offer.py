@@ -129,7 +129,11 @@ def _tuned(transformation: Pass, options: object, request: Request, context: Con
     if not result.changed:
         return unchanged(result, model)
     if result.model.path != model.path:
-        raise OptimError("graph-changed", f"{name} changed the graph", "it says of itself that it is session_only")
+        cause, fix = (
+            "it says of itself that it is session_only",
+            "leave it out (--without), and report this to its plugin",
+        )
+        raise OptimError("graph-changed", f"{name} changed the graph", cause, fix)
     session = result.model.session
     tuned = replace(
         model, session=session, digest=model_digest(model.path, session), provenance=(*model.provenance, name)

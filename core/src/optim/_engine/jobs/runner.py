@@ -128,11 +128,8 @@ class Runner:
 
     def known(self, key: str, kind: type[T], *, holds: Callable[[T], bool] | None = None) -> T | None:
         """What is kept under a key; None where nothing is, where it no longer holds, or where all is to be fresh."""
-        data = None if self.fresh else self.store.read("steps", key)
-        if data is None:
-            return None
-        found = from_wire(kind, data)
-        if holds is not None and not holds(found):
+        found = None if self.fresh else self.store.read("steps", key, kind)
+        if found is None or (holds is not None and not holds(found)):
             return None
         self.from_cache += 1
         return found

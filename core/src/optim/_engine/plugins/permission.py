@@ -87,7 +87,7 @@ def _read(path: Path) -> list[str] | None:
         allow = tomllib.loads(path.read_text(encoding="utf-8"))["allow"]
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, RecursionError) as error:
         cause = "it has no key 'allow'" if isinstance(error, KeyError) else str(error)
         raise _bad_list(path, cause) from error
     if not isinstance(allow, list) or not all(isinstance(name, str) for name in allow):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, model_validator
 
 from optim._engine.recipes.toml import read_toml, validate
 from optim.passes import Stage
@@ -22,11 +22,11 @@ class _Table(BaseModel):
 class BudgetTable(_Table):
     """How much drift is accepted, or how much loss of the task metric; or neither beyond rounding."""
 
-    max_drift: float | None = Field(default=None, gt=0, description="largest relative L2 of any output")
-    max_loss: str | float | None = Field(
+    max_drift: float | None = Field(default=None, gt=0, strict=True, description="largest relative L2 of any output")
+    max_loss: str | StrictFloat | None = Field(
         default=None, description="how much worse the metric may get: '1%' of the original's, or an amount"
     )
-    lossless: bool = Field(default=False, description="admit only passes held to rounding error")
+    lossless: bool = Field(default=False, strict=True, description="admit only passes held to rounding error")
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
@@ -51,8 +51,8 @@ class Recipe(_Table):
     goal: Literal["latency", "size", "memory"] | None = Field(default=None, description="what better means")
     data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")
     metric: str | None = Field(default=None, description="task metric, as after --metric")
-    seed: int | None = Field(default=None, ge=0, description="of everything random")
-    search_seconds: float | None = Field(default=None, gt=0, description="bound of the search, in seconds")
+    seed: int | None = Field(default=None, ge=0, strict=True, description="of everything random")
+    search_seconds: float | None = Field(default=None, gt=0, strict=True, description="bound of the search, in seconds")
     stages: tuple[Stage, ...] = Field(default=(), description="only these stages")
     without: tuple[str, ...] = Field(default=(), description="passes left out")
     budget: BudgetTable = Field(default=BudgetTable(), description="how much drift is accepted")

@@ -26,10 +26,11 @@ def read_toml(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise OptimError("recipe-not-readable", f"cannot read {path}", cause, status=ExitStatus.USAGE) from error
+        fix = "name a recipe in TOML, as in docs/recipes.md, or the recipe.lock.toml of a run folder"
+        raise OptimError("recipe-not-readable", f"cannot read {path}", cause, fix, status=ExitStatus.USAGE) from error
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise _bad_toml(path, text, str(error)) from error
 
 

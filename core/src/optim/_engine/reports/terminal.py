@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optim._engine.reports.plots import front_of
 from optim._engine.reports.schema import Report, StepReport
@@ -20,6 +20,7 @@ from optim._engine.reports.words import (
     share_text,
     size_text,
 )
+from optim.cli_kit.output import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +35,7 @@ def print_report(report: Report, console: Console) -> None:
     """The verdict, the figures, and the steps: all that were kept, and the best of every pass that was not."""
     from rich.padding import Padding
 
+    report = Report.model_validate(_printable(report.model_dump(by_alias=True)))
     console.print(_verdict(report))
     if report.export is not None:
         console.print(f"  {export_text(report.export)}", markup=False, highlight=False)
@@ -57,6 +59,15 @@ def print_report(report: Report, console: Console) -> None:
     if report.cached:
         took = f"in {report.first_seconds or 0:.0f} s (--fresh does it again)"
         console.print(f"served from the cache: the same run was done before, {took}", markup=False)
+
+
+def _printable(value: Any) -> Any:
+    """Texts of a report come from models, plugins and runtimes: none of them shall do anything to a terminal."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_printable(key): _printable(inner) for key, inner in value.items()}
+    return [_printable(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _print_points(report: Report, console: Console) -> None:

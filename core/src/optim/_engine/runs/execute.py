@@ -18,12 +18,13 @@ from optim._engine.runs.judge import judge_chain, judge_search
 from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.search.keys import machine_key
 from optim._engine.search.plan import Plan, make_plan
+from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.make import ExportedSource
 from optim._engine.store import Store, cache_key
 from optim.jobs.owner import ending_workers
-from optim.jobs.wire import from_wire, to_wire
+from optim.jobs.wire import to_wire
 from optim.onnx.files import is_whole
 from optim.onnx.operators import operator_counts
 
@@ -126,14 +127,13 @@ def _run_key(bench: Workbench) -> str:
 
 def finished_run(store: Store, key: str) -> Outcome | None:
     """A finished run with everything it delivered, or None; points whose model is gone are left out."""
-    data = store.read("runs", key)
-    if data is None:
+    outcome = store.read("runs", key, Outcome)
+    if outcome is None:
         return None
-    try:
-        outcome = from_wire(Outcome, data)
-    except ValueError:
-        return None
-    if outcome.result is not None and not is_whole(outcome.result.candidate.model.path):
+    if outcome.result is not None and (damaged := damaged_files(outcome.result.candidate.model.path)):
+        for file in damaged:
+            if file.exists():
+                store.drop("models", file.name, "it is not what its name says")
         return None
     outcome.points = [point for point in outcome.points if not point.proven or is_whole(point.candidate.model.path)]
     return outcome

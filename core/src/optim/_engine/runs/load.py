@@ -63,6 +63,7 @@ def open_folder(path: Path) -> onnxruntime.InferenceSession:
             "no-model",
             f"the run in {path} delivered no model",
             "report.json there says why, or the run has not finished",
+            f"look into {path / 'report.html'}, and run it again: optim run MODEL -o {path}",
             status=ExitStatus.USAGE,
         )
     saved = read_session_file(path)

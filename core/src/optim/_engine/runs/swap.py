@@ -20,7 +20,10 @@ from optim._engine.runs.mark import MARK_FILE, TEMPORARY_PREFIX, read_mark
 
 def can_rename(path: Path) -> bool:
     """Whether the folder itself may be exchanged for another."""
-    here = Path.cwd().resolve()
+    try:
+        here = Path.cwd().resolve()
+    except FileNotFoundError:  # the working folder is gone: nothing stands there
+        here = Path()
     stands_inside = path == here or path in here.parents
     return not stands_inside and not path.is_mount() and os.access(path.parent, os.W_OK | os.X_OK)
 
@@ -48,6 +51,8 @@ def swap_in(stage: Path, path: Path) -> None:
 
 def recover(path: Path) -> None:
     """Put right what a killed process left around ``path``."""
+    if not path.name:
+        return  # the root: nothing lies beside it
     old = _old_of(path)
     if old.is_dir():
         if path.exists():

@@ -116,7 +116,7 @@ class Keys:
             return [data, time.time_ns()]  # a function may return something else each time
         path = Path(data).absolute()
         files = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
-        return [str(path), [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]]
+        return [str(path), [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files if f.exists()]]
 
 
 def machine_key() -> str:

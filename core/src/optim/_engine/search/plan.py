@@ -94,6 +94,7 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
                 raise OptimError(
                     "conflicting-request",
                     f"{ordered.name} was asked for by name, but {reason}",
+                    "both cannot hold",
                     fix="leave one of the two out",
                     status=ExitStatus.USAGE,
                 )

@@ -31,7 +31,7 @@ def restore(path: Path, make: Callable[[], Path]) -> bool:
         OptimError[store-damaged]: it does not come out the same.
     """
     for found_before in range(_ROUNDS):
-        damaged = _damaged(path)
+        damaged = damaged_files(path)
         if not damaged:
             return found_before > 0
         for file in (*damaged, path):
@@ -46,7 +46,8 @@ def restore(path: Path, make: Callable[[], Path]) -> bool:
     )
 
 
-def _damaged(path: Path) -> list[Path]:
+def damaged_files(path: Path) -> list[Path]:
+    """Files of a graph in the store that are gone, or are not what their names say; reads them all."""
     if not _is_whole(path):
         return [path]
     return [file for name in external_files(path) if not _is_whole(file := path.parent / name)]

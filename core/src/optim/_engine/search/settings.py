@@ -120,6 +120,7 @@ class RunSettings:
             raise OptimError(
                 "bad-budget",
                 "--max-loss says how much worse a metric may get, and there is none",
+                "a loss is counted in the metric's own unit",
                 fix="add --metric top-1",
                 status=ExitStatus.USAGE,
             )
@@ -127,6 +128,7 @@ class RunSettings:
             raise OptimError(
                 "conflicting-request",
                 "--lossless and --max-loss exclude each other",
+                "what is lossless is held to rounding error, whatever loss is accepted",
                 fix="leave one of the two out",
                 status=ExitStatus.USAGE,
             )

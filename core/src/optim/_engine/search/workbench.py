@@ -12,6 +12,7 @@ from typing import Any
 
 from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
+from optim._engine.feeds.feedset import is_intact
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
 from optim._engine.jobs import candidate as candidate_job
@@ -178,7 +179,7 @@ class Workbench:
             except OptimError as error:
                 raise error.naming(_names_in_messages(model, self.settings.source)) from error
 
-        known = self.runner.known(key, Kept, holds=lambda kept: (folders / kept.folder).is_dir())
+        known = self.runner.known(key, Kept, holds=lambda kept: self._is_intact(folders / kept.folder))
         if known is None:
             folder, self.prepared = self.store.new_folder("references", key, make)
             self.runner.keep(key, Kept(folder.name, self.prepared))
@@ -196,6 +197,15 @@ class Workbench:
             replace(task, rows=folder / "task.npy") if task else None,
         )
         return self.prepared
+
+    def _is_intact(self, folder: Path) -> bool:
+        """Whether a folder of references is as it was written; what is damaged is dropped."""
+        if all(is_intact(folder / part) for part in ("feeds", "outputs")):
+            return True
+        if folder.is_dir():
+            shelf = self.store.root / "references"
+            self.store.drop("references", str(folder.relative_to(shelf)), "it is not as it was written")
+        return False
 
     def try_all(
         self, wanted: Sequence[tuple[Candidate, OfferedPass, dict[str, Any]]], timeout_s: float

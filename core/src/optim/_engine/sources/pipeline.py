@@ -124,7 +124,7 @@ class Pipeline:
         raise first or OptimError(
             "no-exporter",
             f"no installed plugin can export {component.name}",
-            "",
+            "none of them offers an exporter that applies to it",
             "pip install 'optim-plugins[torch]'",
             status=ExitStatus.USAGE,
         )

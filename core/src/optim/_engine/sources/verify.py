@@ -82,7 +82,8 @@ def verify_component(
                     raise _differs(component, trial, index, comparison, limit)
             worst = merge_samples(worst, compared)
     if not any(found.compared for found in worst.values()):
-        raise OptimError("nothing-compared", f"nothing of {component.name} could be compared", "every output is empty")
+        what, cause = f"nothing of {component.name} could be compared", "every output is empty"
+        raise OptimError("nothing-compared", what, cause, "give an example on which the source computes something")
     names = tuple(trial.name for trial in component.trials)
     return Verified(component.name, names, component.skipped, worst_drift(worst.values()), tuple(worst.values()))
 

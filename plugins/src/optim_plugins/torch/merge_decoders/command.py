@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from optim.cli_kit.options import seed_option
-from optim.cli_kit.output import json_option, print_json, size_text
+from optim.cli_kit.output import echo, json_option, print_json, size_text
 
 
 @click.command("merge-decoders")
@@ -30,7 +30,7 @@ def merge_decoders(without: Path, with_past: Path, output: Path, seed: int, as_j
     if as_json:
         print_json(to_wire(made))
         return
-    click.echo(f"{made.path}: {size_text(made.size_bytes)}, {size_text(made.apart_bytes)} apart")
-    click.echo(f"{made.shared} tensors of both are stored once ({size_text(made.shared_bytes)})")
+    echo(f"{made.path}: {size_text(made.size_bytes)}, {size_text(made.apart_bytes)} apart")
+    echo(f"{made.shared} tensors of both are stored once ({size_text(made.shared_bytes)})")
     runs = f"{made.prefills} runs without and {made.steps} with a past"
-    click.echo(f"equal to both files: drift {made.drift:.3g} in {runs}")
+    echo(f"equal to both files: drift {made.drift:.3g} in {runs}")

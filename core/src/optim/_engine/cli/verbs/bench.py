@@ -9,7 +9,7 @@ import click
 
 from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import SECONDS, data_option, seed_option, target_option
-from optim.cli_kit.output import json_option, print_json, print_table
+from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus
 
 
@@ -94,7 +94,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
     print_table(["model", "ms", "ratio", "95 % interval", "MB", "peak MB", "rounds"], table)
     shapes = rows[0]["shapes"]
     if len(shapes) > 1:
-        click.echo("latency is the geometric mean over " + "; ".join(item["shape"] for item in shapes))
+        echo("latency is the geometric mean over " + "; ".join(item["shape"] for item in shapes))
 
 
 def _megabytes(value: object) -> str:

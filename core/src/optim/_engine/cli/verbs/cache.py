@@ -6,7 +6,7 @@ import re
 
 import click
 
-from optim.cli_kit.output import json_option, print_json, print_table
+from optim.cli_kit.output import echo, json_option, print_json, print_table
 
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 
@@ -43,7 +43,7 @@ def show(as_json: bool) -> None:
         shelves = {item.shelf: {"entries": item.entries, "size_bytes": item.size_bytes} for item in usage}
         print_json({"path": str(store.root), "size_bytes": sum(item.size_bytes for item in usage), "shelves": shelves})
         return
-    click.echo(f"{store.root}")
+    echo(f"{store.root}")
     rows = [[item.shelf, str(item.entries), f"{item.size_bytes / 1e6:.1f}"] for item in usage]
     size = sum(item.size_bytes for item in usage)
     rows.append(["all", str(sum(item.entries for item in usage)), f"{size / 1e6:.1f}"])
@@ -61,4 +61,4 @@ def prune(max_size: int, as_json: bool) -> None:
     if as_json:
         print_json({"deleted": deleted, "freed_bytes": freed})
     else:
-        click.echo(f"deleted {deleted} entries, {freed / 1e6:.1f} MB")
+        echo(f"deleted {deleted} entries, {freed / 1e6:.1f} MB")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from optim.cli_kit.output import json_option, print_json
+from optim.cli_kit.output import echo, json_option, print_json
 from optim.errors import ExitStatus
 
 
@@ -28,8 +28,8 @@ def doctor(as_json: bool) -> int:
     else:
         for finding in found:
             click.secho(f"{finding.severity}: ", nl=False, fg="red" if finding in problems else "yellow")
-            click.echo(f"{finding.subject}: {finding.what}")
+            echo(f"{finding.subject}: {finding.what}")
             if finding.fix:
-                click.echo(f"  fix:  {finding.fix}")
-        click.echo(f"{len(problems)} to mend" if problems else "nothing to mend")
+                echo(f"  fix:  {finding.fix}")
+        echo(f"{len(problems)} to mend" if problems else "nothing to mend")
     return ExitStatus.NOT_HELD if problems else ExitStatus.DELIVERED

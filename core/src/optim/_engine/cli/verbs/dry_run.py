@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
 from optim._engine.search.settings import RunSettings
-from optim.cli_kit.output import print_json, print_table
+from optim.cli_kit.output import echo, print_json, print_table
 
 
 def print_plan(settings: RunSettings, *, as_json: bool) -> None:
@@ -44,4 +42,4 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
     ]
     print_table(["stage", "pass", "role", "why here"], rows)
     for item in plan.left_out:
-        click.echo(f"left out: {item.offered.name}: {item.reason}")
+        echo(f"left out: {item.offered.name}: {item.reason}")

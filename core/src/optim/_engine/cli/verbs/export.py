@@ -10,7 +10,7 @@ import click
 from optim._engine.cli.source_options import source_options
 from optim.cli_kit.names import PASS_NAME
 from optim.cli_kit.options import SECONDS, seed_option, target_option
-from optim.cli_kit.output import json_option, print_json, print_table
+from optim.cli_kit.output import echo, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from optim._engine.sources.make import ExportedSource
@@ -106,7 +106,7 @@ def _print(made: ExportedSource, output: Path) -> None:
         for step in shown
     ]
     print_table(["step", "", "counts", ""], rows)
-    click.echo()
+    echo()
     graphs = {graph.component: graph for graph in made.graphs}
     rows = [
         [
@@ -122,8 +122,8 @@ def _print(made: ExportedSource, output: Path) -> None:
     print_table(["component", "size", "drift", "trials", "tokens", "file"], rows)
     for found in made.verified:
         for skipped in found.skipped:
-            click.echo(f"note: {found.component} was not tried on '{skipped}', which the source refuses")
+            echo(f"note: {found.component} was not tried on '{skipped}', which the source refuses")
         for note in found.notes:
-            click.echo(f"note: {note}")
+            echo(f"note: {note}")
     for note in made.notes:
-        click.echo(f"note: {note}")
+        echo(f"note: {note}")

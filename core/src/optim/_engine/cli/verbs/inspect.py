@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optim.cli_kit.output import echo_json, printable
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -25,7 +27,7 @@ def inspect(model: Path, as_json: bool) -> None:
 
     found = inspect_file(model)
     if as_json:
-        click.echo(_as_json(found))
+        echo_json(_as_json(found))
         return
     from rich.console import Console
 
@@ -88,7 +90,7 @@ def _operators(found: Inspection) -> RenderableType:
     table.add_column("nodes", justify="right")
     listed = list(found.operators.items())
     for name, count in listed[:_MOST_OPERATORS]:
-        table.add_row(name, str(count))
+        table.add_row(_plain(name), str(count))
     rest = listed[_MOST_OPERATORS:]
     if rest:
         table.add_row(f"{len(rest)} more (--json lists all)", str(sum(count for _, count in rest)))
@@ -103,7 +105,7 @@ def _weights(found: Inspection) -> RenderableType:
     for column in ("tensors", "size"):
         table.add_column(column, justify="right")
     for group in found.weights:
-        table.add_row(group.dtype, str(group.count), _bytes(group.size_bytes))
+        table.add_row(_plain(group.dtype), str(group.count), _bytes(group.size_bytes))
     if found.shared_weights:
         table.add_row("of these shared", str(len(found.shared_weights)), "")
     return table
@@ -131,4 +133,4 @@ def _bytes(size: int) -> str:
 def _plain(text: str) -> str:
     from rich.markup import escape
 
-    return escape(text)
+    return escape(printable(text))

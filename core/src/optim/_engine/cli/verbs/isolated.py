@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.cli_kit.names import PLUGIN_NAME
-from optim.cli_kit.output import json_option, print_fields, print_json
+from optim.cli_kit.output import echo, json_option, print_fields, print_json
 
 if TYPE_CHECKING:
     from optim._engine.plugins.plugin import LoadedPlugin
@@ -69,7 +69,7 @@ def remove(name: str, as_json: bool) -> None:
     if as_json:
         print_json({"removed": name})
     else:
-        click.echo(f"removed the environment of {name}; the plugin itself stays: optim plugins show {name}")
+        echo(f"removed the environment of {name}; the plugin itself stays: optim plugins show {name}")
 
 
 def _plugins(what: str, *, alone: bool) -> tuple[str, list[LoadedPlugin]]:
@@ -84,7 +84,7 @@ def _plugins(what: str, *, alone: bool) -> tuple[str, list[LoadedPlugin]]:
     if not is_package(what) and what in {plugin.name for plugin in registry.plugins}:
         return "", [registry.plugin(what)]
     name = what if is_package(what) or what.startswith(PREFIX) else PREFIX + what
-    click.echo(f"installing {name} beside optim", err=True)
+    echo(f"installing {name} beside optim", err=True)
     installed = install_package(name, alone=alone)
     found = [one for one in load_registry().plugins if canonicalize_name(one.info.package) == installed]
     if not found:
@@ -100,7 +100,7 @@ def _plugins(what: str, *, alone: bool) -> tuple[str, list[LoadedPlugin]]:
 
 
 def _progress(done: int, steps: int, what: str) -> None:
-    click.echo(f"[{done}/{steps}] {what}", err=True)
+    echo(f"[{done}/{steps}] {what}", err=True)
 
 
 def _print_installed(plugin: LoadedPlugin, made: Environment | None) -> None:

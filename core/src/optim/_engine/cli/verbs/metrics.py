@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit.output import json_option, print_json, print_table
+from optim.cli_kit.output import echo, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from optim._engine.plugins.offers import Offer
@@ -30,7 +30,7 @@ def metrics(as_json: bool) -> None:
     if as_json:
         print_json({"metrics": rows})
     elif not rows:
-        click.echo("no plugin brings a metric; the standard ones come with: pip install optim-plugins")
+        echo("no plugin brings a metric; the standard ones come with: pip install optim-plugins")
     else:
         print_table(
             ["metric", "from", "options", "what it is"],
@@ -49,7 +49,7 @@ def _options(offer: Offer) -> dict[str, object]:
     try:
         return {row.name: row.default for row in describe_options(offer.value, offer.plugin)}
     except OptimError as error:
-        click.echo(str(error), err=True)
+        echo(str(error), err=True)
         return {}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from optim.cli_kit.output import json_option, print_json
+from optim.cli_kit.output import echo, json_option, print_json
 
 _STAGES = ("fuse", "quantize", "convert-precision", "tune", "post-process")
 
@@ -38,5 +38,5 @@ def new(name: str, stages: tuple[str, ...], folder: Path | None, as_json: bool) 
         print_json({"folder": str(folder), "files": [str(path) for path in files]})
         return
     for path in files:
-        click.echo(f"  {folder / path}")
-    click.echo(f"\nnext: pip install --editable '{folder}[test]' && pytest {folder}")
+        echo(f"  {folder / path}")
+    echo(f"\nnext: pip install --editable '{folder}[test]' && pytest {folder}")

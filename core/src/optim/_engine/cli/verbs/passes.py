@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optim.cli_kit.names import PASS_NAME, TARGET_NAME
-from optim.cli_kit.output import json_option, print_fields, print_json, print_table
+from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
 from optim.passes import Stage
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def list_command(stage: str | None, target_name: str | None, as_json: bool) -> N
     if as_json:
         print_json({"passes": [_as_fields(item) for item in found]})
     elif not found:
-        click.echo("no pass; see: optim plugins list")
+        echo("no pass; see: optim plugins list")
     else:
         print_table(("pass", "stage", "role", "lossy", "summary"), [_row(item.offered) for item in found])
 
@@ -62,7 +62,7 @@ def show_command(name: str, as_json: bool) -> None:
         return
     _print_pass(item)
     if options:
-        click.echo("\noptions")
+        echo("\noptions")
         rows = [(option.name, option.type, json.dumps(option.default), option.description) for option in options]
         print_table(("name", "type", "default", "description"), rows)
 

@@ -10,7 +10,7 @@ from optim._engine.cli.verbs.doctor import doctor
 from optim._engine.cli.verbs.isolated import environment_fields, install, remove
 from optim._engine.cli.verbs.new_plugin import new
 from optim.cli_kit.names import PLUGIN_NAME
-from optim.cli_kit.output import json_option, print_fields, print_json, print_table
+from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
 from optim.passes import Stage
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def print_plugins(*, as_json: bool, verbose: bool) -> None:
     if as_json:
         print_json({"plugins": [_as_fields(one) for one in found]})
     elif not found:
-        click.echo("no plugin is installed; the standard ones come with: pip install optim-plugins")
+        echo("no plugin is installed; the standard ones come with: pip install optim-plugins")
     elif verbose:
         for one in found:
             _print_plugin(one, debug=False)
@@ -95,7 +95,7 @@ def _print_environments(found: list[SurveyedPlugin]) -> None:
 
     for left in installed_environments():
         if left.plugin not in {one.plugin.name for one in found}:
-            click.echo(f"\nan environment without its plugin ({_size(left)}): optim plugins remove {left.plugin}")
+            echo(f"\nan environment without its plugin ({_size(left)}): optim plugins remove {left.plugin}")
 
 
 def _size(environment: Environment) -> str:
@@ -128,9 +128,9 @@ def _print_problems(found: list[SurveyedPlugin]) -> None:
     warnings = [f"{one.plugin.info}: {warning}" for one in found for warning in one.plugin.warnings]
     for heading, lines in (("not used", problems), ("warnings", warnings)):
         if lines:
-            click.echo(f"\n{heading}:")
+            echo(f"\n{heading}:")
             for line in lines:
-                click.echo(f"  {line}")
+                echo(f"  {line}")
 
 
 def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
@@ -153,7 +153,7 @@ def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
             ("traceback", one.plugin.traceback.rstrip() if debug else ""),
         ]
     )
-    click.echo()
+    echo()
 
 
 def _environment(made: Environment | None) -> str:

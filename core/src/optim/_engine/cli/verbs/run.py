@@ -11,7 +11,7 @@ import click
 from optim._engine.cli.source_options import source_options
 from optim.cli_kit.names import PASS_NAME, STAGE_NAME, TARGET_NAME, disable_option
 from optim.cli_kit.options import SECONDS, SEED, data_option, metric_options
-from optim.cli_kit.output import json_option, print_json
+from optim.cli_kit.output import echo, echo_json, json_option, print_json
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def run(
     from optim._engine.cli.request import settings_of
 
     settings, lock = settings_of(source, recipe, words)
+    settings.require_sound()
     if dry_run:
         from optim._engine.cli.verbs.dry_run import print_plan
 
@@ -109,7 +110,7 @@ def _tell(reports: dict[str, Report], output: Path, *, as_json: bool) -> int:
     if as_json and several:
         print_json({name: json.loads(report.as_json()) for name, report in reports.items()})
     elif as_json:
-        click.echo(next(iter(reports.values())).as_json(), nl=False)
+        echo_json(next(iter(reports.values())).as_json())
     else:
         for name, report in reports.items():
             _print(report, folders[name], name if several else "")
@@ -122,14 +123,14 @@ def _print(report: Report, folder: Path, component: str) -> None:
     from optim._engine.reports.terminal import print_report
 
     if component:
-        click.echo(f"\n{component}\n")
+        echo(f"\n{component}\n")
     print_report(report, Console(highlight=False))
-    click.echo(f"\nreport  {folder / 'report.html'}")
+    echo(f"\nreport  {folder / 'report.html'}")
     if report.result is not None:
         loader = folder / "load.py"
-        click.echo(f"model   {folder / 'model.onnx'}" + (f" (load it with {loader})" if loader.is_file() else ""))
+        echo(f"model   {folder / 'model.onnx'}" + (f" (load it with {loader})" if loader.is_file() else ""))
     if report.nearest is not None:
-        click.echo(f"nearest {folder / 'nearest' / 'model.onnx'}, beyond the budget, kept aside")
+        echo(f"nearest {folder / 'nearest' / 'model.onnx'}, beyond the budget, kept aside")
 
 
 def _status(report: Report, folder: Path) -> ExitStatus:
@@ -148,5 +149,5 @@ def _status(report: Report, folder: Path) -> ExitStatus:
             f"see {folder / 'report.html'}",
             status=status,
         )
-        click.echo(str(failed), err=True)
+        echo(str(failed), err=True)
     return status

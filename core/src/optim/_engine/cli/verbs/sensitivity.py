@@ -10,7 +10,7 @@ import click
 
 from optim.cli_kit.names import PASS_NAME
 from optim.cli_kit.options import SECONDS, data_option, seed_option, target_option
-from optim.cli_kit.output import json_option, print_json, print_table
+from optim.cli_kit.output import echo, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from optim._engine.runs.sensitivity import Sensitivity
@@ -89,7 +89,7 @@ def sensitivity(
     else:
         _print(found, top)
         if plot is not None:
-            click.echo(f"plot: {plot}")
+            echo(f"plot: {plot}")
 
 
 def _print(found: Sensitivity, top: int) -> None:
@@ -109,13 +109,13 @@ def _print(found: Sensitivity, top: int) -> None:
     ]
     print_table(["node", "operator", "drift alone", "", "share", "own error", "work"], rows)
     if len(nodes) > top:
-        click.echo(f"and {len(nodes) - top} more: --top {len(nodes)}")
+        echo(f"and {len(nodes) - top} more: --top {len(nodes)}")
     how = "estimated by replaying each node" if found.found.estimated else "measured by applying the pass"
-    click.echo(f"\n{found.pass_name}: drift {_number(found.found.whole)} with every node converted; the rest {how}")
+    echo(f"\n{found.pass_name}: drift {_number(found.found.whole)} with every node converted; the rest {how}")
     print_table(["left in float", "drift"], [[str(count), _number(drift)] for count, drift in _some(found.found.curve)])
     if found.found.note:
-        click.echo(found.found.note)
-    click.echo(f"feeds: {found.prepared.origin}, {found.prepared.available} samples")
+        echo(found.found.note)
+    echo(f"feeds: {found.prepared.origin}, {found.prepared.available} samples")
 
 
 def _some(curve: tuple[tuple[int, float], ...]) -> list[tuple[int, float]]:

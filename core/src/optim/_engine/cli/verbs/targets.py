@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from optim.cli_kit.output import json_option, print_json, print_table
+from optim.cli_kit.output import echo, json_option, print_json, print_table
 
 
 @click.command()
@@ -38,7 +38,7 @@ def targets(as_json: bool) -> None:
             }
         )
     elif not found:
-        click.echo("no plugin adds a target; see: optim plugins list")
+        echo("no plugin adds a target; see: optim plugins list")
     else:
         rows = [
             (target.name, target.provider or target.backend, target.device, reason or "available", plugin.name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.cli_kit.options import data_option, metric_options, seed_option, target_option
-from optim.cli_kit.output import json_option, print_json, print_table
+from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -101,21 +101,21 @@ def _print(found: Verification) -> None:
         for item in found.comparisons
     ]
     print_table(["output", "shape", "drift", "max abs", "cosine", ""], rows)
-    click.echo(f"feeds: {found.prepared.origin}, {len(found.prepared.compared)} of {found.prepared.available} samples")
+    echo(f"feeds: {found.prepared.origin}, {len(found.prepared.compared)} of {found.prepared.available} samples")
     if found.task is not None and found.prepared.task is not None:
         task = found.task
         error = "" if task.error is None else f", standard error {task.error:.2g}"
-        click.echo(
+        echo(
             f"{found.prepared.task.metric.text}: {task.value:.4g}, of the reference {task.original:.4g}: "
             f"a loss of {task.loss:.3g}{error}, on {task.samples} samples"
         )
     drift = found.drift.relative_l2
     if not found.within:
-        click.echo(f"beyond the limit: {found.objection}")
+        echo(f"beyond the limit: {found.objection}")
         return
     within = f"within the limit of {found.limit:.3g}" if math.isfinite(found.limit) else "within the limit"
     same = "equal up to rounding" if drift <= found.tolerance else within
-    click.echo(f"{same}: drift {drift:.3g} (rounding explains {found.tolerance:.2g})")
+    echo(f"{same}: drift {drift:.3g} (rounding explains {found.tolerance:.2g})")
 
 
 def _number(value: float) -> str:

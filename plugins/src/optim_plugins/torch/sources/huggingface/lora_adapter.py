@@ -46,7 +46,7 @@ def inject(model: object, folder: Path) -> object:
         raise OptimError(
             "peft-missing",
             f"{folder} is a LoRA adapter, and peft is not installed",
-            "",
+            "only peft can lay an adapter over its model",
             "pip install peft",
             status=ExitStatus.USAGE,
         )
