@@ -139,3 +139,19 @@ def test_samples_may_hold_sequences_beside_tensors(tmp_path: Path) -> None:
     sample = {"s": [np.ones(2, np.float32)], "x": np.ones(2, np.float32)}
     result = apply(FixShapes, model, tmp_path, [sample])
     assert result.notes == ("fixed: x 2",)
+
+
+def test_shapes_that_the_runtime_refuses_in_a_branch_are_declined(tmp_path: Path) -> None:
+    """As silero's detector of voices: a branch for another sample rate makes no sense with these sizes."""
+    model = parsed(
+        tmp_path,
+        """<opset_import: ["": 17]> g (float[n, 4] x, bool c) => (float[a, b] y)
+        <float[3, 2] w = {1, 2, 3, 4, 5, 6}, float[4, 2] v = {1, 2, 3, 4, 5, 6, 7, 8}> {
+            y = If (c) <then_branch = t () => (float[a, b] p) { p = MatMul (x, v) },
+                else_branch = e () => (float[a, b] q) { s = Transpose (x) q = MatMul (s, w) }>
+        }""",
+    )
+    sample = {"x": np.ones((1, 4), np.float32), "c": np.array(True)}
+    result = apply(FixShapes, model, tmp_path, [sample])
+    assert not result.changed
+    assert "onnxruntime refuses it with these shapes" in result.notes[0]

@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from optim_plugins.ort.graph.fixed_weights import fix_weights
-from optim_plugins.ort.graph.inferred_shapes import infer_shapes, weights_as_inputs
+from optim_plugins.ort.graph.inferred_shapes import infer_shapes
 
 _STANDARD = ("", "ai.onnx")
 _OVER_ONE_AXIS = frozenset(("Hardmax", "LogSoftmax", "Softmax"))
@@ -38,35 +38,6 @@ def convert_graph(graph: ir.Model, version: int) -> str:
     if reason := _converted(graph, version):
         return reason
     return next((reason for node in graph.graph.all_nodes() if (reason := _unknown(node, before, version))), "")
-
-
-def refusal(graph: ir.Model) -> str:
-    """Why onnxruntime does not open a graph on the processor; it is given inputs in place of large weights."""
-    import onnxruntime
-
-    from optim.onnx.libraries import libraries_of, library_path
-    from optim.onnx.refusals import plain
-
-    with weights_as_inputs(graph):
-        proto = ir.serde.serialize_model(graph)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    for folder in _folders(graph):
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-    for package in libraries_of(graph.opset_imports):
-        options.register_custom_ops_library(library_path(package))
-    try:
-        onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has no base class for what it raises
-        return plain(str(error))
-    return ""
-
-
-def _folders(graph: ir.Model) -> set[str]:
-    tensors = [value.const_value for part in graph.graphs() for value in part.initializers.values()]
-    return {str(tensor.base_dir) for tensor in tensors if isinstance(tensor, ir.ExternalTensor)}
 
 
 def _meaning_lost(graph: ir.Model, before: int, version: int) -> str:

@@ -56,13 +56,19 @@ class FixShapes(Pass):
     def apply(self, model: Model, options: FixShapesOptions, context: Context) -> PassResult:
         """Fix what the options name, or what all samples have in common."""
         from optim.onnx.fix_shapes import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
+        from optim_plugins.ort.graph.opened_graph import refusal
+        from optim_plugins.ort.kernels import CPU_PROVIDER
 
         graph = model.ir()
+        is_asked = context.target.provider == CPU_PROVIDER and not refusal(graph)
         if options.dimensions:
             fix_dimensions(graph, options.dimensions)
         else:
             fix_shapes(graph, options.shapes or shapes_of_feeds(model.inputs, context.samples()))
         require_shapes_of(graph, context.samples())
+        reason = refusal(graph) if is_asked else ""
+        if reason:  # its shape inference looks into branches that never run, and contradicts itself there
+            return PassResult(model, changed=False, notes=(f"onnxruntime refuses it with these shapes: {reason}",))
         return _result(model, context.save(graph, model))
 
 
