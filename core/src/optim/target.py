@@ -24,6 +24,8 @@ class Target:
         exact: False where it computes in less precision than a model says: every result is then held to the budget.
         remark: what whoever reads a report must know of it, in one sentence.
         requires: passes of role ``requested`` that run for this target unless the user leaves them out by name.
+        runs_sources: whether it runs the module that a model was exported from, and takes no ONNX file: it is for
+            ``optim bench --beside`` only.
         probe: cheap check that returns None where the target is available, else the reason it is not.
             It looks for a library file or a device node and never imports the runtime.
         configure: makes the target of what stands behind its name in ``--target name:key=value,...``; None where
@@ -41,6 +43,7 @@ class Target:
     exact: bool = True
     remark: str = ""
     requires: tuple[str, ...] = ()
+    runs_sources: bool = False
     probe: Callable[[], str | None] | None = field(default=None, compare=False)
     configure: Callable[[Mapping[str, str]], Target] | None = field(default=None, compare=False)
 

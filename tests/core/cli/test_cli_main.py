@@ -9,14 +9,17 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import click
 import pytest
 from plugin_packages import GOOD, site
 
 from optim._engine.cli.commands import OptimGroup
+from optim._engine.cli.early import default_output
 from optim._engine.cli.failures import diagnose, print_error
 from optim._engine.cli.main import main, optim
+from optim.errors import ExitStatus, OptimError
 from optim.hooks import OWN_COMMANDS
 
 __all__ = ["site"]
@@ -73,6 +76,54 @@ def test_listings_import_nothing_heavy_with_ten_plugins(site, arguments):
     assert "acme9" in done.stdout
 
 
+WRONG = {
+    "model-missing": ["run", "none.onnx"],
+    "feeds-missing": ["run", "there.onnx", "--data", "none.npz"],
+    "unknown-target": ["run", "there.onnx", "--target", "none"],
+    "bad-budget": ["run", "there.onnx", "--search-seconds", "-1"],
+    "unknown-stage": ["run", "there.onnx", "--stage", "none"],
+    "target-takes-no-onnx": ["run", "there.onnx", "--target", "torch-eager"],
+    "model-empty": ["verify", "there.onnx", "empty.onnx"],
+    "model-is-a-folder": ["bench", "there.onnx", "."],
+}
+
+
+@pytest.mark.parametrize("reference", WRONG)
+def test_what_cannot_be_is_refused_before_anything_heavy_is_imported(reference, tmp_path):
+    """And before the model is read: it is none."""
+    (tmp_path / "there.onnx").write_bytes(b"not read")
+    (tmp_path / "empty.onnx").touch()
+    script = (
+        "import sys; from optim._engine.cli.main import main; status = main(%r);"
+        "print([m for m in %r if m in sys.modules], file=sys.stderr); sys.exit(status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script % (WRONG[reference], HEAVY)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode in (ExitStatus.USAGE, ExitStatus.BAD_INPUT)
+    assert f"error[{reference}]" in done.stderr
+    assert done.stderr.splitlines()[-1] == "[]"
+    assert not list(tmp_path.glob("*-optim"))
+
+
+def test_the_default_folder_is_called_after_the_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "resnet.onnx").touch()
+    (tmp_path / "minilm").mkdir()
+    names = [str(default_output(Path(source))) for source in ("resnet.onnx", "models/resnet.onnx", "minilm", "a.b:net")]
+    assert names == ["resnet-optim", "resnet-optim", "minilm-optim", "net-optim"]
+
+
+def test_the_default_folder_is_refused_where_another_model_has_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "resnet-optim").mkdir()
+    (tmp_path / "resnet-optim" / "report.json").write_text(json.dumps({"original": {"path": "resnet.onnx"}}))
+    assert default_output(tmp_path / "resnet.onnx") == Path("resnet-optim")
+    with pytest.raises(OptimError, match="holds the result of another model") as raised:
+        default_output(Path("other/resnet.onnx"))
+    assert raised.value.fix == "name a folder: -o DIR"
+
+
 def test_both_ways_to_list_plugins_say_the_same(site):
     site.add("acme", GOOD)
     for options in ((), ("--json",), ("--verbose",)):
@@ -84,6 +135,7 @@ def test_both_ways_to_list_plugins_say_the_same(site):
 
 def test_the_version_is_the_one_of_the_package(site):
     assert re.fullmatch(r"optim \d+\.\d+\.\d+\S*\n", site.run("--version").stdout)
+    assert site.run("-V").stdout == site.run("--version").stdout
 
 
 def test_without_a_command_the_help_is_shown(site):

@@ -24,7 +24,7 @@ def require_target(name: str) -> Target:
         OptimError: unknown-target, target-unavailable.
     """
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.execute import require_target as require
+    from optim._engine.plugins.registry import require_target as require
 
     return require(load_registry(), name)
 

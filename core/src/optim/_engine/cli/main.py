@@ -24,7 +24,9 @@ _BROKEN_PIPE = 141
 
 
 @click.group(cls=OptimGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="optim-core", prog_name="optim", message="%(prog)s %(version)s")
+@click.version_option(
+    None, "-V", "--version", package_name="optim-core", prog_name="optim", message="%(prog)s %(version)s"
+)
 @click.option("--plugins", "listing", type=click.Choice(["list"]), help="Same as: optim plugins list.")
 @click.option("--json", "as_json", is_flag=True, help="With --plugins list: as JSON.")
 @click.option("--verbose", is_flag=True, help="With --plugins list: where from, hooks and passes too.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from optim._engine.cli.source_options import given_source_options, source_request
 from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
-from optim._engine.search.settings import Named, RunSettings
+from optim._engine.search.settings import Named, RunSettings, parse_stage
 from optim._engine.sources.naming import needs_export
 from optim.errors import ExitStatus, OptimError
 from optim.source import SourceRequest
@@ -30,8 +30,6 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
     Raises:
         OptimError[untrusted-code]: the recipe names code, and the user did not say that it may run.
     """
-    from optim._engine.runs.run import parse_stage
-
     lock = None
     settings = replace(RunSettings(source=model), export=_request(model, words))
     if recipe is not None:

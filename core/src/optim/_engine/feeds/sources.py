@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from optim._engine.feeds.named import require_feeds
 from optim.arrays import Array
 from optim.errors import OptimError, describe_exception
 from optim.user_code import find_function
 
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NUMBERED = re.compile(r"(\d+)/(.+)")
 
 
@@ -30,11 +30,6 @@ class RawSample:
 
     where: str
     arrays: Mapping[str, Any]
-
-
-def is_function(spec: str) -> bool:
-    """Whether feeds are named as ``package.module:function``."""
-    return bool(_FUNCTION.fullmatch(spec)) and not spec.endswith(".npz")
 
 
 def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
@@ -57,16 +52,9 @@ def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
             yield from _read_npz(file)
     elif path.is_file():
         yield from _read_npz(path)
-    elif is_function(spec):
-        yield from _call(spec, seed)
     else:
-        here = sorted(file.name for file in path.parent.glob("*.npz")) if path.parent.is_dir() else []
-        raise OptimError(
-            "feeds-missing",
-            f"there is no file or folder {spec}",
-            f"{path.parent} holds {', '.join(here[:8])}" if here else f"there is no .npz file in {path.parent}",
-            "name an .npz file, a folder of them, or package.module:function",
-        )
+        require_feeds(spec)
+        yield from _call(spec, seed)
 
 
 def _read_npz(path: Path) -> Iterator[RawSample]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 from onnx.external_data_helper import uses_external_data
 
-from optim._engine.graphs.ingest import check_file
+from optim._engine.graphs.file_there import check_file
 from optim.model import TensorInfo
 from optim.onnx.checker import malformed_is_invalid
 from optim.onnx.external_data import is_file, tensor_bytes

@@ -28,6 +28,39 @@ def load_registry(only: Collection[str] | None = None) -> Registry:
     return Registry(manager, discover(manager, only=only))
 
 
+def require_target(registry: Registry, name: str, *, beside: bool = False) -> Target:
+    """The target of that name, if it can be used here.
+
+    Args:
+        registry: of the plugins.
+        name: as the user wrote it, with settings.
+        beside: whether it may be one that takes no ONNX file: it runs the source beside what was made of it.
+
+    Raises:
+        OptimError[unknown-target]: nobody offers it.
+        OptimError[target-unavailable]: with the reason of its probe.
+        OptimError[target-takes-no-onnx]: it runs sources.
+    """
+    target = registry.target(name)
+    if target.runs_sources and not beside:
+        raise OptimError(
+            "target-takes-no-onnx",
+            f"target {name} cannot run an ONNX model",
+            "it runs the module that a model was exported from",
+            f"optim bench FOLDER_OR_FACTORY --beside {name}",
+            status=ExitStatus.USAGE,
+        )
+    if reason := registry.unavailable(target):
+        raise OptimError(
+            "target-unavailable",
+            f"target {name} cannot be used on this machine",
+            reason,
+            "optim targets",
+            status=ExitStatus.TARGET_UNAVAILABLE,
+        )
+    return target
+
+
 class Registry:
     """What the plugins offer; a hook is asked when its answer is first needed, and once.
 

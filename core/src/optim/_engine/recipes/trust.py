@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from optim._engine.feeds.sources import is_function
+from optim._engine.feeds.named import is_function
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.settings import RunSettings
 from optim.errors import ExitStatus, OptimError

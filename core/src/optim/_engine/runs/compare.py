@@ -15,8 +15,7 @@ from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs import prepare
 from optim._engine.jobs.runner import Runner, thread_executor
-from optim._engine.plugins.registry import Registry
-from optim._engine.runs.execute import require_target
+from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.runs.session_file import MODEL_FILE, read_session_file
 from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
@@ -210,7 +209,7 @@ def _source_place(bench: Workbench, registry: Registry, name: str, model: Path, 
             "name the Hugging Face folder or the factory first",
             status=ExitStatus.USAGE,
         )
-    target = require_target(registry, name)
+    target = require_target(registry, name, beside=True)
     told = {"source": json.dumps(to_wire(bench.settings.export)), "component": component}
     plugin = registry.offered("backend")[target.backend].plugin.name
     return Place(replace(target.plain, provider_options={**target.provider_options, **told}), plugin)

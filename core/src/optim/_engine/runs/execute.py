@@ -12,7 +12,7 @@ from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
-from optim._engine.plugins.registry import Registry
+from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import plugin_version_key, source_digest
 from optim._engine.runs.judge import judge_chain, judge_search
 from optim._engine.runs.outcome import Outcome, RunStatus
@@ -23,12 +23,10 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.make import ExportedSource
 from optim._engine.store import Store, cache_key
-from optim.errors import ExitStatus, OptimError
 from optim.jobs.owner import ending_workers
 from optim.jobs.wire import to_wire
 from optim.onnx.files import is_whole
 from optim.onnx.operators import operator_counts
-from optim.target import Target
 
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
 
@@ -139,25 +137,6 @@ def finished_run(store: Store, key: str) -> Outcome | None:
         return None
     outcome.points = [point for point in outcome.points if not point.proven or is_whole(point.candidate.model.path)]
     return outcome
-
-
-def require_target(registry: Registry, name: str) -> Target:
-    """The target of that name, if it can be used here.
-
-    Raises:
-        OptimError[unknown-target]: nobody offers it.
-        OptimError[target-unavailable]: with the reason of its probe.
-    """
-    target = registry.target(name)
-    if reason := registry.unavailable(target):
-        raise OptimError(
-            "target-unavailable",
-            f"target {name} cannot be used on this machine",
-            reason,
-            "optim targets",
-            status=ExitStatus.TARGET_UNAVAILABLE,
-        )
-    return target
 
 
 def _versions(bench: Workbench) -> dict[str, str]:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from optim._engine.jobs.runner import Runner
-from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.execute import require_target
+from optim._engine.plugins.registry import load_registry, require_target
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.session_file import write_session_files
 from optim._engine.sources.export_file import (

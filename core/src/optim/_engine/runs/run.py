@@ -16,7 +16,7 @@ from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.session_file import NEAREST_FOLDER, write_session_files
 from optim._engine.runs.source_run import run_source, write_component_file
 from optim._engine.search.select.archive import require_pick
-from optim._engine.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings
+from optim._engine.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings, parse_stage
 from optim._engine.search.state import Candidate
 from optim._engine.sources.naming import needs_export
 from optim._engine.store import Store, cache_key
@@ -24,7 +24,6 @@ from optim.backend import Check, Delivery
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
 from optim.onnx.libraries import libraries_of
-from optim.passes import Stage
 from optim.source import SourceRequest
 
 if TYPE_CHECKING:
@@ -245,18 +244,3 @@ def _set_aside(outcome: Outcome, node: Candidate, folder: Path) -> None:
     deliver(node.model, folder)
     libraries = libraries_of(node.model.opset)
     write_session_files(folder, node.model.session, outcome.target, libraries, loader=outcome.loader)
-
-
-def parse_stage(name: str) -> Stage:
-    """A stage by its name.
-
-    Raises:
-        OptimError[unknown-stage]: lists those there are.
-    """
-    from optim.errors import unknown_name
-
-    try:
-        return Stage(name)
-    except ValueError:
-        known = [stage.value for stage in Stage]
-        raise unknown_name("stage", name, known, fix="optim passes list shows the stages") from None

@@ -41,8 +41,7 @@ def run_source(
         OptimError: the source, the folder or the request cannot be used.
     """
     from optim._engine.jobs.runner import Runner
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.execute import require_target
+    from optim._engine.plugins.registry import load_registry, require_target
     from optim._engine.runs.run import run_settings
     from optim._engine.search.plan import make_plan
     from optim._engine.search.workbench import source_choice

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
-from optim._engine.gate.budget import DEFAULT_MAX_DRIFT
-from optim.errors import ExitStatus, OptimError
+from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.passes import Stage
 from optim.source import SourceRequest
 
@@ -96,6 +95,8 @@ class RunSettings:
         """The budget for lossy passes: infinite where only a loss was given, the default where nothing was."""
         if self.max_drift is not None:
             return self.max_drift
+        from optim._engine.gate.budget import DEFAULT_MAX_DRIFT  # numpy with it
+
         return math.inf if self.max_loss is not None else DEFAULT_MAX_DRIFT
 
     @property
@@ -132,6 +133,8 @@ class RunSettings:
                 status=ExitStatus.USAGE,
             )
         if self.max_drift is not None and not 0 < self.max_drift < math.inf:
+            from optim._engine.gate.budget import DEFAULT_MAX_DRIFT
+
             raise OptimError(
                 "bad-budget",
                 f"--max-drift cannot be {self.max_drift:g}",
@@ -161,3 +164,16 @@ def _bad_time(option: str, seconds: float, usual: float) -> OptimError:
         f"leave it out for {usual:g}",
         status=ExitStatus.USAGE,
     )
+
+
+def parse_stage(name: str) -> Stage:
+    """A stage by its name.
+
+    Raises:
+        OptimError[unknown-stage]: lists those there are.
+    """
+    try:
+        return Stage(name)
+    except ValueError:
+        known = [stage.value for stage in Stage]
+        raise unknown_name("stage", name, known, fix="optim passes list shows the stages") from None

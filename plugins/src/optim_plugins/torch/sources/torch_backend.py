@@ -22,7 +22,14 @@ def _unavailable() -> str | None:
 
 
 TARGETS = tuple(
-    Target(name=f"torch-{mode}", backend="torch", provider=mode, device="CPU, by torch itself", probe=_unavailable)
+    Target(
+        name=f"torch-{mode}",
+        backend="torch",
+        provider=mode,
+        device="CPU, by torch itself",
+        runs_sources=True,
+        probe=_unavailable,
+    )
     for mode in ("eager", "compile", "script")
 )
 """How torch runs a module: as it is, through torch.compile, or traced by TorchScript."""

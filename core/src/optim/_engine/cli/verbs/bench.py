@@ -37,6 +37,9 @@ def bench(
     Each is an .onnx file, opened with the backend's defaults, a run folder, opened with its tuned settings, or a
     Hugging Face folder or package.module:factory, which is exported first.
     """
+    from optim._engine.cli.early import require_models
+
+    require_models(models, data, target)
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.compare import Conditions, bench_models
     from optim._engine.store import Store

@@ -8,8 +8,7 @@ from optim.cli_kit.output import echo, print_json, print_table
 
 def print_plan(settings: RunSettings, *, as_json: bool) -> None:
     """Print what a run would consider; reads no model and runs nothing."""
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.execute import require_target
+    from optim._engine.plugins.registry import load_registry, require_target
     from optim._engine.search.plan import make_plan
 
     registry = load_registry()

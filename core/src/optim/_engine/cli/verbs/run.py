@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The run folder; not needed with --dry-run.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The run folder. [default: MODEL-optim]")
 @click.option("--target", type=TARGET_NAME, help="Where the model will run. [default: cpu]")
 @data_option
 @click.option("--goal", type=click.Choice(["latency", "size", "memory"]), help="What better means. [default: latency]")
@@ -57,8 +57,9 @@ def run(
     Every change is verified and timed against the original; what is wrong or slower is dropped, with its reason.
     With --pick SOURCE may be the folder of an earlier run: another point of it is delivered, and nothing runs again.
     """
-    if pick is not None and (output is None or _is_run_folder(source)):
+    if pick is not None and _is_run_folder(source):
         return _pick(source, pick, output or source, as_json=as_json)
+    from optim._engine.cli.early import default_output, require_run
     from optim._engine.cli.request import settings_of
 
     settings, lock = settings_of(source, recipe, words)
@@ -68,8 +69,8 @@ def run(
 
         print_plan(settings, as_json=as_json)
         return ExitStatus.DELIVERED
-    if output is None:
-        raise click.UsageError("Missing option '-o' / '--output'.")
+    require_run(settings)
+    output = output or default_output(source)
     from optim._engine.runs.run import run_settings
     from optim._engine.runs.source_run import run_source
     from optim.cli_kit.progress import progress

@@ -40,6 +40,9 @@ def verify(
 
     Each is an .onnx file or a run folder. Exit status 0: within --max-drift and --max-loss; 4: beyond.
     """
+    from optim._engine.cli.early import require_models
+
+    require_models((reference, other), data, target)
     from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.compare import Conditions, verify_models

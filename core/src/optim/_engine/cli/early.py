@@ -1,0 +1,71 @@
+"""What a command refuses at once: nothing heavy is imported until all of this is in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim._engine.feeds.named import require_feeds
+from optim._engine.graphs.file_there import check_file
+from optim._engine.plugins.registry import load_registry, require_target
+from optim._engine.sources.naming import needs_export
+from optim.errors import ExitStatus, OptimError
+
+if TYPE_CHECKING:
+    from optim._engine.search.settings import RunSettings
+
+_MODEL_IN_FOLDER = "model.onnx"
+_REPORT = "report.json"
+
+
+def require_run(settings: RunSettings) -> None:
+    """Refuse a run whose words make no sense, or whose files are not there.
+
+    Raises:
+        OptimError: usage, a missing model or feeds, a target that is not there.
+    """
+    settings.require_sound()
+    if settings.export is None:
+        check_file(settings.source)
+    if settings.data is not None:
+        require_feeds(settings.data)
+    require_target(load_registry(), settings.target)
+
+
+def require_models(models: Sequence[Path], data: str | None, target: str) -> None:
+    """Refuse models, run folders, feeds or a target that are not there.
+
+    Raises:
+        OptimError: as :func:`require_run`.
+    """
+    for path in models:
+        if not needs_export(str(path)):
+            check_file(path / _MODEL_IN_FOLDER if (path / _REPORT).is_file() else path)
+    if data is not None:
+        require_feeds(data)
+    require_target(load_registry(), target)
+
+
+def default_output(source: Path) -> Path:
+    """``MODEL-optim`` in the working folder, unless the result of another model lies there.
+
+    Raises:
+        OptimError[not-our-folder]: a run of another model filled it.
+    """
+    name = source.resolve().name.rpartition(":")[2]
+    output = Path(f"{name.removesuffix('.onnx')}-optim")
+    try:
+        earlier = Path(json.loads((output / _REPORT).read_text(encoding="utf-8"))["original"]["path"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return output  # what else may lie there is looked at when it is claimed
+    if earlier.absolute() != source.absolute():
+        raise OptimError(
+            "not-our-folder",
+            f"{output} holds the result of another model",
+            f"it was made of {earlier}",
+            "name a folder: -o DIR",
+            status=ExitStatus.USAGE,
+        )
+    return output

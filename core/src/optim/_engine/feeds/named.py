@@ -1,0 +1,33 @@
+"""What the user names with ``--data``: whether there is such a thing, before anything heavy is imported."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from optim.errors import OptimError
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def is_function(spec: str) -> bool:
+    """Whether feeds are named as ``package.module:function``."""
+    return bool(_FUNCTION.fullmatch(spec)) and not spec.endswith(".npz")
+
+
+def require_feeds(spec: str) -> None:
+    """Refuse what names nothing that could be read.
+
+    Raises:
+        OptimError[feeds-missing]: neither a file, a folder nor a function.
+    """
+    path = Path(spec)
+    if path.exists() or is_function(spec):
+        return
+    here = sorted(file.name for file in path.parent.glob("*.npz")) if path.parent.is_dir() else []
+    raise OptimError(
+        "feeds-missing",
+        f"there is no file or folder {spec}",
+        f"{path.parent} holds {', '.join(here[:8])}" if here else f"there is no .npz file in {path.parent}",
+        "name an .npz file, a folder of them, or package.module:function",
+    )

@@ -1,0 +1,32 @@
+"""Whether there is a file where the user says that a model is; imports nothing heavy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from optim.errors import OptimError
+
+
+def check_file(path: Path) -> None:
+    """Refuse a path that is no readable, non-empty file, saying what there is instead."""
+    if path.is_dir():
+        inside = sorted(found.name for found in path.glob("*.onnx"))
+        other = "give an .onnx file, or a folder with config.json and weights"
+        fix = f"name the file: {path / inside[0]}" if inside else other
+        cause = f"it holds {', '.join(inside)}" if inside else "it holds no .onnx file"
+        raise OptimError("model-is-a-folder", f"{path} is a folder, not a model", cause, fix)
+    if not path.exists():
+        near = sorted(found.name for found in path.parent.glob("*.onnx")) if path.parent.is_dir() else []
+        here = path.absolute().parent
+        cause = f"{here} holds {', '.join(near[:8])}" if near else f"there is no .onnx file in {here}"
+        folder = "" if path.suffix else "; a Hugging Face model is a folder on this machine, nothing is downloaded"
+        raise OptimError("model-missing", f"there is no file {path}", cause, f"check the path{folder}")
+    try:
+        with path.open("rb") as stream:
+            empty = not stream.read(1)
+    except OSError as error:
+        raise OptimError(
+            "model-unreadable", f"{path} cannot be read", str(error.strerror), f"chmod u+r {path}"
+        ) from error
+    if empty:
+        raise OptimError("model-empty", f"{path} is empty", "it has 0 bytes", "copy or download the file again")
