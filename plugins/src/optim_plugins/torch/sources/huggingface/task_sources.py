@@ -44,7 +44,6 @@ def _needs_a_factory(model: Any, task: str, error: Exception) -> OptimError:
         "task-not-supported",
         f"{name} cannot be exported from its folder",
         f"it does not run on inputs that were made up for {task}: {said}",
-        f"export it from a function of your own: mine.py with def factory(): ..., which returns the {name} or a part of "
         f"write mine.py, whose factory() returns the {name} or a part of it, with example inputs: "
         "optim run mine:factory -o OUT",
         status=ExitStatus.USAGE,
