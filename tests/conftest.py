@@ -5,11 +5,16 @@ Files are spread over processes (``--dist loadfile``): what is dear to make is a
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 
 from jobs_here import jobs_here  # noqa: F401 - a fixture for tests of every folder
 
 from optim._engine.search.time_budget import TimeBudget
+
+_LOCKS = tempfile.TemporaryDirectory(prefix="optim-tests-")
+"""Each process has its own: no test waits for the clock of another, and no figure of theirs is asserted."""
 
 
 def pytest_configure() -> None:
@@ -18,5 +23,6 @@ def pytest_configure() -> None:
     A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C start processes that must not.
     """
     TimeBudget.pace = 0.05
+    os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -279,8 +279,8 @@ TABLE = [
         "pick from a folder that is none",
         lambda world: (a_run(world), shutil.rmtree(world.out), world.out.mkdir()),
         PICK,
-        (2,),
-        ("not-a-run-folder",),
+        (2, 3),
+        ("not-a-run-folder", "model-is-a-folder"),
     ),
     Case(
         "pick from a cache that was emptied",

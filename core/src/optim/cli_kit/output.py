@@ -6,12 +6,9 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -43,17 +40,6 @@ def echo(text: str = "", *, err: bool = False) -> None:
     click.echo(printable(text), err=err)
 
 
-def console(**options: Any) -> Console:
-    """A console of rich that leaves it to the command line what becomes of a reader who went away."""
-    from rich.console import Console
-
-    class Ours(Console):
-        def on_broken_pipe(self) -> None:
-            raise
-
-    return Ours(**options)
-
-
 def print_json(value: object) -> None:
     """Print ``value`` on stdout, readable."""
     echo_json(json.dumps(value, indent=2, ensure_ascii=False))
@@ -62,6 +48,22 @@ def print_json(value: object) -> None:
 def echo_json(text: str) -> None:
     """Print a text that is JSON; what a terminal would obey is written as JSON writes it, so the value is the same."""
     click.echo(_NO_LETTER.sub(lambda found: json.dumps(found[0])[1:-1], text.rstrip("\n")))
+
+
+def print_rich(show: Callable[[Any], object]) -> None:
+    """Print what ``show`` prints on a console of rich; it is given the console.
+
+    Where stdout is no terminal, no line is broken or padded: grep finds it whole.
+    """
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        show(Console(highlight=False))
+        return
+    console = Console(width=_PIPED_WIDTH, highlight=False)
+    with console.capture() as captured:
+        show(console)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Sequence[str] = ()) -> None:
@@ -76,8 +78,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, styles
     from rich.table import Table
     from rich.text import Text
 
-    terminal = sys.stdout.isatty()
-    console = Console(width=None if terminal else _PIPED_WIDTH, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=True)
     for column in columns:
         table.add_column(column, overflow="fold")

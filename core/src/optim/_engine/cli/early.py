@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _MODEL_IN_FOLDER = "model.onnx"
 _REPORT = "report.json"
+_SESSION = "session.json"
 
 
 def require_run(settings: RunSettings) -> None:
@@ -42,7 +43,8 @@ def require_models(models: Sequence[Path], data: str | None, target: str) -> Non
     """
     for path in models:
         if not needs_export(str(path)):
-            check_file(path / _MODEL_IN_FOLDER if (path / _REPORT).is_file() else path)
+            filled = any((path / name).is_file() for name in (_REPORT, _SESSION))
+            check_file(path / _MODEL_IN_FOLDER if filled else path)
     if data is not None:
         require_feeds(data)
     require_target(load_registry(), target)
@@ -58,7 +60,7 @@ def default_output(source: Path) -> Path:
     output = Path(f"{name.removesuffix('.onnx')}-optim")
     try:
         earlier = Path(json.loads((output / _REPORT).read_text(encoding="utf-8"))["original"]["path"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return output  # what else may lie there is looked at when it is claimed
     if earlier.absolute() != source.absolute():
         raise OptimError(

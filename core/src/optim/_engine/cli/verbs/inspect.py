@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit.output import console, echo_json, printable
+from optim.cli_kit.output import echo_json, print_rich, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,9 +29,7 @@ def inspect(model: Path, as_json: bool) -> None:
     if as_json:
         echo_json(_as_json(found))
         return
-    screen = console()
-    for part in _tables(found):
-        screen.print(part)
+    print_rich(lambda console: [console.print(part) for part in _tables(found)])
 
 
 def _as_json(found: Inspection) -> str:
