@@ -437,3 +437,15 @@ def test_numbers_beside_a_sample_rate_are_a_sound(tmp_path):
     assert samples[0]["input"].shape == (1, 512)
     assert "waveform" not in about(feeds, "sr")
     assert "normal noise, sd 0.1" in about(feeds, "input")
+
+
+def test_a_model_that_needs_more_numbers_than_usual_gets_them(tmp_path):
+    node = helper.make_node("Reshape", ["x", "window"], ["y"])
+    proto = build(
+        [node],
+        [value("x", FLOAT, ["n", "m"])],
+        [value("y", FLOAT, ["k", 512])],
+        [constant("window", np.array([-1, 512]))],
+    )
+    _, samples = made(tmp_path, proto)
+    assert samples[0]["x"].shape == (1, 512)

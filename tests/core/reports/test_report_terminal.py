@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,12 +11,13 @@ from rich.console import Console
 from optim._engine.reports.build import build_report
 from optim._engine.reports.terminal import print_report
 from optim._engine.reports.words import NOTHING, latency_text, options_text, size_text
+from optim.cli_kit.output import print_rich
 
 
-def printed(outcome, **changed) -> str:
+def printed(outcome, *, width=160, verbose=False, **changed) -> str:
     stream = io.StringIO()
     report = build_report(outcome).model_copy(update=changed)
-    print_report(report, Console(file=stream, width=160))
+    print_report(report, Console(file=stream, width=width), page="out/report.html", verbose=verbose)
     return stream.getvalue()
 
 
@@ -70,3 +72,33 @@ def test_latencies_and_options_are_short():
         "level=basic, per_channel, keep=a + b"
     )
     assert options_text({"keep": list("abcdef")}) == "keep: 6"
+
+
+def test_what_was_not_kept_has_five_rows_and_the_rest_is_on_the_page():
+    slow, skipped = sample.attempts()[1], sample.attempts()[-1]
+
+    def row(number, of, **changes):
+        return replace(of, step=replace(of.step, pass_name=f"acme.pass-{number}"), **changes)
+
+    attempts = [row(number, slow, ratio=1.0 + number / 10) for number in range(8)]
+    attempts += [row(number, skipped) for number in range(8, 12)]
+    text = printed(sample.improved(attempts=attempts, points=[]))
+    assert re.findall(r"acme.pass-\d+", text) == [f"acme.pass-{number}" for number in range(5)]
+    assert "  7 others: out/report.html, or --verbose" in text
+    whole = printed(sample.improved(attempts=attempts, points=[]), verbose=True)
+    assert len(set(re.findall(r"acme.pass-\d+", whole))) == 12
+    assert "others:" not in whole
+
+
+def test_at_80_columns_no_name_of_a_pass_is_broken():
+    text = printed(sample.improved(), width=80, verbose=True)
+    assert all(step.pass_name in text for step in build_report(sample.improved()).steps)
+
+
+def test_what_is_piped_is_neither_wrapped_nor_padded(capsys):
+    report = build_report(sample.improved())
+    print_rich(lambda console: print_report(report, console, verbose=True))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"improved: {report.reason}"
+    assert all(line == line.rstrip() for line in lines)
+    assert any("ort.tune-session (level=basic)" in line and "from 0.45 without it" in line for line in lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tiny_models import build, save
 from optim.errors import ExitStatus, OptimError
 from optim.source import SourceRequest
 from optim_plugins.torch.sources.huggingface.model_folder import load_folder
+from optim_plugins.torch.sources.huggingface.model_tasks import task_of
 from optim_plugins.torch.sources.huggingface.task_sources import huggingface_source
 
 pytestmark = pytest.mark.slow
@@ -164,3 +166,34 @@ def test_linked_weights_stay_where_they_are(tmp_path: Path) -> None:
     assert written < 1024 and "stay in model.safetensors" in found.notes[0]
     assert {file.name: file.read_bytes() for file in source.iterdir()} == before
     assert found.verified["model"].drift.relative_l2 < 1e-5
+
+
+def test_a_translation_model_is_no_feature_extractor() -> None:
+    assert task_of("MarianMTModel", "input_ids") == "text2text-generation"
+    assert task_of("MarianModel", "input_ids") == "feature-extraction"
+
+
+def _two_towers() -> torch.nn.Module:
+    from transformers import CLIPConfig, CLIPModel
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text = sizes | {"vocab_size": 50, "max_position_embeddings": 32}
+    return CLIPModel(CLIPConfig(text_config=text, vision_config=sizes | {"image_size": 32, "patch_size": 16}))
+
+
+def _series() -> torch.nn.Module:
+    from transformers import PatchTSTConfig, PatchTSTForPrediction
+
+    sizes = {"context_length": 32, "patch_length": 8, "patch_stride": 8, "d_model": 16, "num_attention_heads": 2}
+    return PatchTSTForPrediction(PatchTSTConfig(num_input_channels=2, num_hidden_layers=1, ffn_dim=16, **sizes))
+
+
+@pytest.mark.parametrize("make", [_two_towers, _series])
+def test_a_model_whose_inputs_nobody_can_make_up_is_refused_by_name(make: Callable[[], torch.nn.Module]) -> None:
+    model = make().eval()
+    with pytest.raises(OptimError) as caught:
+        huggingface_source(model, SourceRequest("folder"))
+    assert caught.value.reference == "task-not-supported"
+    assert caught.value.what == f"{type(model).__name__} cannot be exported from its folder"
+    assert "inputs that were made up" in caught.value.cause
+    assert "optim run mine:factory" in caught.value.fix

@@ -50,6 +50,22 @@ def echo_json(text: str) -> None:
     click.echo(_NO_LETTER.sub(lambda found: json.dumps(found[0])[1:-1], text.rstrip("\n")))
 
 
+def print_rich(show: Callable[[Any], object]) -> None:
+    """Print what ``show`` prints on a console of rich; it is given the console.
+
+    Where stdout is no terminal, no line is broken or padded: grep finds it whole.
+    """
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        show(Console(highlight=False))
+        return
+    console = Console(width=_PIPED_WIDTH, highlight=False)
+    with console.capture() as captured:
+        show(console)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Sequence[str] = ()) -> None:
     """Print a table on stdout.
 
@@ -62,8 +78,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, styles
     from rich.table import Table
     from rich.text import Text
 
-    terminal = sys.stdout.isatty()
-    console = Console(width=None if terminal else _PIPED_WIDTH, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=True)
     for column in columns:
         table.add_column(column, overflow="fold")

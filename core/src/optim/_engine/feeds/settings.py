@@ -95,6 +95,8 @@ def attempts(*, past: bool, maskable: bool, prefill: bool, ids_unknown: bool) ->
         yield [replace(setting, mask_without_past=True) for setting in base]
     for size in (16, 8, 4, 2, 1):
         yield [replace(setting, equal=size) for setting in base if not past or setting.past]
+    for other in (512, 64):
+        yield [replace(setting, other=other) for setting in base]
     if ids_unknown:
         yield [replace(setting, known_ids=2) for setting in scaled[0]]
         yield [replace(setting, known_ids=2) for setting in scaled[3]]

@@ -31,8 +31,19 @@ STYLES = {"kept": "green", "dropped": "yellow", "failed": "red", "not-applicable
 _VERDICTS = {"improved": "green", "prepared": "green", "unchanged": "cyan", "budget-missed": "red", "failed": "red"}
 
 
-def print_report(report: Report, console: Console) -> None:
-    """The verdict, the figures, and the steps: all that were kept, and the best of every pass that was not."""
+_NEXT_BEST = 5
+"""Rows of what was not kept: more push the verdict off the screen."""
+
+
+def print_report(report: Report, console: Console, *, page: str = "report.html", verbose: bool = False) -> None:
+    """The verdict, the figures, the kept steps, and the best of what was not kept.
+
+    Args:
+        report: of a run.
+        console: where to; rows are as wide as it is.
+        page: where the rest stands.
+        verbose: every pass with its reason.
+    """
     from rich.padding import Padding
 
     report = Report.model_validate(_printable(report.model_dump(by_alias=True)))
@@ -44,9 +55,13 @@ def print_report(report: Report, console: Console) -> None:
     for label, before, after in _figures(report):
         console.print(f"  {label:<12}{before:>9}  ->  {after}", markup=False, highlight=False)
     rows = list(_rows(report.steps))
-    if rows:
+    shown = rows if verbose else _told(rows)
+    if shown:
         console.print()
-        console.print(Padding(_table(rows), (0, 0, 0, 2)))
+        console.print(Padding(_table(shown), (0, 0, 0, 2)))
+    if others := len(rows) - len(shown):
+        said = f"  {others} other{'s' if others > 1 else ''}: {page}, or --verbose"
+        console.print(said, markup=False, highlight=False)
     for check in report.checks:
         console.print(f"check: {check.name}: {check.status}: {check.text}", markup=False, highlight=False)
     _print_points(report, console)
@@ -130,13 +145,30 @@ def _rows(steps: tuple[StepReport, ...]) -> Iterator[tuple[StepReport, int]]:
         yield best_of(group), len(group)
 
 
+def _told(rows: list[tuple[StepReport, int]]) -> list[tuple[StepReport, int]]:
+    """What was kept, then what came nearest and what broke; what was never tried is for the page."""
+    kept = [row for row in rows if row[0].status == "kept"]
+    dropped = [row for row in rows if row[0].status == "dropped"]
+    nearest = sorted(dropped, key=lambda row: row[0].ratio_to_original or float("inf"))
+    broke = [row for row in rows if row[0].status == "failed"]
+    return [*kept, *[*nearest[: _NEXT_BEST - min(len(broke), 1)], *broke][:_NEXT_BEST]]
+
+
 def _table(rows: list[tuple[StepReport, int]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    longest = max(len(step.pass_name) for step, _ in rows)
     for column in ("step", "pass", "ratio", "drift", "why"):
-        table.add_column(column, justify="right" if column in ("ratio", "drift") else "left", overflow="fold")
+        right, narrow = column in ("ratio", "drift"), column not in ("pass", "why")
+        table.add_column(
+            column,
+            justify="right" if right else "left",
+            overflow="fold",
+            no_wrap=narrow,
+            min_width=longest if column == "pass" else None,
+        )
     for step, count in rows:
         table.add_row(
             Text(step.status, STYLES[step.status]),

@@ -11,7 +11,7 @@ import click
 from optim._engine.cli.source_options import source_options
 from optim.cli_kit.names import PASS_NAME, STAGE_NAME, TARGET_NAME, disable_option
 from optim.cli_kit.options import SECONDS, SEED, data_option, metric_options
-from optim.cli_kit.output import echo, echo_json, json_option, print_json
+from optim.cli_kit.output import echo, echo_json, json_option, print_json, print_rich
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
@@ -45,11 +45,19 @@ if TYPE_CHECKING:
 @click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
 @click.option("--seed", type=SEED, help="Of everything random. [default: 0]")
 @click.option("--pick", metavar="POINT", help="Deliver another point: fastest, smallest, most-accurate or a number.")
+@click.option("--verbose", is_flag=True, help="Print every pass with its reason.")
 @source_options
 @disable_option
 @json_option
 def run(
-    source: Path, output: Path | None, as_json: bool, dry_run: bool, recipe: Path | None, pick: str | None, **words: Any
+    source: Path,
+    output: Path | None,
+    as_json: bool,
+    dry_run: bool,
+    recipe: Path | None,
+    pick: str | None,
+    verbose: bool,
+    **words: Any,
 ) -> int:
     """Make SOURCE fast on the target, prove that it still computes the same, and leave a folder to deploy.
 
@@ -58,7 +66,7 @@ def run(
     With --pick SOURCE may be the folder of an earlier run: another point of it is delivered, and nothing runs again.
     """
     if pick is not None and _is_run_folder(source):
-        return _pick(source, pick, output or source, as_json=as_json)
+        return _pick(source, pick, output or source, as_json=as_json, verbose=verbose)
     from optim._engine.cli.early import default_output, require_run
     from optim._engine.cli.request import settings_of
 
@@ -80,7 +88,7 @@ def run(
             reports = {"": run_settings(settings, output, say, lock=lock, pick=pick or "")}
         else:
             reports = run_source(settings, output, say, lock=lock, pick=pick or "")
-    return _tell(reports, output, as_json=as_json)
+    return _tell(reports, output, as_json=as_json, verbose=verbose)
 
 
 def _is_run_folder(path: Path) -> bool:
@@ -89,16 +97,16 @@ def _is_run_folder(path: Path) -> bool:
     return path.is_dir() and read_mark(path) is not None
 
 
-def _pick(folder: Path, wanted: str, output: Path, *, as_json: bool) -> int:
+def _pick(folder: Path, wanted: str, output: Path, *, as_json: bool, verbose: bool) -> int:
     from optim._engine.runs.pick import pick_from
     from optim.cli_kit.progress import progress
 
     with progress() as say:
         report = pick_from(folder, wanted, output, say)
-    return _tell({"": report}, output, as_json=as_json)
+    return _tell({"": report}, output, as_json=as_json, verbose=verbose)
 
 
-def _tell(reports: dict[str, Report], output: Path, *, as_json: bool) -> int:
+def _tell(reports: dict[str, Report], output: Path, *, as_json: bool, verbose: bool) -> int:
     """Print what came of it, component by component; the exit status."""
     from optim._engine.runs.folder import report_folder
 
@@ -113,18 +121,17 @@ def _tell(reports: dict[str, Report], output: Path, *, as_json: bool) -> int:
         echo_json(next(iter(reports.values())).as_json())
     else:
         for name, report in reports.items():
-            _print(report, folders[name], name if several else "")
+            _print(report, folders[name], name if several else "", verbose=verbose)
     return max(_status(report, folders[name]) for name, report in reports.items())
 
 
-def _print(report: Report, folder: Path, component: str) -> None:
-    from rich.console import Console
-
+def _print(report: Report, folder: Path, component: str, *, verbose: bool) -> None:
     from optim._engine.reports.terminal import print_report
 
     if component:
         echo(f"\n{component}\n")
-    print_report(report, Console(highlight=False))
+    page = str(folder / "report.html")
+    print_rich(lambda console: print_report(report, console, page=page, verbose=verbose))
     echo(f"\nreport  {folder / 'report.html'}")
     if report.result is not None:
         loader = folder / "load.py"

@@ -21,7 +21,7 @@ class Task:
 
 TASKS: Mapping[str, Task] = {
     "text-generation": Task("AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel")),
-    "text2text-generation": Task("AutoModelForSeq2SeqLM", ("ForConditionalGeneration",)),
+    "text2text-generation": Task("AutoModelForSeq2SeqLM", ("ForConditionalGeneration", "MTModel")),
     "speech-to-text": Task("AutoModelForSpeechSeq2Seq", ("WhisperForConditionalGeneration",)),
     "text-classification": Task("AutoModelForSequenceClassification", ("ForSequenceClassification",)),
     "token-classification": Task("AutoModelForTokenClassification", ("ForTokenClassification",)),

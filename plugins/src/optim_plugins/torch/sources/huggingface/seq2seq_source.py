@@ -71,7 +71,9 @@ class DecoderModule(FlatModule):
         cache = EncoderDecoderCache(DynamicCache(own), DynamicCache(cross))
         cache.is_updated = dict.fromkeys(range(len(cross)), True)
         key = cross[0][0]
-        unread = key.new_zeros(key.shape[0], key.shape[2], self.module.config.hidden_size)
+        config = self.module.config
+        width = getattr(config, "hidden_size", None) or config.encoder.hidden_size
+        unread = key.new_zeros(key.shape[0], key.shape[2], width)
         mask = {"attention_mask": named["encoder_attention_mask"]} if "encoder_attention_mask" in named else {}
         found = self.module(
             decoder_input_ids=named["input_ids"],

@@ -27,9 +27,27 @@ def huggingface_source(model: Any, request: SourceRequest, weight_files: Sequenc
     """
     auto_map = getattr(model.config, "auto_map", None)
     task = request.task or task_of(type(model).__name__, model.main_input_name, auto_map)
-    source = _by_task(model, task, request)
+    try:
+        source = _by_task(model, task, request)
+    except OptimError:
+        raise
+    except Exception as error:  # a model's own code raises anything over inputs that are not its own
+        raise _needs_a_factory(model, task, error) from error
     facts = {"task": task, "architecture": type(model).__name__, **source.facts}
     return replace(source, facts=facts, weight_files=tuple(weight_files))
+
+
+def _needs_a_factory(model: Any, task: str, error: Exception) -> OptimError:
+    name = type(model).__name__
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return OptimError(
+        "task-not-supported",
+        f"{name} cannot be exported from its folder",
+        f"it does not run on inputs that were made up for {task}: {said}",
+        f"write mine.py, whose factory() returns the {name} or a part of it, with example inputs: "
+        "optim run mine:factory -o OUT",
+        status=ExitStatus.USAGE,
+    )
 
 
 def _by_task(model: Any, task: str, request: SourceRequest) -> Source:
