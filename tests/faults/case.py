@@ -92,7 +92,7 @@ def hold(case: Case, world: World) -> Done:
         name for name in before.keys() | world.snapshot().keys() if before.get(name) != world.snapshot().get(name)
     }
     assert not changed, f"changed outside of OUT and the cache: {sorted(changed)}\n{done.err}"
-    if done.status:
+    if done.status not in (0, 141):  # what was delivered stays, though nobody read about it
         assert world.result() == result, "what lay in OUT has changed"
     assert not world.left_running()
     if case.look:

@@ -164,8 +164,10 @@ class World:
             for folder, folders, files in os.walk(place):
                 for name in (*folders, *files):
                     path = Path(folder) / name
-                    ours = path == self.out or self.out in path.parents or path.name == "optim-clock.lock"
-                    if not ours:
+                    ours = (
+                        path == self.out or self.out in path.parents or path == self.temporary / f"optim-{os.getuid()}"
+                    )
+                    if not ours and (self.temporary / f"optim-{os.getuid()}") not in path.parents:
                         found[str(path.relative_to(self.root))] = _digest(path)
         return found
 

@@ -18,8 +18,11 @@ def diagnose(error: BaseException) -> OptimError:
         return error
     if isinstance(error, click.ClickException):
         return _usage(error)
-    if isinstance(error, OSError) and (error.filename is not None or is_disk_full(error.errno)):
+    named = isinstance(error, OSError) and (error.filename is not None or is_disk_full(error.errno))
+    if isinstance(error, OSError) and (named or isinstance(error, FileNotFoundError)):
         return _refused(error)
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+        return _no_text(error)
     message = " ".join(str(error).split())
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
@@ -66,8 +69,19 @@ def _refused(error: OSError) -> OptimError:
     return OptimError(
         "file-refused",
         "a file or folder cannot be used",
-        f"{error.strerror or type(error).__name__}: {error.filename}",
+        f"{error.strerror or error}" + (f": {error.filename}" if error.filename is not None else ""),
         "check the path, and that you may read and write there; `optim --debug ...` shows where it was needed",
+        status=ExitStatus.USAGE,
+    )
+
+
+def _no_text(error: UnicodeEncodeError) -> OptimError:
+    """The name of a file has bytes that are no UTF-8: it can be opened, and not be written into a report."""
+    return OptimError(
+        "file-refused",
+        "a file or folder cannot be used",
+        f"its name is no text in UTF-8: {error.object!a}",
+        "rename it",
         status=ExitStatus.USAGE,
     )
 

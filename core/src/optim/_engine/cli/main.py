@@ -125,7 +125,7 @@ def _invoke(arguments: list[str]) -> int:
 def _fail(error: Exception, arguments: Sequence[str]) -> int:
     from optim._engine.cli.failures import diagnose, print_error
 
-    if isinstance(error, OSError) and error.filename is None:
+    if isinstance(error, OSError) and error.filename is None and not isinstance(error, FileNotFoundError):
         _discard_stdout()  # it may be stdout that cannot be written to
     debug = "--debug" in arguments
     print_error(diagnose(error), as_json="--json" in arguments, trace=error if debug else None)
