@@ -31,7 +31,7 @@ test: $(TOOLS)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not faults"
 
 test-quick: $(TOOLS)
-	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not faults"
 
 test-suite: $(TOOLS)
 	cd tests && ../$(BIN)/python -m suite.whole $(SUITE)

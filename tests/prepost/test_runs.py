@@ -20,7 +20,7 @@ from optim.options import parse_options
 from optim_prepost.append import Append
 from optim_prepost.compose.compose import PREFIX
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
+pytestmark = pytest.mark.slow  # some of what is tested here ends a process
 
 
 def run(*arguments):
