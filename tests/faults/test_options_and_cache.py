@@ -45,7 +45,6 @@ WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no command of that name": (("rum", "{model}"), ("unknown-command",)),
     "no option of that name": (("run", "{model}", "--fast"), ("usage",)),
     "no argument": (("run",), ("usage",)),
-    "no output": (("run", "{model}"), ("usage",)),
     "an unknown target": ((*RUN, "--target", "toaster"), ("unknown-target",)),
     "a target with settings that it lacks": (
         (*RUN, "--target", "cpu:soc=x"),
@@ -71,7 +70,7 @@ WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a loss without a metric": ((*RUN, "--max-loss", "1%"), ("bad-budget",)),
     "a loss that is none": ((*RUN, "--metric", "top-1", "--max-loss", "NaN%"), ("bad-budget",)),
     "a metric without data": ((*RUN, "--metric", "top-1"), ("data-required",)),
-    "an unknown metric": ((*RUN, "--metric", "beauty", "--data", "x.npz"), ("unknown-metric",)),
+    "an unknown metric": ((*RUN, "--metric", "beauty"), ("unknown-metric", "data-required")),
     "an output of four kilobytes of name": (
         ("run", "{model}", "-o", "{work}/" + "o" * 4000),
         ("not-writable", "file-refused"),

@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from optim.testing import models
     from optim.testing.conformance import PassConformance
-    from optim.testing.installed import Installed, installed
+    from optim.testing.installation import Installed, installed
     from optim.testing.trial import Trial
 
 __all__ = ["Installed", "PassConformance", "Trial", "installed", "models"]
 
 _HOMES = {
-    "Installed": "optim.testing.installed",
+    "Installed": "optim.testing.installation",
     "PassConformance": "optim.testing.conformance",
     "Trial": "optim.testing.trial",
-    "installed": "optim.testing.installed",
+    "installed": "optim.testing.installation",
 }
 
 

@@ -79,7 +79,7 @@ class Selection:
         if not better:
             return None
         best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
-        if self.objective.goal != "latency":
+        if self.objective.goal == "size":
             return self._unbeaten(best, better)
         as_good = [item for item in better if self._is_as_good(item, best)]
         return min(as_good, key=lambda item: len(item.candidate.steps))
