@@ -149,6 +149,16 @@ class Backend(ABC):
         del target
         return ()
 
+    def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
+        """What a session of this model computes, as a digest; empty where the runtime does not tell.
+
+        Two models with the same digest are the same to the runtime: settings that leave its own graph as it is change
+        nothing, and whatever a clock says of them is noise. Asked in a process of its own, which may write into
+        ``scratch``.
+        """
+        del model, target, scratch
+        return ""
+
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
         """Add files of its own to a run folder, and look whether what lies there works.
 
