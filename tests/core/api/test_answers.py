@@ -8,7 +8,9 @@ from sample_outcome import improved
 from optim._engine.reports.answers import BENCH_COLUMNS, Benchmark, TimedModel
 from optim._engine.reports.build import build_report
 
-LIGHT = "import sys, optim; assert callable(optim.run); print([m for m in ('numpy', 'onnx', 'torch') if m in sys.modules])"
+LIGHT = (
+    "import sys, optim; assert callable(optim.run); print([m for m in ('numpy', 'onnx', 'torch') if m in sys.modules])"
+)
 
 
 def test_neither_import_nor_looking_up_run_loads_anything_heavy():

@@ -127,7 +127,7 @@ def _compared(bench: Workbench, candidate: Candidate) -> LaneResult:
     """The candidate's outputs on the reference's feeds; the reference is opened again only where both are timed."""
     if not bench.target.timed:
         return check_candidate(bench, candidate)
-    effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s)
+    effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s, fresh=False)
     wanted = Wanted("verify", bench.prepared.compared, measure_task=True)
     return race_candidates(bench, [candidate], effort, wanted)[1][0]
 

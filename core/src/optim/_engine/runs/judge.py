@@ -8,6 +8,7 @@ from optim._engine.gate.budget import Budget
 from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.journal import Journal, failures
+from optim._engine.search.measure.racing import TimingFailed
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.archive import ParetoArchive, Point
 from optim._engine.search.select.chains import repeat
@@ -43,9 +44,23 @@ class Verdict:
 
 
 def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
-    """Searches, decides, and says what became of every attempt."""
+    """Searches, decides, and says what became of every attempt, also where the target fails on the way."""
     beam = Beam(bench, budget, plan)
     selection = Selection(bench, budget, beam.journal, beam.archive, beam.time)
+    try:
+        return _judged(bench, beam, selection, plan, budget)
+    except TimingFailed as failed:
+        beam.journal.conclude(bench.original)
+        what = f"{failed.what}, by {failed.package}: {failed.cause}. What was found before is in the report"
+        return Verdict(RunStatus.FAILED, what, None, beam.journal.attempts, points=beam.archive.points())
+
+
+def _judged(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, budget: Budget) -> Verdict:
+    """The verdict of a search that can time what it finds.
+
+    Raises:
+        TimingFailed: it cannot.
+    """
     try:
         ranking = beam.run()
     except NamedPassError as failed:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optim._engine.backends.held import held_backend
 from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
@@ -146,8 +147,8 @@ def _deliver(outcome: Outcome, node: Candidate, registry: Registry, folder: Path
     from optim._engine.recipes.write import write_lock
     from optim.onnx.files import deliver
 
-    backend, model = registry.backend(outcome.target.backend)(), node.model
-    outcome.loader = backend.opened_by_onnxruntime
+    backend, model = held_backend(registry, outcome.target.backend), node.model
+    outcome.loader = backend.kind.opened_by_onnxruntime
     deliver(model, folder)
     libraries = libraries_of(model.opset)
     write_session_files(folder, model.session, outcome.target, libraries, loader=outcome.loader)
