@@ -37,7 +37,6 @@ def bench(
     Hugging Face folder or package.module:factory, which is exported first.
     """
     from optim._engine.api.bench import bench as bench_models
-    from optim._engine.reports.answers import BENCH_COLUMNS
     from optim.cli_kit.progress import progress
 
     with progress() as say:
@@ -47,6 +46,8 @@ def bench(
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
+        from optim._engine.reports.answers import BENCH_COLUMNS
+
         print_table(BENCH_COLUMNS, found.rows())
         shapes = found.models[0].shapes
         if len(shapes) > 1:
