@@ -19,6 +19,9 @@ from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 
+_NEAREST = 3
+"""Models beyond the budget that are measured at the end: the nearest may be slow where the next is fast."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -78,7 +81,7 @@ def _judged(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, budg
         why = next(iter(selection.clock.board.objections), tried)
         return _not_held(bench, beam, selection, plan, f"{name} was asked for and did not hold: {why}")
     reason = "nothing that was tried made it better"
-    if bench.settings.says_a_budget and beam.archive.nearest() is not None and not beam.archive.lossy_held:
+    if bench.settings.says_a_budget and beam.archive.beyond(1) and not beam.archive.lossy_held:
         beam.journal.conclude(bench.original)
         nearest = _measure_nearest(bench, beam, selection)
         if nearest is not None and selection.would_help(nearest):
@@ -172,9 +175,12 @@ def _not_held(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, re
 
 
 def _measure_nearest(bench: Workbench, beam: Beam, selection: Selection) -> Measured | None:
-    """The nearest model beyond the budget, measured and kept aside; None where there is none, or it does not run."""
-    nearest = beam.archive.nearest()
-    if nearest is None:
+    """The nearest model beyond the budget that would help, measured and kept aside, else the nearest of all.
+
+    None where there is none, or none of the nearest runs.
+    """
+    nearest = beam.archive.beyond(_NEAREST)
+    if not nearest:
         return None
     bench.say("measuring what is nearest to the budget")
     return selection.measure_nearest(nearest)
