@@ -112,12 +112,10 @@ class EncoderInputs:
         return int(getattr(self.config, "max_length", 1024)), bins
 
     def _series(self) -> tuple[int, int]:
-        sizes = [getattr(self.config, name, None) for name in ("context_length", "num_input_channels")]
-        if not all(isinstance(size, int) for size in sizes):
-            raise ValueError(
-                "its config says no context_length and num_input_channels, which are the sizes of a series"
-            )
-        return sizes[0], sizes[1]
+        length, channels = (getattr(self.config, name, None) for name in ("context_length", "num_input_channels"))
+        if not isinstance(length, int) or not isinstance(channels, int):
+            raise TypeError("its config says no context_length and num_input_channels, which are the sizes of a series")
+        return length, channels
 
     def _sizes(self) -> tuple[int, int, int, int]:
         if self.main == "input_values":
