@@ -22,7 +22,7 @@ def pytest_configure() -> None:
 
     A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C start processes that must not.
     """
-    TimeBudget.pace = 0.05
+    TimeBudget.pace, TimeBudget.programs = 0.05, False
     os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -77,7 +77,7 @@ def test_a_stage_leaves_time_for_those_after_it(time):
 
 
 def test_as_many_lanes_as_there_is_time_for_and_a_few_whatever_the_time(time, clock):
-    time.expect_lanes(open_s=1.0, run_s=0.1)  # 0.4 + 0.6 + 3 seconds a lane
+    time.expect_lanes(open_s=4 / 3, run_s=0.1)  # 0.2 + 0.8 + 3 seconds a lane
     assert time.lanes(0.4, least=LEAST_LANES) == 10
     assert time.lanes(0.1, least=8) == 8
     clock.seconds += 72
@@ -87,13 +87,13 @@ def test_as_many_lanes_as_there_is_time_for_and_a_few_whatever_the_time(time, cl
 
 
 def test_lanes_that_open_slowly_make_it_fewer(time):
-    time.expect_lanes(open_s=1.0, run_s=0.1)
+    time.expect_lanes(open_s=4 / 3, run_s=0.1)
     time.note_lanes(open_s=9.0)  # half of 4 and half of 12 seconds
     assert time.lanes(0.8, least=LEAST_LANES) == 10
 
 
 def test_a_look_is_as_long_as_is_left_after_opening_and_a_second_at_least(time):
-    time.expect_lanes(open_s=1.0, run_s=0.1)
+    time.expect_lanes(open_s=4 / 3, run_s=0.1)
     assert time.look(20.0, lanes=5).seconds == pytest.approx(12.0)
     assert time.look(2.0, lanes=5).seconds == LOOK_S
     assert not time.look(20.0, lanes=5, memory_only=True).drop
@@ -107,7 +107,7 @@ def test_the_last_race_waits_half_as_long_again_for_quiet_rounds(time):
 
 def test_the_pace_scales_races_and_nothing_else(time, monkeypatch):
     monkeypatch.setattr(TimeBudget, "pace", 0.1)
-    time.expect_lanes(open_s=1.0, run_s=0.1)
+    time.expect_lanes(open_s=4 / 3, run_s=0.1)
     assert time.look(20.0, lanes=5).seconds == pytest.approx(1.2)
     assert time.final(drop=True).seconds == pytest.approx(FINAL_S / 10)
     assert (time.left, time.left_for_candidates, time.final_repairs.left) == (100.0, 80.0, FINAL_REPAIRS_S)

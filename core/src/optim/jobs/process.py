@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from optim.errors import ExitStatus, OptimError
+from optim.jobs.forked import Forked, can_fork, fork
 from optim.jobs.owner import FOLDER_VARIABLE, workers_folder
+from optim.jobs.spawned import Spawned
 from optim.jobs.talk import pair
 
 _STDERR_TAIL_BYTES = 4000
@@ -50,31 +49,32 @@ class WorkerProcess:
     Args:
         job: module of the job, e.g. ``optim._engine.jobs.candidate``.
         request: JSON values of its ``Request``.
+        fresh: start a program, where else it may be a fork: memory then lies elsewhere in each.
     """
 
-    def __init__(self, job: str, request: Any) -> None:
+    def __init__(self, job: str, request: Any, *, fresh: bool = False) -> None:
         self.peak_memory_bytes = 0
         self._doing = ""
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._talk, its_end = pair()
         with its_end:
-            handle = its_end.fileno()
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "optim.jobs.worker", str(handle)],
-                stdin=subprocess.DEVNULL,
-                stdout=self._stderr,
-                stderr=self._stderr,
-                env={
-                    **os.environ,
-                    "PYTHONHASHSEED": "0",
-                    "PYTHONUNBUFFERED": "1",
-                    FOLDER_VARIABLE: str(workers_folder()),
-                },
-                **_handing_down(handle),
-            )
-        threading.Thread(target=self._end_group_with_leader, daemon=True).start()
+            self._process = self._start(its_end.fileno(), fresh=fresh)
         _alive.add(self)
         self.send({"job": job, "request": request})
+
+    def _start(self, handle: int, *, fresh: bool) -> Spawned | Forked:
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": "0",
+            "PYTHONUNBUFFERED": "1",
+            FOLDER_VARIABLE: str(workers_folder()),
+        }
+        if can_fork(environment) and not fresh:
+            with contextlib.suppress(OSError):  # no server: the worker tells better what is wrong
+                forked = fork(handle, self._stderr, environment)
+                self.send({"environment": environment, "folder": _working_folder()})
+                return forked
+        return Spawned(handle, self._stderr, environment)
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Tell the worker something; a worker that is gone shows at the next :meth:`receive`."""
@@ -128,12 +128,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the whole process group at once."""
-        if os.name == "posix":
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        with contextlib.suppress(OSError):
-            self._process.kill()
-        self._process.wait()
+        self._process.kill()
 
     def close(self) -> None:
         """Kill what is left of it and release its pipe."""
@@ -150,13 +145,6 @@ class WorkerProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _end_group_with_leader(self) -> None:
-        """What the worker started ends with it: a fork that holds its pipe open would hide its end."""
-        if hasattr(os, "waitid"):
-            with contextlib.suppress(OSError):  # it has been collected already
-                os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)  # its id stays taken until then
-                os.killpg(self._process.pid, signal.SIGKILL)
 
     def _crash(self) -> WorkerFailed:
         code = self._process.wait()
@@ -183,12 +171,12 @@ def kill_all() -> None:
         worker.kill()
 
 
-def _handing_down(handle: int) -> dict[str, Any]:
-    """What ``Popen`` is told so that the worker gets the end of a pipe, and a group of its own."""
-    if sys.platform == "win32":
-        os.set_handle_inheritable(handle, True)
-        return {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})}
-    return {"pass_fds": (handle,), "start_new_session": True}
+def _working_folder() -> str:
+    """Of this process; the root where it has been removed: relative paths lead nowhere then."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - a string for the worker
+    except OSError:
+        return os.sep
 
 
 def run_job(

@@ -1,4 +1,4 @@
-"""What runs in the subprocess: ``python -m optim.jobs.worker HANDLE``.
+"""What runs in the subprocess: ``python -m optim.jobs.worker HANDLE``, or a fork of the fork server.
 
 The first message names a job, ``{"job": "package.module", "request": {...}}``; the module has a dataclass ``Request``
 and a function ``run(request, channel)``. Requests and answers go over a pipe of their own; stdin is empty and stdout is
@@ -18,7 +18,7 @@ import sys
 import threading
 import traceback
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NoReturn
 
 from optim.errors import OptimError, disk_error, is_disk_full
 from optim.jobs.channel import Channel
@@ -31,7 +31,11 @@ from optim.jobs.talk import Talk, inherited
 def main() -> None:
     """Run one job and exit."""
     put_off_seldom_modules()
-    talk = inherited(int(sys.argv[1]))
+    work(inherited(int(sys.argv[1])))
+
+
+def work(talk: Talk) -> NoReturn:
+    """Run the job that the other end names, and end this process."""
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_read_requests, args=(talk, requests), daemon=True).start()
     channel = Channel(talk, requests)

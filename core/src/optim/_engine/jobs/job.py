@@ -29,6 +29,11 @@ class Job(Generic[Request, Answer]):
     request: type[Request]
     answer: type[Answer]
 
-    def start(self, request: Request) -> WorkerProcess:
-        """A process that does it; whoever needs a conversation holds it, everybody else asks a ``Runner``."""
-        return WorkerProcess(self.module, to_wire(request))
+    def start(self, request: Request, *, fresh: bool = False) -> WorkerProcess:
+        """A process that does it; whoever needs a conversation holds it, everybody else asks a ``Runner``.
+
+        Args:
+            request: what it is told.
+            fresh: make it a program of its own where it may else be a fork.
+        """
+        return WorkerProcess(self.module, to_wire(request), fresh=fresh)

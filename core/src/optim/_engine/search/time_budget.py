@@ -8,6 +8,7 @@ what                            how long                              what more 
 candidates                      the first 80 % of the search, all of  candidates that nobody times
                                 it where size is the goal
 repairs of them                 40 % of that, 70 % of it for one      smaller sets of nodes left in float
+telling settings that are idle  8 %                                   races of settings that change nothing
 a candidate that was begun      10 s more                             slow passes on large models
 races while exploring           what is left, shared by the stages    narrower intervals of what is dropped
 the last race, and once more    8 s, 6 s; half more where it is noisy narrower intervals of what is delivered
@@ -42,6 +43,10 @@ REPAIR_SHARE = 0.4
 FIRST_REPAIR_SHARE = 0.7
 """Share of what is left for repairs that the next one gets: what it finds is tried on other candidates too."""
 
+SAMENESS_SHARE = 0.08
+"""Share of the search for telling settings that change nothing: it saves more than that in races, but not on models
+that take seconds to open."""
+
 LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation."""
 
@@ -72,8 +77,9 @@ LOOK_S = 1.0
 SHARE_OF_A_STAGE = 0.85
 """Part of an equal share of the time that is left: the races of later stages have more candidates."""
 
-_START_S = 0.4
-"""What a process with a runtime takes to start: a first guess, corrected by every race."""
+_START_S = 0.2
+"""What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.7 s of
+processor time as a program."""
 
 _STARTING_SHARE = 0.6
 """Part of the time to open a model alone that a lane takes: lanes open two at a time."""
@@ -100,6 +106,8 @@ class Effort:
         drop: whether beaten lanes leave the race.
         open_timeout_s: for opening, comparing and warming up.
         patience_s: how much longer to wait for enough quiet rounds where other processes use the machine.
+        fresh: whether each lane is a program of its own. Forks start ten times faster, and their memory lies where it
+            lay in the last one: what is delivered is timed in programs.
     """
 
     seconds: float
@@ -109,6 +117,7 @@ class Effort:
     drop: bool = True
     open_timeout_s: float = 300.0
     patience_s: float = 0.0
+    fresh: bool = True
 
 
 class Allowance:
@@ -145,13 +154,16 @@ class TimeBudget:
 
     Attributes:
         pace: scales the seconds of every race; tests race for tenths of seconds.
+        programs: whether what may be delivered is timed in programs of its own; tests fork these too.
         repairs: for repairs while exploring.
+        sameness: for telling settings that change nothing.
         final_repairs: for repairs on all samples.
         shorter: for chains without a step that has not shown its worth.
         fallbacks: for what came next, where the best did not hold.
     """
 
     pace: ClassVar[float] = 1.0
+    programs: ClassVar[bool] = True
 
     def __init__(
         self, search_s: float, timeout_s: float, *, races: bool = True, now: Callable[[], float] = time.monotonic
@@ -164,6 +176,7 @@ class TimeBudget:
         self._lane_s = 0.0
         self._run_s = 0.0
         self.repairs = Allowance(REPAIR_SHARE * (search_s - self._races_s), now)
+        self.sameness = Allowance(SAMENESS_SHARE * search_s, now)
         self.final_repairs = Allowance(FINAL_REPAIRS_S, now)
         self.shorter = Allowance(SHORTER_S, now)
         self.fallbacks = Allowance(FALLBACKS_S, now)
@@ -229,8 +242,8 @@ class TimeBudget:
         """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
         seconds = self.pace * max(LOOK_S, seconds - _OPENING_SHARE * self._lane_s * lanes)
         if memory_only:
-            return Effort(seconds, least_rounds=3, most_rounds=5, drop=False)
-        return Effort(seconds, least_rounds=5, most_rounds=20, width=0.03)
+            return Effort(seconds, least_rounds=3, most_rounds=5, drop=False, fresh=False)
+        return Effort(seconds, least_rounds=5, most_rounds=20, width=0.03, fresh=False)
 
     def final(self, *, drop: bool) -> Effort:
         """Fresh rounds for what may be delivered."""
@@ -250,4 +263,5 @@ class TimeBudget:
             drop=drop,
             open_timeout_s=self._timeout_s,
             patience_s=seconds / 2,
+            fresh=self.programs,
         )

@@ -98,7 +98,7 @@ def race(
         WorkerFailed: the base itself does not run.
     """
     started = time.monotonic()
-    opened = _open(base, lanes, effort.open_timeout_s)
+    opened = [_said_beside(lane) for lane in _open(base, lanes, effort)]
     open_s = (time.monotonic() - started) / len(opened)
     try:
         if isinstance(opened[0], WorkerFailed):
@@ -126,7 +126,7 @@ def race(
 
 def look(request: Request, timeout_s: float) -> LaneResult:
     """Open and compare one model without timing it; holds no clock."""
-    opened = _open_one(request, timeout_s)
+    opened = _open_one(request, timeout_s, fresh=False)
     if isinstance(opened, WorkerFailed):
         return LaneResult(opened.reason)
     opened.worker.close()
@@ -237,25 +237,35 @@ def _run_lane(lane: _Lane) -> float:
     return float(answer["cpu_s"])
 
 
-def _open(base: Request, lanes: Sequence[Request], timeout_s: float) -> list[_Lane | WorkerFailed]:
+def _open(base: Request, lanes: Sequence[Request], effort: Effort) -> list[_Lane | WorkerFailed]:
     """Open the base and all lanes, two at a time: nothing is timed yet. Without the base's own model there is no race.
 
     Args:
         base: is opened first.
         lanes: are opened in order.
-        timeout_s: for one lane.
+        effort: how long one may take, and whether it is a program of its own.
     """
+    timeout_s = effort.open_timeout_s
 
     def open_one(request: Request) -> _Lane | WorkerFailed:
         patient = request.model.digest == base.model.digest
-        return _open_one(request, max(timeout_s, _BASE_TIMEOUT_S) if patient else timeout_s)
+        return _open_one(request, max(timeout_s, _BASE_TIMEOUT_S) if patient else timeout_s, fresh=effort.fresh)
 
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(open_one, [base, *lanes]))
 
 
-def _open_one(request: Request, timeout_s: float) -> _Lane | WorkerFailed:
-    worker = JOB.start(request)
+def _said_beside(lane: _Lane | WorkerFailed) -> _Lane | WorkerFailed:
+    """A backend that did not open a model beside others may have a device that takes one; then it has to say so."""
+    if not isinstance(lane, WorkerFailed) or lane.error is None or lane.error.reference != "backend-failed":
+        return lane
+    cause = f"{lane.error.cause}; other models were open beside it: does its device take one (Backend.exclusive)?"
+    error = replace(lane.error, cause=cause)
+    return WorkerFailed(f"{error.what}: {cause}", lane.kind, lane.details, error, lane.doing)
+
+
+def _open_one(request: Request, timeout_s: float, *, fresh: bool) -> _Lane | WorkerFailed:
+    worker = JOB.start(request, fresh=fresh)
     try:
         message = worker.receive(timeout_s)
         return _Lane(worker, from_wire(Ready, message["ready"]))

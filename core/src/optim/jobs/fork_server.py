@@ -1,0 +1,163 @@
+"""The fork server: ``python -m optim.jobs.fork_server HANDLE``; it has imported what every worker needs, and forks.
+
+A worker that starts as a program spends 0.5 s of processor time on imports before it does a thing (numpy, onnx,
+onnxruntime, pydantic and optim's own); a fork of a process that has them takes some hundredths. A run starts tens of
+workers. No plugin is imported here, and no session opened: what a job does stays in its own process.
+
+It runs one thread and starts no other, so that a fork is as good as a new process; it ends when its connection closes.
+Messages are packets, from the client ``{"start": NUMBER}`` with two file descriptors (the worker's end of its
+connection, and what its output goes to) and ``{"kill": NUMBER}``, to the client ``{}`` when it is ready, and then
+``{"started": NUMBER, "process": ID}`` and ``{"ended": NUMBER, "status": STATUS}``.
+A worker's own connection brings its environment and working folder first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from select import select
+
+from optim.jobs import worker
+from optim.jobs.seldom import put_off_seldom_modules
+from optim.jobs.talk import inherited
+
+PACKET_BYTES = 4096
+"""More than any message takes."""
+
+_IMPORTED_AHEAD = (
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "optim._engine.jobs.candidate",
+    "optim._engine.jobs.ingest",
+    "optim._engine.jobs.lane",
+    "optim._engine.jobs.offer",
+    "optim._engine.jobs.prepare",
+    "optim.jobs.wire",
+    "optim.onnx.sessions",
+)
+
+
+def main() -> None:
+    """Fork workers until the client is gone."""
+    put_off_seldom_modules()
+    for name in _IMPORTED_AHEAD:
+        with contextlib.suppress(Exception):  # what is missing or broken shows in the job that needs it
+            importlib.import_module(name)
+    os.chdir(os.sep)  # it stands in nobody's way; a worker is told its folder
+    gc.freeze()  # pages that the collector does not touch stay shared
+    Server(socket.socket(fileno=int(sys.argv[1]))).serve()
+
+
+class Server:
+    """Forks workers, and tells how they ended.
+
+    Args:
+        client: a connection of packets.
+    """
+
+    def __init__(self, client: socket.socket) -> None:
+        self._client = client
+        self._client.set_inheritable(False)
+        self._number_of: dict[int, int] = {}
+        self._woken, self._wakes = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._wakes, False)
+
+    def serve(self) -> None:
+        """Do as the client says until it is gone; what is still running ends with it."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing wakes
+        signal.set_wakeup_fd(self._wakes)
+        self._say({})
+        while True:
+            ready, _, _ = select([self._client.fileno(), self._woken], [], [])
+            if self._woken in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._woken, PACKET_BYTES)
+                self._collect()
+            if self._client.fileno() in ready and not self._obey():
+                break
+        for process in self._number_of:
+            _end_group(process)
+        os._exit(0)
+
+    def _obey(self) -> bool:
+        """One message; False when there are no more."""
+        packet, handles, _, _ = socket.recv_fds(self._client, PACKET_BYTES, 2)
+        if not packet:
+            return False
+        message = json.loads(packet)
+        if "start" in message:
+            self._fork(message["start"], *handles)
+        for process, number in self._number_of.items():
+            if number == message.get("kill"):
+                _end_group(process)
+        return True
+
+    def _fork(self, number: int, connection: int, output: int) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # threads of numpy's library: it makes new ones after a fork
+            process = os.fork()
+        if process == 0:
+            try:
+                self._become_worker(connection, output)
+            finally:
+                os._exit(1)
+        with contextlib.suppress(OSError):  # the child did it first, and has gone on
+            os.setpgid(process, process)
+        self._number_of[process] = number
+        self._say({"started": number, "process": process})
+        os.close(connection)
+        os.close(output)
+
+    def _become_worker(self, connection: int, output: int) -> None:
+        os.setpgid(0, 0)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._client.close()
+        os.close(self._woken)
+        os.close(self._wakes)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        talk = inherited(connection)
+        told = talk.receive()
+        os.environ.clear()
+        os.environ.update(told["environment"])
+        os.chdir(told["folder"])
+        tempfile.tempdir = None
+        importlib.invalidate_caches()
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed()  # each worker had its own seed before there were forks
+        worker.work(talk)
+
+    def _collect(self) -> None:
+        """Workers that ended take with them what they started; their ids stay taken until then."""
+        with contextlib.suppress(ChildProcessError):
+            while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG):
+                _end_group(found.si_pid)
+                _, status = os.waitpid(found.si_pid, 0)
+                ended = {"ended": self._number_of.pop(found.si_pid), "status": os.waitstatus_to_exitcode(status)}
+                self._say(ended)
+
+    def _say(self, message: Mapping[str, int]) -> None:
+        with contextlib.suppress(OSError):  # the client is gone: its connection says so
+            self._client.send(json.dumps(message).encode())
+
+
+def _end_group(process: int) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(process, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

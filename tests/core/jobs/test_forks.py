@@ -1,0 +1,144 @@
+"""Workers that are forks of one server: each is as good as a program of its own, and nothing is left of any."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from installed_plugin import workers_import
+
+from optim.jobs import forked
+from optim.jobs.process import WorkerFailed, WorkerProcess, run_job
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux alone")
+
+
+@pytest.fixture(autouse=True)
+def _jobs_importable(monkeypatch):
+    workers_import(monkeypatch)
+
+
+def described(variable="NOTHING", **how):
+    with WorkerProcess("unruly_job", {"action": "describe", "arguments": {"variable": variable}}, **how) as worker:
+        return json.loads(worker.result(30.0)["said"])
+
+
+def test_workers_are_forks_of_one_server_and_know_nothing_of_each_other():
+    first, second = described(), described()
+    assert first["parent"] == second["parent"] != os.getpid()
+    assert first["own"] != second["own"]
+    assert second["left"] == "nothing"
+    assert first["random"] != second["random"]
+
+
+def test_a_worker_has_the_environment_and_the_folders_of_the_moment(monkeypatch, tmp_path):
+    before = described()["parent"]
+    monkeypatch.setenv("OPTIM_CACHE_DIR", "here")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    found = described("OPTIM_CACHE_DIR")
+    assert (found["variable"], found["folder"], found["temporary"]) == ("here", str(tmp_path), str(tmp_path))
+    assert found["parent"] == before
+    assert str(tmp_path) not in found["path"]
+    monkeypatch.delenv("OPTIM_CACHE_DIR")
+    assert described("OPTIM_CACHE_DIR")["variable"] is None
+
+
+def test_what_libraries_read_when_they_are_imported_takes_another_server(monkeypatch, tmp_path):
+    before = described()["parent"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}")
+    found = described("OMP_NUM_THREADS")
+    assert found["parent"] != before
+    assert found["variable"] == "3"
+    assert str(tmp_path) in found["path"]
+    assert gone(before)
+
+
+def test_a_server_that_is_replaced_ends_after_its_last_worker(monkeypatch):
+    with WorkerProcess("unruly_job", {"action": "converse"}) as worker:
+        worker.send({"add": 1})
+        assert worker.receive(30.0)["total"] == 1
+        before = forked._kept._server._server.pid
+        monkeypatch.setenv("OMP_NUM_THREADS", "5")
+        assert described()["parent"] != before
+        assert psutil.pid_exists(before)
+        worker.send({"add": 1})
+        assert worker.receive(30.0)["total"] == 2
+    assert gone(before)
+
+
+def test_a_server_that_is_killed_ends_its_workers_and_the_next_one_gets_another():
+    with WorkerProcess("unruly_job", {"action": "hang_with_a_child"}) as worker:
+        event = worker.receive(30.0)
+        os.kill(psutil.Process(event["own"]).ppid(), signal.SIGKILL)
+        with pytest.raises(WorkerFailed, match="its process ended"):
+            worker.receive(30.0)
+    assert gone(event["own"])
+    assert described()["left"] == "nothing"
+
+
+def test_without_a_server_workers_are_programs(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setattr(forked, "_READY_S", 1e-3)
+    assert described()["parent"] == os.getpid()
+    monkeypatch.setattr(forked, "_READY_S", 60.0)
+    assert described()["parent"] == os.getpid()  # it is not tried again
+
+
+@pytest.mark.parametrize("by", ["the variable", "the caller"])
+def test_a_worker_is_a_program_where_that_is_asked_for(monkeypatch, by):
+    monkeypatch.setenv(forked.SWITCH, "0" if by == "the variable" else "1")
+    assert described(fresh=by == "the caller")["parent"] == os.getpid()
+
+
+def test_a_working_folder_that_is_gone_stops_nothing(monkeypatch, tmp_path):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert run_job("unruly_job", {"action": "echo", "arguments": {"text": "x"}}, 30.0)[0] == {"said": "x"}
+
+
+def test_nothing_is_left_when_its_parent_ends():
+    script = (
+        "from optim.jobs.process import WorkerProcess\n"
+        "import psutil\n"
+        "worker = WorkerProcess('unruly_job', {'action': 'hang_with_a_child'})\n"
+        "event = worker.receive(30.0)\n"
+        "print(psutil.Process(event['own']).ppid(), event['own'], event['child'], flush=True)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    pids = [int(word) for word in found.stdout.split()]
+    assert len(pids) == 3
+    assert all(gone(pid) for pid in pids)
+
+
+def test_a_fork_of_the_parent_makes_its_own_server():
+    before = described()["parent"]
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writes, str(described()["parent"]).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert int(os.read(reads, 100)) != before
+    assert described()["parent"] == before
+
+
+def gone(pid, within_s=10.0):
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX":
+                time.sleep(0.05)
+                continue
+        return True
+    return False
