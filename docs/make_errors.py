@@ -26,14 +26,17 @@ SOURCES = (
 GROUPS = {
     "The model": ("graphs", "onnx"),
     "Sources and their export": ("sources", "generation", "cli/source_options.py", "runs/source_run.py"),
-    "The feeds": ("feeds",),
+    "The feeds": ("feeds", "api/given.py"),
     "Task metrics": (
+        "api/metrics.py",
+        "compare/metric_callback.py",
         "compare/metric_spec.py",
         "compare/metric_maker.py",
         "compare/metric_counts.py",
         "compare/task.py",
     ),
     "The command line, plugins and passes": (
+        "api",
         "cli",
         "cli_kit",
         "plugins",

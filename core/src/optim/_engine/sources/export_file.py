@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from optim._engine.json_file import read_json
 from optim.errors import OptimError
 
 EXPORT_FILE = "export.json"
 
 
 @dataclass(frozen=True, slots=True)
-class ExportedComponent:
+class ComponentFile:
     """One graph of a folder.
 
     Attributes:
@@ -43,7 +44,7 @@ class ExportFile:
     optim: str
     source: str
     facts: Mapping[str, Any]
-    components: Mapping[str, ExportedComponent]
+    components: Mapping[str, ComponentFile]
 
     @property
     def generates(self) -> bool:
@@ -51,7 +52,7 @@ class ExportFile:
         return self.facts.get("kind") in ("decoder", "encoder-decoder")
 
 
-def export_file(source: str, facts: Mapping[str, Any], components: Mapping[str, ExportedComponent]) -> ExportFile:
+def export_file(source: str, facts: Mapping[str, Any], components: Mapping[str, ComponentFile]) -> ExportFile:
     """The file for graphs that this version exported."""
     named = Path(source).name if Path(source).is_dir() else source
     return ExportFile(importlib.metadata.version("optim-core"), named, facts, components)
@@ -78,7 +79,7 @@ def read_export_file(folder: Path) -> ExportFile | None:
     if not path.is_file():
         return None
     try:
-        return from_wire(ExportFile, json.loads(path.read_text(encoding="utf-8")))
+        return from_wire(ExportFile, read_json(path))
     except (ValueError, ValidationError) as error:
         raise OptimError(
             "bad-export-file", f"{path} cannot be used", str(error).splitlines()[0], "export the source again"

@@ -216,6 +216,7 @@ class Expander:
             return self._time.for_candidate(named=planned.forced) if may_begin else 0.0
 
         tried: list[tuple[Attempt, Tried]] = []
+        self._bench.teller.more(len(wanted))
         for (_, _, attempt), outcome in zip(order, self._bench.try_all(jobs, seconds), strict=True):
             if outcome is None:
                 attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)

@@ -60,6 +60,7 @@ class FirstLooks:
         if len(passes) < 2 or plan.forced():
             return []
         self._bench.say("first looks")
+        self._bench.teller.stage("first looks", lambda: self._time.left)
         found = self._try(passes)
         if not found:
             return []
@@ -83,6 +84,8 @@ class FirstLooks:
             if proposals:
                 wanted.append((planned, self._journal.open(step_of(planned.offered, proposals[0].options), original)))
         jobs = [(original, planned.offered, attempt.step.options) for planned, attempt in wanted]
+
+        self._bench.teller.more(len(jobs))
 
         def seconds(place: int) -> float:
             return max(self._time.for_first_looks, GRACE_S if place < _WHATEVER_THE_TIME else 0.0)
