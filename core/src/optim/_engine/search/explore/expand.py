@@ -15,9 +15,9 @@ from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Asker
-from optim._engine.search.explore.idle_settings import IdleSettings
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, step_of
+from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.select.archive import ParetoArchive

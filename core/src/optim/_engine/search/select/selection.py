@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
-from optim._engine.search.explore.idle_settings import IdleSettings
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
+from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.select.archive import ParetoArchive, beats
