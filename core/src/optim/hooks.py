@@ -59,6 +59,26 @@ OWN_COMMANDS: Mapping[str, str] = {
 """Verbs of optim itself, with what ``optim --help`` says of each; a plugin's command may not be called like one."""
 
 
+_METRICS = ("cosine", "f1", "mean-iou", "perplexity", "token-agreement", "top-1", "top-k", "wer")
+
+RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
+    "target": {
+        "auto": "optim",
+        "cpu": "ort",
+        "qnn": "qnn",
+        "qnn-offline": "qnn",
+        "torch-compile": "torch",
+        "torch-eager": "torch",
+        "torch-script": "torch",
+        "web": "prepost",
+    },
+    "backend": {"ort": "ort", "ort-web": "prepost", "qnn": "qnn", "qnn-offline": "qnn", "torch": "torch"},
+    "metric": dict.fromkeys(_METRICS, "metrics"),
+}
+"""Names that users know, by kind, with the plugin that alone may use each. Of other names that several plugins use the one
+whose plugin is called like its beginning has it (``acme-npu`` is of plugin ``acme``); without one, none is used."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A verb that a plugin adds.

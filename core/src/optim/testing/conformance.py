@@ -279,7 +279,7 @@ class PassConformance:
     def test_a_kept_node_has_the_weights_that_it_had(
         self, trial: Trial, pass_class: type[Pass], chosen: PassOptions
     ) -> None:
-        """Where two nodes share a weight and one is kept, its weight is bit for bit as before, whatever the other's is."""
+        """Where two nodes share a weight and one is kept, its weight is bit for bit as it was before."""
         if "keep" not in options_class(pass_class).model_fields:
             pytest.skip("it has no option keep")
         if pass_class.kept != Pass.kept:
