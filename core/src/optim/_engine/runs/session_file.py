@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from optim._engine.json_file import read_json
 from optim._engine.runs.session_trust import require_harmless
 from optim.errors import ExitStatus, OptimError
 from optim.model import SessionConfig
@@ -179,7 +180,7 @@ def read_session_file(folder: Path) -> SessionFile:
 
     path = folder / SESSION_FILE
     try:
-        saved = from_wire(SessionFile, json.loads(path.read_text(encoding="utf-8")))
+        saved = from_wire(SessionFile, read_json(path))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise OptimError(
             "not-a-run-folder",
@@ -191,7 +192,7 @@ def read_session_file(folder: Path) -> SessionFile:
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise OptimError("bad-session-file", f"{path} cannot be used", problems, "run optim run again") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise OptimError("bad-session-file", f"{path} is not JSON", str(error), "run optim run again") from error
     require_harmless(saved, path)
     return saved
