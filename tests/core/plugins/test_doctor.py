@@ -199,7 +199,9 @@ def test_a_list_that_cannot_be_read_allows_nothing(site, monkeypatch, tmp_path, 
     assert caught.value.reference == "bad-allow-list"
 
 
-LAZY = GOOD.replace('summary = "Makes it small."', 'summary = "Makes it small."\n    options = "{module}_options:Options"')
+LAZY = GOOD.replace(
+    'summary = "Makes it small."', 'summary = "Makes it small."\n    options = "{module}_options:Options"'
+)
 
 
 def test_a_module_that_is_missing_behind_a_lazy_name_is_found(site):

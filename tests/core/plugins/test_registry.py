@@ -247,7 +247,7 @@ NAMED_LIKE = """
     {hooks}
     @hookimpl
     def optim_targets():
-        return [Target("cpu", "b", runtime="r"), Target("acme-npu", "b", runtime="r"), Target("shared", "b", runtime="r")]
+        return [Target(name, "b", runtime="r") for name in ("cpu", "acme-npu", "shared")]
 
     @hookimpl
     def optim_metrics():
