@@ -75,8 +75,8 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
     "backend": {"ort": "ort", "ort-web": "prepost", "qnn": "qnn", "qnn-offline": "qnn", "torch": "torch"},
     "metric": dict.fromkeys(_METRICS, "metrics"),
 }
-"""Names that users know, by kind, with the plugin that alone may use each. Of other names that several plugins use the one
-whose plugin is called like its beginning has it (``acme-npu`` is of plugin ``acme``); without one, none is used."""
+"""Names that users know, by kind, with the plugin that alone may use each. Of another name that several plugins use, the
+plugin has it that the name begins with (``acme-npu`` is of plugin ``acme``); else none is used."""
 
 
 @dataclass(frozen=True, slots=True)

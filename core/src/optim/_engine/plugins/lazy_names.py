@@ -1,4 +1,4 @@
-"""What a plugin names as ``package.module:name``, looked at without importing it: are its module and libraries there?"""
+"""What a plugin names as ``package.module:name``, looked at without importing it: is all of it there?"""
 
 from __future__ import annotations
 

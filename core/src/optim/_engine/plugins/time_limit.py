@@ -1,8 +1,7 @@
 """A limit for what plugins do in the process of a command: loading, answering a hook, probing for a device.
 
-On its main thread a clock interrupts Python code, also one that sleeps or waits for a child. What hangs inside a library
-cannot be interrupted: then the process says which plugin it is, and ends. Elsewhere (Windows, other threads) it only says
-so.
+On its main thread a clock interrupts Python code, also one that sleeps or waits for a child. What hangs inside a
+library cannot be interrupted: then the process says which plugin it is, and ends. On Windows it only says so.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from optim.errors import ExitStatus, OptimError
 LIMIT_VARIABLE = "OPTIM_PLUGIN_SECONDS"
 
 _LIMIT_S = 20.0
-"""For one plugin to load, or to answer once. A cold import of a large library from a slow disk took 12 s; a plugin that needs
-more makes every command wait for it."""
+"""For one plugin to load, or to answer once: a cold import of torch from a slow disk takes half of it, and whoever
+needs more makes every command wait."""
 
 _AGAIN_S = 1.0
 """A plugin that caught the interruption is interrupted again so often."""
 
 _GRACE_S = 5.0
-"""What cannot be interrupted has so much longer until the process ends: the interruption may wait for a library's call."""
+"""What cannot be interrupted has so much longer: the interruption may wait for a library's call to return."""
 
 
 class TookTooLongError(BaseException):
