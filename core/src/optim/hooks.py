@@ -75,7 +75,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
     "backend": {"ort": "ort", "ort-web": "prepost", "qnn": "qnn", "qnn-offline": "qnn", "torch": "torch"},
     "metric": dict.fromkeys(_METRICS, "metrics"),
 }
-"""Names that users know, by kind, with the plugin that alone may use each. Of another name that several plugins use, the
+"""Names that users know, by kind, with the plugin that alone may use each. Of another that several plugins use, the
 plugin has it that the name begins with (``acme-npu`` is of plugin ``acme``); else none is used."""
 
 
