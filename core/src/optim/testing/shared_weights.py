@@ -76,6 +76,8 @@ def kept_defect(before: Model, after: Model, name: str) -> str:
     import numpy as np
 
     old, new = _node(before, name), _node(after, name)
+    if old is None:
+        return f"there was no node '{name}'"
     if new is None:
         return f"node '{name}' is gone"
     if (new.domain, new.op_type) != (old.domain, old.op_type):
