@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optim._engine.runs.run import run
+from optim import run
 from optim.testing import models
 
 pytestmark = pytest.mark.slow

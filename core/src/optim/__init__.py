@@ -1,7 +1,8 @@
 """optim makes an ONNX model fast on the hardware it will run on, and proves that it still computes the same thing.
 
-For users: :func:`run`, :func:`load`. For plugin authors: :func:`hookimpl`, :class:`Pass`, :class:`Target`,
-:class:`Backend` and what they exchange. Everything is imported when first used, so ``import optim`` is cheap.
+For users: :func:`run`, :func:`load`, :func:`verify`, :func:`bench`, :func:`export`. For plugin authors:
+:func:`hookimpl`, :class:`Pass`, :class:`Target`, :class:`Backend` and what they exchange. Everything is imported when
+first used, so ``import optim`` is cheap.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from optim._engine.api.bench import bench
+    from optim._engine.api.export import export
+    from optim._engine.api.run import run
+    from optim._engine.api.verify import verify
     from optim._engine.generation.decoder import Decoder
+    from optim._engine.reports.answers import Benchmark, ExportedFolder, Verification
+    from optim._engine.reports.schema import Report
     from optim._engine.runs.load import load
-    from optim._engine.runs.run import run
     from optim.backend import Backend, BackendLimits, Session
     from optim.context import Context
     from optim.errors import ExitStatus, OptimError
@@ -39,7 +45,12 @@ _HOMES = {
     "optim.options": ("NoOptions", "PassOptions"),
     "optim.passes": ("APPLICABLE", "Applicable", "Interface", "Pass", "PassResult", "Role", "Stage"),
     "optim._engine.runs.load": ("load",),
-    "optim._engine.runs.run": ("run",),
+    "optim._engine.api.bench": ("bench",),
+    "optim._engine.api.export": ("export",),
+    "optim._engine.api.run": ("run",),
+    "optim._engine.api.verify": ("verify",),
+    "optim._engine.reports.answers": ("Benchmark", "ExportedFolder", "Verification"),
+    "optim._engine.reports.schema": ("Report",),
     "optim.source": ("Component", "Source", "SourceContext", "SourceRequest", "Trial", "TrialStep"),
     "optim.source_passes": ("Exported", "Exporter", "SourcePass", "SourceResult"),
     "optim.target": ("Target",),
@@ -52,12 +63,14 @@ __all__ = [
     "Applicable",
     "Backend",
     "BackendLimits",
+    "Benchmark",
     "CannotJudge",
     "Component",
     "Context",
     "Decoder",
     "ExitStatus",
     "Exported",
+    "ExportedFolder",
     "Exporter",
     "Interface",
     "Metric",
@@ -68,6 +81,7 @@ __all__ = [
     "Pass",
     "PassOptions",
     "PassResult",
+    "Report",
     "Role",
     "Session",
     "SessionConfig",
@@ -81,9 +95,13 @@ __all__ = [
     "TensorInfo",
     "Trial",
     "TrialStep",
+    "Verification",
+    "bench",
+    "export",
     "hookimpl",
     "load",
     "run",
+    "verify",
 ]
 
 

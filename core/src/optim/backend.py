@@ -111,6 +111,9 @@ class Backend(ABC):
     name: ClassVar[str]
     opened_by_onnxruntime: ClassVar[bool] = True
     """Whether ``load.py`` and :func:`optim.load` can open what is delivered."""
+    exclusive: ClassVar[bool] = False
+    """Whether its device takes one session at a time, of whatever process: sessions then take turns at it, and lanes of
+    a race open and close in turn."""
 
     @abstractmethod
     def open(self, model: Model, target: Target) -> Session:
@@ -146,6 +149,16 @@ class Backend(ABC):
         del target
         return ()
 
+    def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
+        """What a session of this model computes, as a digest; empty where the runtime does not tell.
+
+        Two models with the same digest are the same to the runtime: settings that leave its own graph as it is change
+        nothing, and whatever a clock says of them is noise. Asked in a process of its own, which may write into
+        ``scratch``.
+        """
+        del model, target, scratch
+        return ""
+
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
         """Add files of its own to a run folder, and look whether what lies there works.
 
@@ -156,6 +169,19 @@ class Backend(ABC):
         """
         del delivery
         return ()
+
+    def device(self, target: Target) -> str:
+        """What an exclusive backend's sessions on a target take turns at: two targets on two devices have two names."""
+        del target
+        return self.name
+
+    def is_passing(self, error: Exception) -> bool:
+        """Whether what ``open`` or a run raised may go by itself, as a device that another program holds.
+
+        It is then tried again in a session opened anew, three times within some seconds.
+        """
+        del error
+        return False
 
     def versions(self) -> Mapping[str, str]:
         """Versions of the libraries it runs with, by distribution; part of every cache key."""

@@ -15,8 +15,8 @@ import click
 import pytest
 from plugin_packages import GOOD, site
 
+from optim._engine.api.early import default_output
 from optim._engine.cli.commands import OptimGroup
-from optim._engine.cli.early import default_output
 from optim._engine.cli.failures import diagnose, print_error
 from optim._engine.cli.main import main, optim
 from optim.errors import ExitStatus, OptimError

@@ -63,9 +63,9 @@ def verdict(monkeypatch):
                     raise NamedPassError("pass-did-not-hold", "round was asked for and did not hold", objection)
                 return []
 
-        def nearest(self, candidate):
-            assert candidate == BROKEN
-            return Measured(candidate, *figures) if runs else None
+        def nearest(self, candidates):
+            assert candidates == [BROKEN]
+            return Measured(BROKEN, *figures) if runs else None
 
         monkeypatch.setattr(judge, "Beam", Searched)
         monkeypatch.setattr(Selection, "measure_nearest", nearest)

@@ -112,7 +112,7 @@ def test_the_nearest_is_beyond_the_budget_by_least_and_a_loss_counts_too():
     broken = measured("broken", drift=float("inf")).candidate
     for candidate in (far, near, lost, broken):
         made.judged(candidate, "beyond the budget")
-    assert made.nearest() == near
+    assert made.beyond(1) == [near]
     assert not made.lossy_held
     made.judged(near, "")
     assert made.lossy_held

@@ -12,12 +12,14 @@ from types import SimpleNamespace
 import pytest
 
 from optim._engine.gate.budget import BeyondBudget, Budget
+from optim._engine.jobs.lane import Ready
 from optim._engine.search.journal import Journal
+from optim._engine.search.measure.clock import Clock
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.state import Candidate, Measured, Step
+from optim._engine.search.state import Candidate, LaneResult, Measured, Ratio, Step
 from optim._engine.search.time_budget import TimeBudget
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -184,3 +186,34 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
     selection = Selection(bench, budget, Journal(), ParetoArchive(budget), TimeBudget(10.0, 300.0))
     assert selection.is_better(Measured(smaller, 1.0))
     assert not selection.is_better(Measured(larger, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("figures", "expected"),
+    [
+        ({"slow": (1.31, 1.29, 1.33), "fast": (0.64, 0.62, 0.66)}, "fast"),
+        ({"slow": (1.31, 1.29, 1.33), "other": (1.0, 0.97, 1.03)}, "slow"),
+        ({"slow": None, "fast": (0.64, 0.62, 0.66)}, "fast"),
+        ({"slow": None}, None),
+    ],
+)
+def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(monkeypatch, figures, expected):
+    """One that is slow and a little nearer says nothing about a larger budget."""
+    bench = SimpleNamespace(
+        settings=RunSettings(Path("m.onnx")),
+        target=SimpleNamespace(timed=True, requires=()),
+        prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
+        original=candidate(),
+        exported=None,
+        recast_originals={},
+    )
+    ready = Ready((), 0, {}, ())
+    results = [
+        LaneResult(ready=ready, ratio=Ratio(*one, 9)) if one else LaneResult("crash") for one in figures.values()
+    ]
+    archive = ParetoArchive(Budget(0.05, 1e-4))
+    selection = Selection(bench, Budget(0.05, 1e-4), Journal(), archive, TimeBudget(10.0, 300.0))
+    monkeypatch.setattr(Clock, "beyond", lambda self, candidates: results)
+    found = selection.measure_nearest([candidate(name) for name in figures])
+    assert (found and found.candidate.model.digest) == expected
+    assert [point.candidate.model.digest for point in archive.points()] == ([expected] if expected else [])

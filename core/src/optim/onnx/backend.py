@@ -5,12 +5,18 @@ A vendor whose provider needs more (a library to register, devices to choose) ov
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+import json
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim.arrays import Feeds, Outputs
 from optim.backend import Backend, BackendLimits, Session
+from optim.errors import OptimError
 from optim.model import Model, SessionConfig
 from optim.target import Target
 
@@ -21,6 +27,11 @@ _DISTRIBUTIONS = ("onnxruntime", "onnxruntime-gpu")
 
 _HARNESS = {"session.force_spinning_stop": "1"}
 """Threads of one session must not spin into the next one's time; never part of a model's settings."""
+
+_LEVEL = "graph_optimization_level"
+
+_LEAST_WEIGHT_BYTES = 1024
+"""Smaller constants are part of the graph that is compared: an optimizer may fold a number."""
 
 
 class OnnxRuntimeSession(Session):
@@ -76,12 +87,38 @@ class OnnxRuntimeBackend(Backend):
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """Optimization levels, and one thread: each reorders reductions and nothing else."""
         del target
-        level = "graph_optimization_level"
         return (
-            SessionConfig({level: "ORT_DISABLE_ALL"}),
-            SessionConfig({level: "ORT_ENABLE_BASIC"}),
+            SessionConfig({_LEVEL: "ORT_DISABLE_ALL"}),
+            SessionConfig({_LEVEL: "ORT_ENABLE_BASIC"}),
             SessionConfig({"intra_op_num_threads": 1}),
         )
+
+    def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
+        """Of the graph that onnxruntime makes under the model's settings, and of the settings that it does not go by.
+
+        Weights are left out: an optimizer that makes new ones gives them new names. Providers that compile whole graphs
+        cannot write theirs.
+        """
+        graph, weights = scratch / "optimized.onnx", scratch / "weights.bin"
+        for path in (graph, weights):
+            path.unlink(missing_ok=True)
+        if os.name == "posix":
+            weights.symlink_to(os.devnull)  # large models would be written for nothing
+        writing = SessionConfig(
+            {"optimized_model_filepath": str(graph)},
+            {
+                "session.optimized_model_external_initializers_file_name": weights.name,
+                "session.optimized_model_external_initializers_min_size_in_bytes": str(_LEAST_WEIGHT_BYTES),
+            },
+        )
+        try:
+            with self.open(replace(model, session=model.session.updated(writing)), target):
+                written = graph.read_bytes()
+        except (OptimError, OSError):
+            return ""
+        options = {name: value for name, value in model.session.session_options.items() if name != _LEVEL}
+        rest = json.dumps([options, dict(model.session.session_config)], sort_keys=True)
+        return hashlib.sha256(written + rest.encode()).hexdigest()
 
     def versions(self) -> Mapping[str, str]:
         """Whichever build of onnxruntime is installed."""

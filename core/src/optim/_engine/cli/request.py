@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optim._engine.api.request import settings_from
 from optim._engine.cli.source_options import given_source_options, source_request
 from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
 from optim._engine.search.settings import Named, RunSettings, parse_stage
@@ -30,12 +31,6 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
     Raises:
         OptimError[untrusted-code]: the recipe names code, and the user did not say that it may run.
     """
-    lock = None
-    settings = replace(RunSettings(source=model), export=_request(model, words))
-    if recipe is not None:
-        from optim._engine.runs.locking import apply_recipe
-
-        settings, lock = apply_recipe(settings, recipe)
     given = {key: value for key, value in words.items() if value is not None and value != () and value is not False}
     changes: dict[str, Any] = {key: value for key, value in given.items() if key in _FIELDS}
     if "timeout" in given:
@@ -46,28 +41,12 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
         changes["stages"] = tuple(parse_stage(name) for name in given["stages"])
     if "named" in given:
         changes["named"] = tuple(parse_named(text) for text in given["named"])
-    if "max_drift" in given and "lossless" in given:
-        raise OptimError(
-            "conflicting-request",
-            "--lossless and --max-drift exclude each other",
-            "what is lossless is held to rounding error, whatever drift is accepted",
-            fix="leave one of the two out",
-            status=ExitStatus.USAGE,
-        )
-    if "lossless" in given:
-        changes["max_loss"] = None
-    if "max_drift" in given:
-        changes["lossless"] = False
     if "metric" in given:
         changes["metric"] = parse_metric(given["metric"])
     if "max_loss" in given:
         changes["max_loss"] = parse_max_loss(given["max_loss"])
-    settings = replace(settings, **changes)
-    if recipe is not None and not words.get("trust_code"):
-        from optim._engine.recipes.trust import require_no_code
-
-        require_no_code(settings, recipe, given)
-    return settings, lock
+    export = _request(model, words)
+    return settings_from(model, export, recipe, changes, trust_code=bool(words.get("trust_code")))
 
 
 def _request(source: Path, words: Mapping[str, Any]) -> SourceRequest | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from optim._engine.compare.metric_callback import metric_of_program
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.plugins.registry import load_registry
@@ -28,6 +29,8 @@ def find_metric(spec: MetricSpec) -> Metric:
         OptimError[unknown-option]: an option that it does not have; lists the near ones.
         OptimError[bad-option]: a value that does not fit.
     """
+    if spec.program is not None:
+        return metric_of_program(spec, spec.program)
     if spec.is_function:
         return _users(spec)
     offer = load_registry(only=[spec.plugin] if spec.plugin else None).offer("metric", spec.name)
@@ -40,7 +43,7 @@ def find_metric(spec: MetricSpec) -> Metric:
 
 def metric_digest(spec: MetricSpec) -> str:
     """What its figures depend on beside its name and options: the source of a user's function, hex."""
-    if not spec.is_function:
+    if not spec.is_function or spec.in_python:
         return ""
     path = inspect.getsourcefile(import_here(spec.name.partition(":")[0]))
     return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
@@ -94,7 +97,12 @@ def _users(spec: MetricSpec) -> Metric:
             f'--metric "{spec.name}:higher_is_better=false"',
             status=ExitStatus.USAGE,
         )
-    return Metric(spec.name, higher, _called(found))
+    return metric_of(found, spec.name, higher_is_better=higher)
+
+
+def metric_of(function: Callable[..., Any], name: str, *, higher_is_better: bool) -> Metric:
+    """A function as a metric: it is given those of outputs, labels and feeds that it names."""
+    return Metric(name, higher_is_better, _called(function))
 
 
 def _refuse_options(spec: MetricSpec) -> None:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from optim.errors import ExitStatus, OptimError
 
@@ -15,20 +15,47 @@ if TYPE_CHECKING:
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
+IN_PYTHON = " (in Python)"
+"""Ends the name of a function of the calling program; nothing else is called so."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallingProgram:
+    """Where jobs reach the program whose function is the metric.
+
+    Attributes:
+        address: of its socket.
+        key: that both sides must know, hex.
+        higher_is_better: the direction.
+        counts: whether the function counts, and another makes the value of the sums.
+        compares: as :attr:`optim.Metric.compares`.
+        needs_labels: whether a sample without labels cannot be judged.
+    """
+
+    address: str
+    key: str
+    higher_is_better: bool = True
+    counts: bool = False
+    compares: Literal["labels", "original"] = "labels"
+    needs_labels: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
     """A metric by its name.
 
     Attributes:
-        name: of a plugin's, or ``package.module:function``.
+        name: of a plugin's, or ``package.module:function``; of a function of the calling program, with
+            :data:`IN_PYTHON` behind it.
         options: JSON values.
         plugin: that offers it, where one does.
+        program: that has the function, where it is one of the calling program.
     """
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     plugin: str = ""
+    program: CallingProgram | None = None
 
     @property
     def text(self) -> str:
@@ -40,8 +67,18 @@ class MetricSpec:
 
     @property
     def is_function(self) -> bool:
-        """Whether the user named a function."""
+        """Whether it is a function that optim does not know; it may return something else next time."""
+        return self.in_python or self.names_code
+
+    @property
+    def names_code(self) -> bool:
+        """Whether measuring it imports a module that the user named."""
         return bool(_FUNCTION.fullmatch(self.name))
+
+    @property
+    def in_python(self) -> bool:
+        """Whether it is a function of the calling program, which alone has it."""
+        return self.name.endswith(IN_PYTHON)
 
 
 def parse_metric(text: str) -> MetricSpec:
@@ -75,8 +112,17 @@ def require_known(spec: MetricSpec, registry: Registry) -> MetricSpec:
     """The metric with the plugin that offers it.
 
     Raises:
+        OptimError[unknown-metric]: it was a function of a program, and is not there any more.
         OptimError: those of :meth:`Registry.offer`.
     """
+    if spec.in_python and spec.program is None:
+        raise OptimError(
+            "unknown-metric",
+            f"metric {spec.name} is not there any more",
+            "it was a function of the program that made the lock",
+            "hand it over again: optim.run(model, recipe='recipe.lock.toml', metric=function)",
+            status=ExitStatus.USAGE,
+        )
     if spec.is_function:
         return spec
     return replace(spec, plugin=registry.offer("metric", spec.name).plugin.name)

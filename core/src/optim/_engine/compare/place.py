@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optim._engine.backends.held import HeldBackend, held_backend
 from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.gate.drift import OutputComparison, compare_sample, merge_samples
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds, Outputs
-from optim.backend import Backend, Session
+from optim.backend import Session
 from optim.errors import OptimError
 from optim.jobs.doing import doing
 from optim.model import Model
@@ -33,9 +34,9 @@ class Place:
     target: Target
     backend_plugin: str
 
-    def backend(self) -> Backend:
-        """The target's backend, from its plugin alone."""
-        return load_registry(only=[self.backend_plugin]).backend(self.target.backend)()
+    def backend(self) -> HeldBackend:
+        """The target's backend, from its plugin alone, held to its contract."""
+        return held_backend(load_registry(only=[self.backend_plugin]), self.target.backend)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from optim.errors import OptimError
 
+GIVEN_FEEDS = "given-in-python.npz"
+"""What feeds are called that were arrays of a program: there is no such file once it has ended."""
+
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -24,6 +27,13 @@ def require_feeds(spec: str) -> None:
     path = Path(spec)
     if path.exists() or is_function(spec):
         return
+    if path.name == GIVEN_FEEDS:
+        raise OptimError(
+            "feeds-missing",
+            "the feeds of this lock are not kept",
+            "they were handed over by a program as arrays",
+            "hand them over again: optim.run(model, recipe='recipe.lock.toml', data=arrays), or --data with a file",
+        )
     here = sorted(file.name for file in path.parent.glob("*.npz")) if path.parent.is_dir() else []
     raise OptimError(
         "feeds-missing",

@@ -54,7 +54,7 @@ def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
         yield from _read_npz(path)
     else:
         require_feeds(spec)
-        yield from _call(spec, seed)
+        yield from called_samples(_find_function(spec), spec, seed)
 
 
 def _read_npz(path: Path) -> Iterator[RawSample]:
@@ -111,23 +111,32 @@ def _unreadable(path: Path, cause: str) -> OptimError:
     return OptimError("feeds-unreadable", f"{path} cannot be read", cause, "write it again: numpy.savez(path, **feeds)")
 
 
-def _call(spec: str, seed: int) -> Iterator[RawSample]:
-    function = _find_function(spec)
+def called_samples(function: Callable[..., Any], name: str, seed: int) -> Iterator[RawSample]:
+    """Samples that a function returns: one mapping, or an iterable of them.
+
+    Args:
+        function: takes nothing, or ``seed``.
+        name: what an error calls it.
+        seed: of the run.
+
+    Raises:
+        OptimError[feeds-function-failed]: it raised, or returned something else.
+    """
     parameters = inspect.signature(function).parameters
     try:
         made = function(seed=seed) if "seed" in parameters else function()
         samples: Iterable[Any] = [made] if isinstance(made, Mapping) else made
         for index, arrays in enumerate(samples):
-            where = f"{spec} sample {index}"
+            where = f"{name} sample {index}"
             yield RawSample(where, _plain_arrays(where, arrays))
     except OptimError:
         raise
     except (Exception, SystemExit) as error:
         raise OptimError(
             "feeds-function-failed",
-            f"{spec} failed",
+            f"{name} failed",
             f"{type(error).__name__}: {error}",
-            f"call {spec} by hand: without arguments, or with seed=..., it must return an iterable of mappings",
+            f"call {name} by hand: without arguments, or with seed=..., it must return an iterable of mappings",
         ) from error
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import Untouched, checked_model, require_fit, unchanged
 from optim._engine.compare.place import Place, Reference
@@ -20,7 +21,7 @@ from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.offer import context_for
 from optim._engine.plugins.registry import load_registry
-from optim.backend import Backend, Session
+from optim.backend import Session
 from optim.jobs.channel import Channel
 from optim.model import Model
 from optim.onnx.files import size_bytes
@@ -105,7 +106,7 @@ def run(request: Request, channel: Channel) -> Answer:
         return Answer(result, size_bytes(model), judged.comparisons, dict(session.executed_on), judged.task)
 
 
-def _session(backend: Backend, model: Model, request: Request) -> Session:
+def _session(backend: HeldBackend, model: Model, request: Request) -> Session:
     """Where the result is compared.
 
     What must be the same up to rounding cannot be judged on a target that rounds more than that. It is opened there

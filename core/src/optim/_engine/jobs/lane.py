@@ -98,11 +98,13 @@ def run(request: Request, channel: Channel) -> Answer:
         peak = max(0, peak_memory_bytes() - before) if own is None else own
         judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
         ready = Ready(judged.comparisons, peak, dict(session.executed_on), tuple(duration), judged.task)
+        session.release()  # where the device takes one session at a time, the other lanes open now
         channel.event("ready", ready=to_wire(ready))
         runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
         while channel.receive().get("go"):
             cpu = session.processor_s()
             seconds = [_burst(session, sample, count) for (_, sample), count in zip(feeds, runs, strict=True)]
+            session.release()
             channel.event("times", seconds=seconds, cpu_s=session.processor_s() - cpu)
     return Answer()
 

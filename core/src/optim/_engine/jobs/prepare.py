@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
 from optim._engine.compare.place import Place, Reference, TaskUse, chosen, compare_session
 from optim._engine.feeds.feedset import FeedSet, FeedWriter
@@ -20,7 +21,7 @@ from optim._engine.gate.drift import faint_outputs, worst_drift
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
 from optim.arrays import Feeds
-from optim.backend import Backend, Session
+from optim.backend import Session
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
@@ -163,14 +164,14 @@ def _measure_task(
     return measure_original(request.metric, request.max_loss, session, reference, run_s, rows)
 
 
-def _open_original(backend: Backend, request: Request) -> Session:
+def _open_original(backend: HeldBackend, request: Request) -> Session:
     try:
         return _open_exact(backend, request.model, request.place.target)
     except OptimError as error:
         raise replace_what(error, "the original model does not run on " + request.place.target.name) from error
 
 
-def _open_exact(backend: Backend, model: Model, target: Target) -> Session:
+def _open_exact(backend: HeldBackend, model: Model, target: Target) -> Session:
     """On the target, unless that rounds more than the model says."""
     return backend.open(model, target) if target.exact else backend.open_reference(model, target)
 
@@ -195,10 +196,10 @@ def _make_feeds(request: Request, session: Session) -> FeedSet:
 
 
 def _write_reference(
-    backend: Backend, session: Session, request: Request, feeds: FeedSet, compared: Sequence[int], channel: Channel
+    backend: HeldBackend, session: Session, request: Request, feeds: FeedSet, compared: Sequence[int], channel: Channel
 ) -> float:
     """Keep the outputs that count as right; the duration of a run on the target, in seconds."""
-    if type(backend).open_reference is Backend.open_reference:
+    if not backend.has_reference:
         return _write_outputs(session, feeds, compared, request.outputs, channel)
     with backend.open_reference(request.model, request.place.target) as trusted:
         _write_outputs(trusted, feeds, compared, request.outputs, channel)
@@ -252,7 +253,7 @@ def shape_text(feeds: Feeds) -> str:
 
 
 def _measure_tolerance(
-    backend: Backend, request: Request, reference: Reference, samples: Sequence[int]
+    backend: HeldBackend, request: Request, reference: Reference, samples: Sequence[int]
 ) -> tuple[float, list[str]]:
     spread = 0.0
     for settings in (SessionConfig(), *backend.equivalent_settings(request.place.target)):
@@ -265,7 +266,7 @@ def _measure_tolerance(
                 raise
             continue
         drift = worst_drift(comparisons).relative_l2
-        if settings == SessionConfig() and drift > _CAP and type(backend).open_reference is not Backend.open_reference:
+        if settings == SessionConfig() and drift > _CAP and backend.has_reference:
             raise OptimError(
                 "target-differs",
                 f"the original model is not right on {request.place.target.name}",

@@ -38,7 +38,7 @@ def require_no_code(settings: RunSettings, path: Path, given: Collection[str]) -
 def _named(settings: RunSettings, given: Collection[str]) -> Iterator[str]:
     if "data" not in given and settings.data is not None and is_function(settings.data):
         yield settings.data
-    if "metric" not in given and settings.metric is not None and settings.metric.is_function:
+    if "metric" not in given and settings.metric is not None and settings.metric.names_code:
         yield settings.metric.name
     asked = [one for one in (*(settings.chain or ()), *(() if "named" in given else settings.named)) if one.options]
     if not asked:

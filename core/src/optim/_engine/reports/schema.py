@@ -278,3 +278,9 @@ class Report(_Part):
     def as_json(self) -> str:
         """The text of ``report.json``."""
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
+
+    def _repr_html_(self) -> str:
+        from optim._engine.reports.html import render_html
+        from optim._engine.reports.notebook import framed
+
+        return framed(render_html(self))

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
 from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
-from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
+from optim._engine.gate.drift import OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs import prepare
 from optim._engine.jobs.runner import Runner, thread_executor
@@ -32,6 +33,9 @@ from optim.jobs.wire import to_wire
 from optim.model import SessionConfig
 from optim.source import SourceRequest
 from optim.target import Target
+
+if TYPE_CHECKING:
+    from optim._engine.reports.answers import Benchmark, TimedModel, Verification
 
 Say = Callable[[str], None]
 
@@ -57,48 +61,6 @@ class Conditions:
     target: str = "cpu"
     seed: int = 0
     component: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """One model against a reference.
-
-    Attributes:
-        within: whether the drift is within the limit.
-        objection: why not, or empty.
-        limit: largest relative L2 that was accepted.
-        tolerance: what rounding alone explains.
-        drift: of the worst output.
-        comparisons: every output.
-        prepared: the feeds it was compared on.
-        task: the task metric, where one was asked for.
-    """
-
-    within: bool
-    objection: str
-    limit: float
-    tolerance: float
-    drift: Drift
-    comparisons: tuple[OutputComparison, ...]
-    prepared: prepare.Answer
-    task: TaskFigure | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """Models timed in lock-step; the first is what the others are compared with.
-
-    Attributes:
-        names: as the user gave them.
-        sizes: in bytes, once delivered.
-        results: of each.
-        prepared: the feeds they were timed on.
-    """
-
-    names: tuple[str, ...]
-    sizes: tuple[int, ...]
-    results: tuple[LaneResult, ...]
-    prepared: prepare.Answer
 
 
 def verify_models(
@@ -136,18 +98,29 @@ def verify_models(
                 result.failure,
                 "optim inspect shows its inputs",
             )
-        comparisons = result.ready.comparisons
-        objection = budget.objection(comparisons, lossy=True, task=result.ready.task)
-        return Verification(
-            not objection,
-            objection,
-            budget.limit(lossy=True),
-            bench.prepared.tolerance,
-            worst_drift(comparisons),
-            comparisons,
-            bench.prepared,
-            result.ready.task,
-        )
+        return _verification(bench, budget, result.ready.comparisons, result.ready.task)
+
+
+def _verification(
+    bench: Workbench, budget: Budget, comparisons: Sequence[OutputComparison], task: TaskFigure | None
+) -> Verification:
+    from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
+    from optim._engine.reports.schema import DriftReport, OutputReport
+
+    objection = budget.objection(comparisons, lossy=True, task=task)
+    drift, prepared = worst_drift(comparisons), bench.prepared
+    figures = prepared.task and task and ComparedTask(metric=prepared.task.metric.text, **to_wire(task))
+    return Verification(
+        within=not objection,
+        reason=objection,
+        tolerance=prepared.tolerance,
+        limit=budget.limit(lossy=True),
+        lossless=drift.relative_l2 <= prepared.tolerance,
+        drift=DriftReport.model_validate(to_wire(drift)),
+        outputs=tuple(OutputReport.model_validate(to_wire(item)) for item in comparisons),
+        feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),
+        task=figures or None,
+    )
 
 
 def _compared(bench: Workbench, candidate: Candidate) -> LaneResult:
@@ -196,7 +169,34 @@ def bench_models(
                 "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"
             )
         sizes = (first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes))
-        return Benchmark((*map(str, models), *beside), sizes, (base, *results), bench.prepared)
+        from optim._engine.reports.answers import Benchmark
+
+        names = (*map(str, models), *beside)
+        timed = [
+            _timed_model(name, size, result, bench.prepared)
+            for name, size, result in zip(names, sizes, (base, *results), strict=True)
+        ]
+        return Benchmark(target=target, feeds=bench.prepared.origin, models=tuple(timed))
+
+
+def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepare.Answer) -> TimedModel:
+    from optim._engine.reports.answers import TimedModel, TimedShape
+
+    ratio, ready = result.ratio, result.ready
+    return TimedModel(
+        model=name,
+        error=result.failure or None,
+        latency_ms=result.latency_ms or None,
+        size_bytes=size_bytes or None,
+        peak_memory_bytes=ready.peak_memory_bytes if ready else None,
+        latency_ratio=ratio.value if ratio else None,
+        latency_ratio_ci=(ratio.low, ratio.high) if ratio else None,
+        rounds=ratio.rounds if ratio else 0,
+        shapes=tuple(
+            TimedShape(shape=shape, latency_ms=ms, ratio=each.value, ci=(each.low, each.high))
+            for shape, ms, each in zip(prepared.shapes, result.sample_ms, result.sample_ratio, strict=False)
+        ),
+    )
 
 
 def _source_place(bench: Workbench, registry: Registry, name: str, model: Path, component: str) -> Place:

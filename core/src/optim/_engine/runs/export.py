@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import load_registry, require_target
@@ -12,7 +13,7 @@ from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.session_file import write_session_files
 from optim._engine.sources.export_file import (
     EXPORT_FILE,
-    ExportedComponent,
+    ComponentFile,
     ExportFile,
     export_file,
     read_export_file,
@@ -23,10 +24,14 @@ from optim._engine.sources.naming import needs_export, nothing_to_export
 from optim._engine.sources.pipeline import Choice
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
+from optim.jobs.wire import to_wire
 from optim.model import SessionConfig
 from optim.onnx.files import deliver, deliver_linked
 from optim.source import SourceRequest
 from optim.target import Target
+
+if TYPE_CHECKING:
+    from optim._engine.reports.answers import ExportedFolder
 
 DEFAULT_TIMEOUT_S = 3600.0
 
@@ -40,7 +45,7 @@ def export_source(
     choice: Choice | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     fresh: bool = False,
-) -> ExportedSource:
+) -> ExportedFolder:
     """Export a source into a folder: ``model.onnx``, or a graph for each component, and ``export.json``.
 
     Args:
@@ -67,13 +72,45 @@ def export_source(
 
     with store.in_use():
         if request.weights == "link":
-            return _export_linked(request, output, make)
+            return _described(_export_linked(request, output, make), output)
         with RunFolder.claim(output) as folder:
             made = make()
             say("writing the graphs")
             folder.publish(lambda path: write_graphs(made, path, device))
     store.trim()
-    return made
+    return _described(made, output)
+
+
+def _described(made: ExportedSource, output: Path) -> ExportedFolder:
+    """What a caller is told of the folder."""
+    from optim._engine.reports.answers import ExportedComponent, ExportedFolder
+    from optim._engine.reports.schema import ExportStepReport
+
+    verified = {found.component: found for found in made.verified}
+    components = [
+        ExportedComponent(
+            name=graph.component,
+            file=str(output / file_of(graph.component)),
+            size_bytes=graph.size_bytes,
+            inputs=tuple(to_wire(graph.model.inputs)),
+            outputs=tuple(to_wire(graph.model.outputs)),
+            drift=verified[graph.component].drift.relative_l2,
+            trials=tuple(verified[graph.component].trials),
+            skipped=tuple(verified[graph.component].skipped),
+            tokens=verified[graph.component].tokens,
+        )
+        for graph in made.graphs
+    ]
+    return ExportedFolder(
+        source=made.request.spec,
+        output=str(output),
+        facts=made.facts,
+        components=tuple(components),
+        steps=tuple(ExportStepReport.model_validate(step) for step in to_wire(made.steps)),
+        notes=(*made.notes, *(note for found in made.verified for note in found.notes)),
+        peak_memory_bytes=made.peak_memory_bytes,
+        seconds=made.seconds,
+    )
 
 
 def write_graphs(made: ExportedSource, folder: Path, target: Target) -> None:
@@ -89,7 +126,7 @@ def content_of(made: ExportedSource, files: dict[str, str]) -> ExportFile:
     """``export.json`` for components that lie in ``files``."""
     drift = {verified.component: verified.drift.relative_l2 for verified in made.verified}
     components = {
-        name: ExportedComponent(file, made.graph(name).state, drift.get(name, 0.0)) for name, file in files.items()
+        name: ComponentFile(file, made.graph(name).state, drift.get(name, 0.0)) for name, file in files.items()
     }
     return export_file(made.request.spec, made.facts, components)
 

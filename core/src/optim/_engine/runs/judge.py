@@ -8,6 +8,7 @@ from optim._engine.gate.budget import Budget
 from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.journal import Journal, failures
+from optim._engine.search.measure.racing import TimingFailed
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.archive import ParetoArchive, Point
 from optim._engine.search.select.chains import repeat
@@ -17,6 +18,9 @@ from optim._engine.search.state import Attempt, LaneResult, Measured, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
+
+_NEAREST = 3
+"""Models beyond the budget that are measured at the end: the nearest may be slow where the next is fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,23 @@ class Verdict:
 
 
 def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
-    """Searches, decides, and says what became of every attempt."""
+    """Searches, decides, and says what became of every attempt, also where the target fails on the way."""
     beam = Beam(bench, budget, plan)
     selection = Selection(bench, budget, beam.journal, beam.archive, beam.time)
+    try:
+        return _judged(bench, beam, selection, plan, budget)
+    except TimingFailed as failed:
+        beam.journal.conclude(bench.original)
+        what = f"{failed.what}, by {failed.package}: {failed.cause}. What was found before is in the report"
+        return Verdict(RunStatus.FAILED, what, None, beam.journal.attempts, points=beam.archive.points())
+
+
+def _judged(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, budget: Budget) -> Verdict:
+    """The verdict of a search that can time what it finds.
+
+    Raises:
+        TimingFailed: it cannot.
+    """
     try:
         ranking = beam.run()
     except NamedPassError as failed:
@@ -63,7 +81,7 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
         why = next(iter(selection.clock.board.objections), tried)
         return _not_held(bench, beam, selection, plan, f"{name} was asked for and did not hold: {why}")
     reason = "nothing that was tried made it better"
-    if bench.settings.says_a_budget and beam.archive.nearest() is not None and not beam.archive.lossy_held:
+    if bench.settings.says_a_budget and beam.archive.beyond(1) and not beam.archive.lossy_held:
         beam.journal.conclude(bench.original)
         nearest = _measure_nearest(bench, beam, selection)
         if nearest is not None and selection.would_help(nearest):
@@ -157,9 +175,12 @@ def _not_held(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, re
 
 
 def _measure_nearest(bench: Workbench, beam: Beam, selection: Selection) -> Measured | None:
-    """The nearest model beyond the budget, measured and kept aside; None where there is none, or it does not run."""
-    nearest = beam.archive.nearest()
-    if nearest is None:
+    """The nearest model beyond the budget that would help, measured and kept aside, else the nearest of all.
+
+    None where there is none, or none of the nearest runs.
+    """
+    nearest = beam.archive.beyond(_NEAREST)
+    if not nearest:
         return None
     bench.say("measuring what is nearest to the budget")
     return selection.measure_nearest(nearest)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
+from optim._engine.feeds.named import GIVEN_FEEDS
 from optim._engine.recipes.lock import (
     Lock,
     LockedFeeds,
@@ -19,7 +21,7 @@ from optim._engine.recipes.lock import (
     header,
     load_recipe_or_lock,
 )
-from optim._engine.recipes.recipe import BudgetTable, Recipe
+from optim._engine.recipes.recipe import BudgetTable, Recipe, recipe_from
 from optim._engine.runs.outcome import Outcome
 from optim._engine.search.settings import RunSettings
 from optim.errors import ExitStatus, OptimError
@@ -38,7 +40,10 @@ def lock_of(outcome: Outcome) -> Lock:
         metric=settings.metric.text if settings.metric else None,
         budget=budget,
         feeds=LockedFeeds(
-            digest=outcome.prepared.digest, origin=outcome.prepared.origin, seed=settings.seed, data=settings.data
+            digest=outcome.prepared.digest,
+            origin=outcome.prepared.origin,
+            seed=settings.seed,
+            data=GIVEN_FEEDS if _given_in_python(settings.data) else settings.data,
         ),
         passes=tuple(
             LockedPass.of(step.pass_name, step.stage, step.options, *outcome.packages.get(step.plugin, ("", "")))
@@ -54,12 +59,18 @@ def lock_of(outcome: Outcome) -> Lock:
     )
 
 
-def apply_recipe(settings: RunSettings, path: Path) -> tuple[RunSettings, Lock | None]:
+def apply_recipe(settings: RunSettings, path: Path | Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
     """Settings with what a recipe or a lock says laid over them.
+
+    Args:
+        settings: what they are laid over.
+        path: of the recipe or lock; or what a recipe says, as tables.
 
     Returns:
         The settings, and the lock where it was one: its source and its result must match.
     """
+    if isinstance(path, Mapping):
+        return _with_recipe(settings, recipe_from(path, Path("recipe"))), None
     found = load_recipe_or_lock(path)
     if isinstance(found, Recipe):
         return _with_recipe(settings, found), None
@@ -74,6 +85,11 @@ def apply_recipe(settings: RunSettings, path: Path) -> tuple[RunSettings, Lock |
         **_said(found.budget),
     )
     return repeated, found
+
+
+def _given_in_python(data: str | None) -> bool:
+    """Whether feeds were handed over by a program; their file is gone when the run ends."""
+    return data is not None and Path(data).name == GIVEN_FEEDS
 
 
 def require_source(lock: Lock, outcome_digest: str) -> None:

@@ -1,30 +1,27 @@
-"""``optim.run``: from a model file to a run folder."""
+"""From settings to a run folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
+from optim._engine.backends.held import held_backend
 from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of, require_source
 from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.session_file import NEAREST_FOLDER, write_session_files
-from optim._engine.runs.source_run import run_source, write_component_file
+from optim._engine.runs.source_run import write_component_file
 from optim._engine.search.select.archive import require_pick
-from optim._engine.search.settings import DEFAULT_SEARCH_SECONDS, Goal, Named, RunSettings, parse_stage
+from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
-from optim._engine.sources.naming import needs_export
 from optim._engine.store import Store, cache_key
 from optim.backend import Check, Delivery
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
 from optim.onnx.libraries import libraries_of
-from optim.source import SourceRequest
 
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
@@ -38,84 +35,6 @@ EXIT_STATUS = {
     RunStatus.BUDGET_MISSED: ExitStatus.NOT_HELD,
     RunStatus.FAILED: ExitStatus.NOT_HELD,
 }
-
-
-def run(
-    model: str | PathLike[str],
-    output: str | PathLike[str],
-    *,
-    target: str = "cpu",
-    data: str | None = None,
-    goal: Goal = "latency",
-    max_drift: float | None = None,
-    metric: str | None = None,
-    max_loss: str | float | None = None,
-    lossless: bool = False,
-    passes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] = (),
-    without: Sequence[str] = (),
-    stages: Sequence[str] = (),
-    search_seconds: float = DEFAULT_SEARCH_SECONDS,
-    seed: int = 0,
-    fresh: bool = False,
-    pick: str = "",
-    source: SourceRequest | None = None,
-    say: Callable[[str], None] | None = None,
-) -> Report:
-    """Make a model fast for a target, verify it, and leave a folder to deploy.
-
-    Args:
-        model: an ``.onnx`` file, a Hugging Face folder, or ``package.module:factory``.
-        output: the run folder; absent, empty, or of an earlier run.
-        target: where it will run, see ``optim targets``.
-        data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; None: synthesized.
-        goal: ``latency``, ``size`` or ``memory``.
-        max_drift: largest relative L2 of any output that lossy passes may cause; by default 0.05, or no bound where
-            ``max_loss`` is given.
-        metric: task metric: a name of ``optim metrics`` with its options, or ``package.module:function``.
-        max_loss: how much worse the metric may get: ``"1%"`` of the original's value, or an amount.
-        lossless: admit only passes held to rounding error.
-        passes: passes that must hold, by name; a mapping gives their options (None: what the pass proposes).
-        without: passes to leave out.
-        stages: only these stages; empty: all.
-        search_seconds: bound of the search, in seconds.
-        seed: of everything random.
-        fresh: take nothing from the cache.
-        pick: deliver another point of the front: ``fastest``, ``smallest``, ``most-accurate``, or its number.
-        source: how the source is exported, where it is no ``.onnx`` file and the defaults do not do.
-        say: told what is going on, a line at a time.
-
-    Returns:
-        What ``report.json`` says; of a source with several components, of the one that fared worst.
-        ``report.status`` is ``budget-missed`` or ``failed`` where a pass that was named did not hold; the folder
-        then has a report and no model. A model that an earlier run delivered stays, with its own report: the new one
-        is then in ``not-delivered/``.
-
-    Raises:
-        OptimError: the model, the feeds, the target, the folder or the request cannot be used.
-    """
-    named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
-    settings = RunSettings(
-        source=Path(model),
-        target=target,
-        data=data,
-        goal=goal,
-        max_drift=max_drift,
-        lossless=lossless,
-        metric=parse_metric(metric) if metric else None,
-        max_loss=parse_max_loss(str(max_loss)) if max_loss is not None else None,
-        named=tuple(Named(name, options) for name, options in named),
-        without=tuple(sorted(set(without))),
-        stages=tuple(parse_stage(stage) for stage in stages),
-        search_seconds=search_seconds,
-        seed=seed,
-        fresh=fresh,
-        export=source or (SourceRequest(str(model), seed=seed) if needs_export(str(model)) else None),
-    )
-    say = say or (lambda text: None)
-    if settings.export is None:
-        return run_settings(settings, Path(output), say, pick=pick)
-    reports = run_source(settings, Path(output), say, pick=pick)
-    return max(reports.values(), key=lambda report: EXIT_STATUS[RunStatus(report.status)])
 
 
 def run_settings(
@@ -228,8 +147,8 @@ def _deliver(outcome: Outcome, node: Candidate, registry: Registry, folder: Path
     from optim._engine.recipes.write import write_lock
     from optim.onnx.files import deliver
 
-    backend, model = registry.backend(outcome.target.backend)(), node.model
-    outcome.loader = backend.opened_by_onnxruntime
+    backend, model = held_backend(registry, outcome.target.backend), node.model
+    outcome.loader = backend.kind.opened_by_onnxruntime
     deliver(model, folder)
     libraries = libraries_of(model.opset)
     write_session_files(folder, model.session, outcome.target, libraries, loader=outcome.loader)

@@ -11,7 +11,7 @@ from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.search.settings import RunSettings
 from optim._engine.sources.export_file import (
     EXPORT_FILE,
-    ExportedComponent,
+    ComponentFile,
     export_file,
     read_export_file,
     write_export_file,
@@ -100,7 +100,7 @@ def write_component_file(outcome: Outcome, folder: Path) -> None:
 def _write(made: ExportedSource, files: dict[str, str], folder: Path, own: Mapping[str, float]) -> None:
     """Write the file; ``own`` has the drift of those graphs that are no longer what was exported."""
     drift = {verified.component: verified.drift.relative_l2 for verified in made.verified} | dict(own)
-    components = {name: ExportedComponent(file, made.graph(name).state, drift[name]) for name, file in files.items()}
+    components = {name: ComponentFile(file, made.graph(name).state, drift[name]) for name, file in files.items()}
     write_export_file(folder, export_file(made.request.spec, made.facts, components))
 
 

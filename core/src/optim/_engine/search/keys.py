@@ -103,6 +103,10 @@ class Keys:
         rounds = [effort.least_rounds, effort.drop, self._prepared.timed]
         return cache_key("race", chains, rounds, wanted, self._reference, machine_key())
 
+    def session_digest(self, model: Model) -> str:
+        """Of what the runtime makes of a model under its settings."""
+        return cache_key("session-digest", model.digest, self._place, self._prepared.versions, machine_key())
+
     def check(self, candidate: Candidate, samples: Sequence[int]) -> str:
         """Of a look at a model that is not timed."""
         return cache_key("check", *_of(candidate), samples, self._reference)

@@ -8,6 +8,7 @@ what                            how long                              what more 
 candidates                      the first 80 % of the search, all of  candidates that nobody times
                                 it where size is the goal
 repairs of them                 40 % of that, 70 % of it for one      smaller sets of nodes left in float
+telling settings that are idle  8 %                                   races of settings that change nothing
 a candidate that was begun      10 s more                             slow passes on large models
 races while exploring           what is left, shared by the stages    narrower intervals of what is dropped
 the last race, and once more    8 s, 6 s; half more where it is noisy narrower intervals of what is delivered
@@ -41,6 +42,10 @@ REPAIR_SHARE = 0.4
 
 FIRST_REPAIR_SHARE = 0.7
 """Share of what is left for repairs that the next one gets: what it finds is tried on other candidates too."""
+
+SAMENESS_SHARE = 0.08
+"""Share of the search for telling settings that change nothing: it saves more than that in races, but not on models
+that take seconds to open."""
 
 LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation."""
@@ -151,6 +156,7 @@ class TimeBudget:
         pace: scales the seconds of every race; tests race for tenths of seconds.
         programs: whether what may be delivered is timed in programs of its own; tests fork these too.
         repairs: for repairs while exploring.
+        sameness: for telling settings that change nothing.
         final_repairs: for repairs on all samples.
         shorter: for chains without a step that has not shown its worth.
         fallbacks: for what came next, where the best did not hold.
@@ -170,6 +176,7 @@ class TimeBudget:
         self._lane_s = 0.0
         self._run_s = 0.0
         self.repairs = Allowance(REPAIR_SHARE * (search_s - self._races_s), now)
+        self.sameness = Allowance(SAMENESS_SHARE * search_s, now)
         self.final_repairs = Allowance(FINAL_REPAIRS_S, now)
         self.shorter = Allowance(SHORTER_S, now)
         self.fallbacks = Allowance(FALLBACKS_S, now)

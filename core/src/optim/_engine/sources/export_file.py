@@ -15,7 +15,7 @@ EXPORT_FILE = "export.json"
 
 
 @dataclass(frozen=True, slots=True)
-class ExportedComponent:
+class ComponentFile:
     """One graph of a folder.
 
     Attributes:
@@ -43,7 +43,7 @@ class ExportFile:
     optim: str
     source: str
     facts: Mapping[str, Any]
-    components: Mapping[str, ExportedComponent]
+    components: Mapping[str, ComponentFile]
 
     @property
     def generates(self) -> bool:
@@ -51,7 +51,7 @@ class ExportFile:
         return self.facts.get("kind") in ("decoder", "encoder-decoder")
 
 
-def export_file(source: str, facts: Mapping[str, Any], components: Mapping[str, ExportedComponent]) -> ExportFile:
+def export_file(source: str, facts: Mapping[str, Any], components: Mapping[str, ComponentFile]) -> ExportFile:
     """The file for graphs that this version exported."""
     named = Path(source).name if Path(source).is_dir() else source
     return ExportFile(importlib.metadata.version("optim-core"), named, facts, components)

@@ -13,7 +13,7 @@ from optim.cli_kit.options import SECONDS, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from optim._engine.sources.make import ExportedSource
+    from optim._engine.reports.answers import ExportedFolder
 
 
 @click.command
@@ -63,67 +63,35 @@ def export(
             fresh=fresh,
         )
     if as_json:
-        print_json(_as_fields(made, output))
+        print_json(made.model_dump(mode="json"))
     else:
-        _print(made, output)
+        _print(made)
 
 
-def _as_fields(made: ExportedSource, output: Path) -> dict[str, Any]:
-    from optim.jobs.wire import to_wire
-
-    verified = {found.component: found for found in made.verified}
-    return {
-        "source": made.request.spec,
-        "output": str(output),
-        "facts": made.facts,
-        "components": [
-            {
-                "name": graph.component,
-                "file": str(output / f"{graph.component}.onnx"),
-                "size_bytes": graph.size_bytes,
-                "inputs": to_wire(graph.model.inputs),
-                "outputs": to_wire(graph.model.outputs),
-                "drift": verified[graph.component].drift.relative_l2,
-                "trials": list(verified[graph.component].trials),
-                "skipped": list(verified[graph.component].skipped),
-                "tokens": verified[graph.component].tokens,
-            }
-            for graph in made.graphs
-        ],
-        "steps": to_wire(made.steps),
-        "notes": [*made.notes, *(note for found in made.verified for note in found.notes)],
-        "peak_memory_bytes": made.peak_memory_bytes,
-        "seconds": made.seconds,
-    }
-
-
-def _print(made: ExportedSource, output: Path) -> None:
+def _print(made: ExportedFolder) -> None:
     from optim._engine.reports.words import counts_text, figure_text, size_text
 
     shown = [step for step in made.steps if step.status not in ("not-applicable", "skipped")]
     rows = [
-        [step.name, step.status, counts_text(dict(step.counts)), "; ".join([step.reason, *step.notes]).strip("; ")]
+        [step.name, step.status, counts_text(step.counts), "; ".join([step.reason, *step.notes]).strip("; ")]
         for step in shown
     ]
     print_table(["step", "", "counts", ""], rows)
     echo()
-    graphs = {graph.component: graph for graph in made.graphs}
     rows = [
         [
-            found.component,
-            size_text(graphs[found.component].size_bytes),
-            figure_text(found.drift.relative_l2),
-            str(len(found.trials)),
-            str(found.tokens or ""),
-            str(output / f"{found.component}.onnx"),
+            part.name,
+            size_text(part.size_bytes),
+            figure_text(part.drift),
+            str(len(part.trials)),
+            str(part.tokens or ""),
+            part.file,
         ]
-        for found in made.verified
+        for part in made.components
     ]
     print_table(["component", "size", "drift", "trials", "tokens", "file"], rows)
-    for found in made.verified:
-        for skipped in found.skipped:
-            echo(f"note: {found.component} was not tried on '{skipped}', which the source refuses")
-        for note in found.notes:
-            echo(f"note: {note}")
+    for part in made.components:
+        for skipped in part.skipped:
+            echo(f"note: {part.name} was not tried on '{skipped}', which the source refuses")
     for note in made.notes:
         echo(f"note: {note}")

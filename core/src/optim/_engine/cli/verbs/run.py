@@ -67,7 +67,7 @@ def run(
     """
     if pick is not None and _is_run_folder(source):
         return _pick(source, pick, output or source, as_json=as_json, verbose=verbose)
-    from optim._engine.cli.early import default_output, require_run
+    from optim._engine.api.early import default_output, require_run
     from optim._engine.cli.request import settings_of
 
     settings, lock = settings_of(source, recipe, words)

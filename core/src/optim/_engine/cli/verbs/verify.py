@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from optim._engine.runs.compare import Verification
+    from optim._engine.reports.answers import Verification
 
 
 @click.command
@@ -40,83 +39,49 @@ def verify(
 
     Each is an .onnx file or a run folder. Exit status 0: within --max-drift and --max-loss; 4: beyond.
     """
-    from optim._engine.cli.early import require_models
-
-    require_models((reference, other), data, target)
-    from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare import Conditions, verify_models
-    from optim._engine.store import Store
+    from optim._engine.api.verify import verify as verify_models
     from optim.cli_kit.progress import progress
 
     with progress() as say:
         found = verify_models(
             reference,
             other,
-            Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed),
+            data=data,
             max_drift=max_drift,
-            metric=parse_metric(metric) if metric else None,
-            max_loss=parse_max_loss(max_loss) if max_loss is not None else None,
+            metric=metric,
+            max_loss=max_loss,
+            target=target,
+            seed=seed,
+            say=say,
         )
     if as_json:
-        print_json(_as_fields(found))
+        print_json(found.model_dump(mode="json", exclude=None if found.task else {"task"}))
     else:
         _print(found)
     return ExitStatus.DELIVERED if found.within else ExitStatus.NOT_HELD
 
 
-def _as_fields(found: Verification) -> dict[str, object]:
-    from optim._engine.reports.schema import DriftReport, OutputReport
-    from optim.jobs.wire import to_wire
-
-    fields = {
-        "within": found.within,
-        "reason": found.objection,
-        "tolerance": found.tolerance,
-        "limit": found.limit if math.isfinite(found.limit) else None,
-        "lossless": found.drift.relative_l2 <= found.tolerance,
-        "drift": DriftReport.model_validate(to_wire(found.drift)).model_dump(mode="json"),
-        "outputs": [OutputReport.model_validate(to_wire(item)).model_dump(mode="json") for item in found.comparisons],
-        "feeds": {
-            "origin": found.prepared.origin,
-            "samples": found.prepared.available,
-            "compared": len(found.prepared.compared),
-        },
-    }
-    if found.task is not None and found.prepared.task is not None:
-        fields["task"] = {"metric": found.prepared.task.metric.text, **to_wire(found.task)}
-    return fields
-
-
 def _print(found: Verification) -> None:
+    from optim._engine.reports.words import figure_text
+
     rows = [
         [
             item.name,
             "x".join(map(str, item.shape)),
-            _number(item.relative_l2),
-            _number(item.max_abs),
-            _number(item.cosine),
+            figure_text(item.relative_l2),
+            figure_text(item.max_abs),
+            figure_text(item.cosine),
             item.problem,
         ]
-        for item in found.comparisons
+        for item in found.outputs
     ]
     print_table(["output", "shape", "drift", "max abs", "cosine", ""], rows)
-    echo(f"feeds: {found.prepared.origin}, {len(found.prepared.compared)} of {found.prepared.available} samples")
-    if found.task is not None and found.prepared.task is not None:
+    echo(f"feeds: {found.feeds.origin}, {found.feeds.compared} of {found.feeds.samples} samples")
+    if found.task is not None:
         task = found.task
         error = "" if task.error is None else f", standard error {task.error:.2g}"
         echo(
-            f"{found.prepared.task.metric.text}: {task.value:.4g}, of the reference {task.original:.4g}: "
+            f"{task.metric}: {task.value:.4g}, of the reference {task.original:.4g}: "
             f"a loss of {task.loss:.3g}{error}, on {task.samples} samples"
         )
-    drift = found.drift.relative_l2
-    if not found.within:
-        echo(f"beyond the limit: {found.objection}")
-        return
-    within = f"within the limit of {found.limit:.3g}" if math.isfinite(found.limit) else "within the limit"
-    same = "equal up to rounding" if drift <= found.tolerance else within
-    echo(f"{same}: drift {drift:.3g} (rounding explains {found.tolerance:.2g})")
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}"
+    echo(found.verdict)

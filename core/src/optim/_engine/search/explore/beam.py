@@ -200,7 +200,12 @@ class Beam:
         looking = [planned.offered for planned in tune if planned.pass_class.session_only]
         if looking:
             self._asker.ask_side_by_side(candidates, looking)
-        return {one.digest: self._expander.session_variants(one, tune)[:_LOOK_AHEAD] for one in candidates}
+
+        def variants(one: Candidate) -> list[Candidate]:
+            return self._expander.session_variants(one, tune, _LOOK_AHEAD)
+
+        found = self._bench.runner.side_by_side(variants, candidates)
+        return {one.digest: of_one for one, of_one in zip(candidates, found, strict=True)}
 
     def _require_kept_nodes(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> None:
         """Refuse names in the user's ``keep`` that no node has, in the model or in what the stages before made of it.

@@ -15,6 +15,7 @@ from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Asker
+from optim._engine.search.explore.idle_settings import IdleSettings
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
@@ -51,6 +52,7 @@ class Expander:
         self._board = Scoreboard()
         self._source = SourceGate(bench, budget, self._board)
         self._repairer = Repairer(bench, budget, journal, self._board, time)
+        self._idle = IdleSettings(bench, time)
         self._hopeless: dict[tuple[str, str], str] = {}
         self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
         self._took: dict[str, float] = {}
@@ -71,8 +73,11 @@ class Expander:
                 frontier = new if slot[0].pass_class.role is Role.ENABLE else new[:1]
         return pool
 
-    def session_variants(self, candidate: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
-        """Returns the candidate under every session setting that session-only passes propose, each pass alone."""
+    def session_variants(self, candidate: Candidate, passes: Sequence[Planned], most: int) -> list[Candidate]:
+        """Returns the candidate under the first session settings that session-only passes propose, each pass alone.
+
+        Settings that change nothing for it are left out.
+        """
         found: list[Candidate] = []
         chosen = [planned for planned in passes if planned.pass_class.session_only]
         if not chosen:
@@ -86,7 +91,9 @@ class Expander:
                     found.append(
                         candidate.after(step, proposal.result.model, candidate.size_bytes, proposal.result.interface)
                     )
-        return found
+        found = found[:most]
+        idle = self._idle.reasons(candidate, found)
+        return [one for one in found if one.digest not in idle]
 
     def together(self, candidate: Candidate, passes: Sequence[Planned], won: Sequence[Candidate]) -> Candidate | None:
         """Merges the last steps of several chains, all of one pass on ``candidate``, into one step."""
@@ -101,11 +108,27 @@ class Expander:
         }
         attempt = self._journal.open(step_of(planned.offered, options), candidate)
         tried = self._bench.try_one(candidate, planned.offered, options, GRACE_S)
-        return self._judge(candidate, attempt, tried)
+        merged = self._judge(candidate, attempt, tried)
+        if merged is None:
+            return None
+        idle = self._idle.reasons(candidate, [*won, merged])
+        if merged.digest in idle:
+            attempt.settle(StepStatus.DROPPED, idle[merged.digest])
+            return None
+        return merged
+
+    def _without_idle(self, candidate: Candidate, tuned: Sequence[tuple[Candidate, Attempt]]) -> list[Candidate]:
+        """Leaves out settings that change nothing; their rows say so."""
+        idle = self._idle.reasons(candidate, [one for one, _ in tuned])
+        for one, attempt in tuned:
+            if one.digest in idle:
+                attempt.settle(StepStatus.DROPPED, idle[one.digest])
+        return [one for one, _ in tuned if one.digest not in idle]
 
     def _try_slot(self, candidate: Candidate, slot: Sequence[Planned]) -> list[Candidate]:
         asked = self.asker.ask(candidate, [planned.offered for planned in slot])
         found: list[Candidate] = []
+        tuned: list[tuple[Candidate, Attempt]] = []
         wanted: list[tuple[Planned, Proposal, Attempt]] = []
         for planned in slot:
             answer = asked[planned.ordered.name]
@@ -124,15 +147,16 @@ class Expander:
                 elif proposal.result is None:
                     wanted.append((planned, proposal, attempt))
                 elif proposal.result.changed:
-                    found.append(
-                        candidate.after(
-                            attempt.step, proposal.result.model, candidate.size_bytes, proposal.result.interface
-                        )
-                    )
+                    result = proposal.result
+                    new = candidate.after(attempt.step, result.model, candidate.size_bytes, result.interface)
+                    if planned.forced:
+                        found.append(new)
+                    else:
+                        tuned.append((new, attempt))
                     attempt.notes, attempt.size_bytes = proposal.result.notes, candidate.size_bytes
                 else:
                     attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
-        return found + self._apply(candidate, wanted)
+        return found + self._without_idle(candidate, tuned) + self._apply(candidate, wanted)
 
     def _apply(self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]]) -> list[Candidate]:
         """Returns the candidates that hold; for a pass without one, its closest, repaired."""

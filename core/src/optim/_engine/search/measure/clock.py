@@ -104,13 +104,13 @@ class Clock:
             found.append(item.timed(score.result))
         return found
 
-    def nearest(self, candidate: Candidate) -> LaneResult:
-        """The figures of a candidate that is beyond the budget, on all samples."""
+    def beyond(self, candidates: Sequence[Candidate]) -> list[LaneResult]:
+        """The figures of candidates that are beyond the budget, on all samples."""
         if not self._bench.target.timed:
-            return check_candidate(self._bench, candidate)
+            return [check_candidate(self._bench, candidate) for candidate in candidates]
         wanted = Wanted("aside", self._bench.prepared.compared, measure_task=True)
-        self.base, results = race_candidates(self._bench, [candidate], self._time.again(drop=False), wanted)
-        return results[0]
+        self.base, results = race_candidates(self._bench, candidates, self._time.again(drop=False), wanted)
+        return results
 
     def check(self, candidate: Candidate) -> Measured | None:
         """Whether a candidate is right on a target that cannot be timed; :attr:`board` says why not."""

@@ -98,7 +98,7 @@ def race(
         WorkerFailed: the base itself does not run.
     """
     started = time.monotonic()
-    opened = _open(base, lanes, effort)
+    opened = [_said_beside(lane) for lane in _open(base, lanes, effort)]
     open_s = (time.monotonic() - started) / len(opened)
     try:
         if isinstance(opened[0], WorkerFailed):
@@ -253,6 +253,15 @@ def _open(base: Request, lanes: Sequence[Request], effort: Effort) -> list[_Lane
 
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(open_one, [base, *lanes]))
+
+
+def _said_beside(lane: _Lane | WorkerFailed) -> _Lane | WorkerFailed:
+    """A backend that did not open a model beside others may have a device that takes one; then it has to say so."""
+    if not isinstance(lane, WorkerFailed) or lane.error is None or lane.error.reference != "backend-failed":
+        return lane
+    cause = f"{lane.error.cause}; other models were open beside it: does its device take one (Backend.exclusive)?"
+    error = replace(lane.error, cause=cause)
+    return WorkerFailed(f"{error.what}: {cause}", lane.kind, lane.details, error, lane.doing)
 
 
 def _open_one(request: Request, timeout_s: float, *, fresh: bool) -> _Lane | WorkerFailed:

@@ -27,6 +27,15 @@ _MOST_LANES = 24
 """A round with more takes so long that the machine changes within it."""
 
 
+class TimingFailed(OptimError):  # noqa: N818 - it states what happened, and is no kind of error of its own to a user
+    """The original, or the device it runs on, failed while something was timed: no race can be run any more."""
+
+    @classmethod
+    def of(cls, error: OptimError, release: str) -> TimingFailed:
+        """What was raised, with the distribution that runs the original where nothing else is blamed."""
+        return cls(error.reference, error.what, error.cause, error.fix, error.package or release, error.status)
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What is asked of a race.
@@ -78,18 +87,22 @@ def race_candidates(
 def _race(
     bench: Workbench, base: lane.Request, lanes: Sequence[lane.Request], effort: Effort, admit: Admit | None
 ) -> tuple[LaneResult, list[LaneResult]]:
-    """A race; without the original there is none."""
+    """A race; without the original there is none.
+
+    Raises:
+        TimingFailed: the original does not run any more; it names the plugin that runs it.
+    """
     try:
         return race(base, lanes, effort, bench.settings.seed, admit)
     except WorkerFailed as failed:
-        if failed.error:
-            raise failed.error from failed
-        raise OptimError(
+        release = bench.registry.offered("backend")[bench.target.backend].plugin.release
+        found = failed.error or OptimError(
             "original-failed",
             "the original model stopped running while it was timed",
             failed.reason,
             "run it again: it ran before; where it comes again, look at the free memory, and run with --debug",
-        ) from failed
+        )
+        raise TimingFailed.of(found, release) from failed
 
 
 def check_candidate(bench: Workbench, candidate: Candidate) -> LaneResult:

@@ -105,13 +105,14 @@ class ParetoArchive:
         """Keeps the figures of the nearest point beyond the budget."""
         self._points[item.digest] = Point(item, proven=True, within=False, timing=timing)
 
-    def nearest(self) -> Candidate | None:
-        """Returns the candidate that is beyond the budget by least."""
-        return min(
-            self._missed.values(),
-            key=lambda candidate: (self._budget.excess(candidate.drift, candidate.task), len(candidate.steps)),
-            default=None,
-        )
+    def beyond(self, most: int) -> list[Candidate]:
+        """Returns candidates beyond the budget, the one that is by least first, one for each chain of passes."""
+        found: dict[tuple[str, ...], Candidate] = {}
+        for candidate in sorted(
+            self._missed.values(), key=lambda one: (self._budget.excess(one.drift, one.task), len(one.steps))
+        ):
+            found.setdefault(tuple(step.pass_name for step in candidate.steps), candidate)
+        return list(found.values())[:most]
 
     def worth_proving(self, besides: Sequence[Candidate], most: int) -> list[Candidate]:
         """Returns candidates that stand elsewhere on the front: the smallest, the most accurate, then the fastest."""

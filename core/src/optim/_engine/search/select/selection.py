@@ -15,7 +15,7 @@ from optim._engine.search.select.archive import ParetoArchive, beats
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.goal import FASTER, Objective
 from optim._engine.search.select.repair import Repairer
-from optim._engine.search.state import Candidate, Measured, Step, StepStatus, unique
+from optim._engine.search.state import Candidate, LaneResult, Measured, Step, StepStatus, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role
@@ -114,14 +114,26 @@ class Selection:
         held = self._held_against_source([found]) if found is not None else []
         return held[0] if held else None
 
-    def measure_nearest(self, candidate: Candidate) -> Measured | None:
-        """Measures a candidate beyond the budget on all samples, and keeps it aside; None where it does not run."""
-        self._make_originals([candidate])
-        result = self.clock.nearest(candidate)
-        if result.ready is None or (result.ratio is None and self._bench.target.timed):
+    def measure_nearest(self, candidates: Sequence[Candidate]) -> Measured | None:
+        """Measures candidates beyond the budget on all samples, and keeps one of them aside.
+
+        Args:
+            candidates: the nearest to the budget first.
+
+        Returns:
+            The first that would help with a larger budget, else the first; None where none of them runs.
+        """
+        self._make_originals(candidates)
+        found: list[tuple[Measured, LaneResult]] = []
+        for candidate, result in zip(candidates, self.clock.beyond(candidates), strict=True):
+            if result.ready is not None and (result.ratio is not None or not self._bench.target.timed):
+                found.append((Measured.of(candidate, result), result))
+        helping = [one for one in found if self.would_help(one[0])]
+        if not found:
             return None
-        self._source.objection(candidate)
-        measured = replace(Measured.of(candidate, result), source=self._board[candidate].source)
+        measured, result = (helping or found)[0]
+        self._source.objection(measured.candidate)
+        measured = replace(measured, source=self._board[measured.candidate].source)
         self._archive.aside(measured, result if self._bench.target.timed else None)
         return measured
 

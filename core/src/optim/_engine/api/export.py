@@ -1,0 +1,89 @@
+"""``optim.export``: from a torch module or a Hugging Face folder to verified ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optim.source import SourceRequest, Weights
+
+if TYPE_CHECKING:
+    from optim._engine.reports.answers import ExportedFolder
+
+
+def export(
+    source: str | PathLike[str],
+    output: str | PathLike[str],
+    *,
+    target: str = "cpu",
+    arguments: Mapping[str, Any] | None = None,
+    dynamic: Mapping[str, Sequence[str]] | None = None,
+    state: Sequence[str] = (),
+    task: str = "",
+    weights: Weights = "copy",
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
+    passes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] = (),
+    without: Sequence[str] = (),
+    timeout: float = 3600.0,
+    seed: int = 0,
+    fresh: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> ExportedFolder:
+    """Turn a source into ONNX that is proved equal to it. Nothing is downloaded.
+
+    Args:
+        source: a Hugging Face folder, or ``package.module:factory``, which returns a module, or a module and inputs.
+        output: the folder for the graphs.
+        target: where the model will run.
+        arguments: keyword arguments of the factory.
+        dynamic: by input, a name for each dimension; an empty name leaves it fixed.
+        state: arguments of the module that are its memory.
+        task: of a Hugging Face model; by default what its architecture is for.
+        weights: ``link``: the graph points into the user's safetensors files.
+        allow_pickle: read weights from a pickle, which can run any code.
+        trust_remote_code: run the code that the folder brings.
+        passes: passes that must run, by name; a mapping gives their options.
+        without: passes and exporters to leave out.
+        timeout: for each of the three jobs, in seconds.
+        seed: of everything random.
+        fresh: take nothing from the cache.
+        say: told what is going on, a line at a time.
+
+    Returns:
+        Each component with its file, and how far it is from the source; ``load()`` opens the folder.
+
+    Raises:
+        OptimError: the source cannot be loaded or exported, or its graphs are not what it computes.
+
+    Example:
+        >>> made = optim.export("path/to/gpt2", "exported")
+        >>> made.components[0].drift
+        2.4e-07
+    """
+    from optim._engine.runs.export import export_source
+    from optim._engine.sources.pipeline import Choice
+
+    request = SourceRequest(
+        fspath(source),
+        arguments=dict(arguments or {}),
+        dynamic={name: tuple(dimensions) for name, dimensions in (dynamic or {}).items()},
+        state=tuple(state),
+        task=task,
+        weights=weights,
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+        seed=seed,
+    )
+    named = dict(passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes))
+    return export_source(
+        request,
+        Path(output),
+        say or (lambda text: None),
+        target=target,
+        choice=Choice(named, tuple(sorted(set(without)))),
+        timeout_s=timeout,
+        fresh=fresh,
+    )

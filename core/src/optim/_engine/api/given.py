@@ -1,0 +1,117 @@
+"""What a caller hands over as ``data=``: arrays, samples or a function, brought into a file that jobs can read.
+
+Jobs run in processes of their own, and a cache tells feeds by their bytes: both need a file. It lives as long as the
+call, and a lock names it by :data:`optim._engine.feeds.named.GIVEN_FEEDS` alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from optim._engine.feeds.named import GIVEN_FEEDS
+from optim.errors import ExitStatus, OptimError
+
+if TYPE_CHECKING:
+    from optim.arrays import Array
+
+Sample: TypeAlias = Mapping[str, Any]
+"""Arrays by the names of inputs, and labels by names that begin with ``label``."""
+
+Data: TypeAlias = str | PathLike[str] | Sample | Iterable[Sample] | Callable[..., Sample | Iterable[Sample]]
+"""What ``data=`` takes: a file, a folder, ``package.module:function``; one sample; several; or a function of them."""
+
+
+@contextmanager
+def named_data(data: Data | None, seed: int) -> Iterator[str | None]:
+    """The feeds as a run names them; a file of arrays is there until the end of the context.
+
+    Args:
+        data: what the caller gave.
+        seed: handed to a function that takes one.
+
+    Raises:
+        OptimError[bad-data]: it is nothing that samples could be read from.
+        OptimError[feeds-empty]: it has no samples.
+        OptimError[feeds-function-failed]: the function raised.
+    """
+    if data is None or isinstance(data, str | PathLike):
+        yield None if data is None else str(data)
+        return
+    with tempfile.TemporaryDirectory(prefix="optim-") as folder:
+        path = Path(folder) / GIVEN_FEEDS
+        _write(_samples(data, seed), path)
+        yield str(path)
+
+
+def _samples(data: Sample | Iterable[Sample] | Callable[..., Any], seed: int) -> Iterator[Sample]:
+    from optim._engine.feeds.sources import called_samples
+
+    if isinstance(data, Mapping):
+        yield data
+    elif callable(data):
+        name = getattr(data, "__name__", type(data).__name__)
+        for sample in called_samples(data, name, seed):
+            yield sample.arrays
+    elif isinstance(data, Iterable) and not hasattr(data, "shape"):
+        yield from data
+    else:
+        raise _bad(f"data is {_article(data)}", "several inputs need names, so one does too")
+
+
+def _write(samples: Iterator[Sample], path: Path) -> None:
+    """Write numbered samples, one array at a time; no more than a run would read."""
+    import numpy as np
+
+    from optim._engine.feeds.load import MAX_SAMPLES
+
+    count = 0
+    with zipfile.ZipFile(path, "w") as archive:
+        for sample in samples:
+            if count > MAX_SAMPLES:
+                break
+            if not isinstance(sample, Mapping):
+                raise _bad(f"sample {count} is {_article(sample)}", "a sample is a mapping of names to arrays")
+            for name, value in sample.items():
+                entry = zipfile.ZipInfo(f"{count}/{name}.npy")
+                with archive.open(entry, "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, _array(value, name, count), allow_pickle=False)
+            count += 1
+    if not count:
+        raise OptimError(
+            "feeds-empty",
+            "data has no samples",
+            "it ends before the first",
+            "give at least one",
+            status=ExitStatus.USAGE,
+        )
+
+
+def _array(value: Any, name: str, sample: int) -> Array:
+    """An array without Python objects in it; text is text."""
+    import numpy as np
+
+    try:
+        array = np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
+    except ValueError as error:
+        raise _bad(f"'{name}' of sample {sample} is no array", str(error)) from error
+    if array.dtype == object and all(isinstance(item, str) for item in array.flat):
+        array = array.astype(str)
+    if array.dtype.hasobject:
+        raise _bad(f"'{name}' of sample {sample} holds Python objects", "a model takes numbers or text")
+    return cast("Array", array)
+
+
+def _article(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _bad(what: str, cause: str) -> OptimError:
+    fix = "data={'input_name': array} for one sample, a list of such for several, or a function that returns them"
+    return OptimError("bad-data", what, cause, fix, status=ExitStatus.USAGE)

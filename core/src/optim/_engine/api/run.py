@@ -1,0 +1,123 @@
+"""``optim.run``: from a model to a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optim._engine.api.early import default_output, require_run
+from optim._engine.api.given import Data, named_data
+from optim._engine.api.metrics import TaskMetric, named_metric
+from optim._engine.api.request import settings_from
+from optim._engine.compare.metric_spec import parse_max_loss
+from optim._engine.search.settings import Goal, Named, parse_stage
+from optim._engine.sources.naming import needs_export
+from optim.source import SourceRequest
+
+if TYPE_CHECKING:
+    from optim._engine.reports.schema import Report
+
+
+def run(
+    model: str | PathLike[str],
+    output: str | PathLike[str] | None = None,
+    *,
+    target: str | None = None,
+    data: Data | None = None,
+    goal: Goal | None = None,
+    max_drift: float | None = None,
+    metric: TaskMetric | None = None,
+    max_loss: str | float | None = None,
+    lossless: bool | None = None,
+    recipe: str | PathLike[str] | Mapping[str, Any] | None = None,
+    trust_code: bool = False,
+    passes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] = (),
+    without: Sequence[str] = (),
+    stages: Sequence[str] = (),
+    search_seconds: float | None = None,
+    timeout: float | None = None,
+    seed: int | None = None,
+    fresh: bool = False,
+    pick: str = "",
+    source: SourceRequest | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Report:
+    """Make a model fast for a target, verify it, and leave a folder to deploy.
+
+    What is None is decided by the recipe, and where that is silent as on the command line.
+
+    Args:
+        model: an ``.onnx`` file, a Hugging Face folder, or ``package.module:factory``.
+        output: the run folder; absent, empty, or of an earlier run. By default ``MODEL-optim``.
+        target: where it will run, see ``optim targets``; by default ``cpu``.
+        data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; a sample, which is a mapping of
+            names to arrays; several; or a function that returns them. By default they are made up.
+        goal: ``latency``, ``size`` or ``memory``.
+        max_drift: largest relative L2 of any output that lossy passes may cause; by default 0.05, or no bound where
+            ``max_loss`` is given.
+        metric: task metric: a name of ``optim metrics`` with its options, ``package.module:function``, a function
+            of ``outputs``, ``labels`` and ``feeds`` of one sample, or an :class:`optim.Metric`.
+        max_loss: how much worse the metric may get: ``"1%"`` of the original's value, or an amount.
+        lossless: admit only passes held to rounding error.
+        recipe: a recipe or a lock; or what a recipe says, as a mapping.
+        trust_code: let the file ``recipe`` name functions and classes that are imported and run.
+        passes: passes that must hold, by name; a mapping gives their options (None: what the pass proposes).
+        without: passes to leave out.
+        stages: only these stages; empty: all.
+        search_seconds: bound of the search, in seconds.
+        timeout: for one candidate, in seconds.
+        seed: of everything random.
+        fresh: take nothing from the cache.
+        pick: deliver another point of the front: ``fastest``, ``smallest``, ``most-accurate``, or its number.
+        source: how the source is exported, where it is no ``.onnx`` file and the defaults do not do.
+        say: told what is going on, a line at a time.
+
+    Returns:
+        What ``report.json`` says; of a source with several components, of the one that fared worst.
+        ``report.status`` is ``budget-missed`` or ``failed`` where a pass that was named did not hold; the folder
+        then has a report and no model. A model that an earlier run delivered stays, with its own report: the new one
+        is then in ``not-delivered/``.
+
+    Raises:
+        OptimError: the model, the feeds, the target, the folder or the request cannot be used.
+
+    Example:
+        >>> report = optim.run("model.onnx", "out", data={"x": x}, max_drift=0.02)
+        >>> report.status, report.result.latency_ratio
+        ('improved', 0.41)
+    """
+    path = Path(model)
+    named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
+    given: dict[str, Any] = {
+        "target": target,
+        "goal": goal,
+        "max_drift": max_drift,
+        "max_loss": parse_max_loss(str(max_loss)) if max_loss is not None else None,
+        "lossless": lossless,
+        "named": tuple(Named(name, options) for name, options in named) or None,
+        "without": tuple(sorted(set(without))) or None,
+        "stages": tuple(parse_stage(stage) for stage in stages) or None,
+        "search_seconds": search_seconds,
+        "timeout_s": timeout,
+        "seed": seed,
+        "fresh": fresh or None,
+    }
+    export = source or (SourceRequest(str(model), seed=seed or 0) if needs_export(str(model)) else None)
+    with named_data(data, seed or 0) as feeds, named_metric(metric) as judged_by:
+        given |= {"data": feeds, "metric": judged_by}
+        said = {name: value for name, value in given.items() if value is not None}
+        laid = recipe if recipe is None or isinstance(recipe, Mapping) else Path(recipe)
+        settings, lock = settings_from(path, export, laid, said, trust_code=trust_code)
+        require_run(settings)
+        folder = Path(output) if output is not None else default_output(path)
+        from optim._engine.runs.outcome import RunStatus
+        from optim._engine.runs.run import EXIT_STATUS, run_settings
+        from optim._engine.runs.source_run import run_source
+
+        say = say or (lambda text: None)
+        if settings.export is None:
+            return run_settings(settings, folder, say, lock=lock, pick=pick)
+        reports = run_source(settings, folder, say, lock=lock, pick=pick)
+    return max(reports.values(), key=lambda report: EXIT_STATUS[RunStatus(report.status)])

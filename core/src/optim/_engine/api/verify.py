@@ -1,0 +1,71 @@
+"""``optim.verify``: one model against another, on the same feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim._engine.api.early import require_models
+from optim._engine.api.given import Data, named_data
+from optim._engine.api.metrics import TaskMetric, named_metric
+from optim._engine.compare.metric_spec import parse_max_loss
+
+if TYPE_CHECKING:
+    from optim._engine.reports.answers import Verification
+
+
+def verify(
+    reference: str | PathLike[str],
+    other: str | PathLike[str],
+    *,
+    data: Data | None = None,
+    max_drift: float | None = None,
+    metric: TaskMetric | None = None,
+    max_loss: str | float | None = None,
+    target: str = "cpu",
+    seed: int = 0,
+    say: Callable[[str], None] | None = None,
+) -> Verification:
+    """Run two models on the same feeds and compare every output.
+
+    Args:
+        reference: an ``.onnx`` file, a run folder, or a source, which is exported.
+        other: the same.
+        data: as :func:`optim.run` takes it; by default made up.
+        max_drift: largest relative L2 of any output; by default 0.05, or no bound where ``max_loss`` is given.
+        metric: measured beside drift, as :func:`optim.run` takes it.
+        max_loss: how much worse it may be: ``"1%"`` of the reference's value, or an amount.
+        target: where both run.
+        seed: of made-up feeds.
+        say: told what is going on, a line at a time.
+
+    Returns:
+        Every output with its figures; ``within`` says whether they are within what was accepted.
+
+    Raises:
+        OptimError: a model, the feeds, the metric or the target cannot be used.
+
+    Example:
+        >>> found = optim.verify("model.onnx", "out", data={"x": x})
+        >>> found.within, found.drift.relative_l2
+        (True, 0.0127)
+    """
+    models = Path(reference), Path(other)
+    with named_data(data, seed) as feeds, named_metric(metric) as judged_by:
+        require_models(models, feeds, target)
+        from optim._engine.plugins.registry import load_registry
+        from optim._engine.runs.compare import Conditions, verify_models
+        from optim._engine.store import Store
+
+        conditions = Conditions(
+            load_registry(), Store(), say or (lambda text: None), data=feeds, target=target, seed=seed
+        )
+        return verify_models(
+            *models,
+            conditions,
+            max_drift=max_drift,
+            metric=judged_by,
+            max_loss=parse_max_loss(str(max_loss)) if max_loss is not None else None,
+        )

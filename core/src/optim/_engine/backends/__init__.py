@@ -1,0 +1,1 @@
+"""A plugin's backend as the core uses it: held to its contract, named where it fails, its device taken in turns."""

@@ -1,0 +1,173 @@
+"""A metric that is a function of the calling program: jobs ask that program, and nothing of it is imported by them.
+
+A function of a notebook or a script has no name that another process could import, and may look at what the program
+holds. It is called where it was written, one call at a time; what it returns is not kept from run to run.
+
+A question is a frame of JSON with the name of the function, and one with its arguments as ``.npz``; the answer is a
+frame of JSON. Nothing is pickled: neither side could be made to run anything but the metric.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Client, Connection, Listener
+from typing import Any
+
+from optim._engine.compare.metric_spec import IN_PYTHON, CallingProgram, MetricSpec
+from optim.errors import OptimError
+from optim.metric import CannotJudge, Metric
+
+
+@contextmanager
+def served(metric: Metric) -> Iterator[MetricSpec]:
+    """The metric as a run names it; while the context lasts, jobs of this machine reach it.
+
+    Args:
+        metric: whose functions are called in this process, on threads of their own.
+    """
+    import secrets
+
+    key = secrets.token_hex(16)
+    with Listener(None, authkey=bytes.fromhex(key)) as listener:
+        threading.Thread(target=_serve, args=(listener, metric), daemon=True).start()
+        program = CallingProgram(
+            address=str(listener.address),
+            key=key,
+            higher_is_better=metric.higher_is_better,
+            counts=metric.finish is not None,
+            compares=metric.compares,
+            needs_labels=metric.needs_labels,
+        )
+        yield MetricSpec(f"{metric.name}{IN_PYTHON}", program=program)
+
+
+def metric_of_program(spec: MetricSpec, program: CallingProgram) -> Metric:
+    """The metric as a job has it: each call asks the program."""
+
+    def call(*arguments: Any) -> Any:
+        return _asked(spec, program, "call", arguments)
+
+    def finish(sums: Any) -> float:
+        return float(_asked(spec, program, "finish", (sums,)))
+
+    return Metric(
+        spec.name,
+        program.higher_is_better,
+        call,
+        finish=finish if program.counts else None,
+        compares=program.compares,
+        needs_labels=program.needs_labels,
+    )
+
+
+def _serve(listener: Listener, metric: Metric) -> None:
+    """Take whoever calls, until the listener is closed."""
+    one_at_a_time = threading.Lock()
+    while True:
+        try:
+            connection = listener.accept()
+        except OSError:
+            return
+        except Exception:
+            continue
+        threading.Thread(target=_answer_all, args=(connection, metric, one_at_a_time), daemon=True).start()
+
+
+def _answer_all(connection: Connection, metric: Metric, one_at_a_time: threading.Lock) -> None:
+    functions: dict[str, Callable[..., Any] | None] = {"call": metric.call, "finish": metric.finish}
+    with connection, suppress(EOFError, OSError):
+        while True:
+            function = functions[json.loads(connection.recv_bytes())]
+            arguments = _unpacked(connection.recv_bytes())
+            assert function is not None
+            with one_at_a_time:
+                answer = _answer(function, arguments)
+            connection.send_bytes(json.dumps(answer).encode())
+
+
+def _answer(function: Callable[..., Any], arguments: Sequence[Any]) -> dict[str, Any]:
+    try:
+        found = function(*arguments)
+    except CannotJudge as reason:
+        return {"cannot_judge": str(reason)}
+    except Exception as error:
+        return {"raised": f"{type(error).__name__}: {error}"}
+    return {"value": _plain(found)}
+
+
+def _plain(found: Any) -> Any:
+    """Numbers as JSON has them; whatever else it is in words, which are then refused."""
+    import numpy as np
+
+    array = np.asarray(found.detach().cpu().numpy() if hasattr(found, "detach") else found)
+    return array.astype(np.float64).tolist() if array.dtype.kind in "biuf" else repr(found)
+
+
+def _asked(spec: MetricSpec, program: CallingProgram, name: str, arguments: Sequence[Any]) -> Any:
+    try:
+        with Client(program.address, authkey=bytes.fromhex(program.key)) as connection:
+            connection.send_bytes(json.dumps(name).encode())
+            connection.send_bytes(_packed(arguments))
+            answer = json.loads(connection.recv_bytes())
+    except (OSError, EOFError) as error:
+        raise OptimError(
+            "metric-failed",
+            f"the program that has metric {spec.name} cannot be reached",
+            f"{type(error).__name__}: {error}",
+            "the program must not end before the run",
+        ) from error
+    if "cannot_judge" in answer:
+        raise CannotJudge(answer["cannot_judge"])
+    if "raised" in answer:
+        raise OptimError(
+            "metric-failed",
+            f"metric {spec.name} failed",
+            answer["raised"],
+            "call it by hand with the model's outputs on one sample",
+        )
+    return answer["value"]
+
+
+def _packed(arguments: Sequence[Any]) -> bytes:
+    """Arrays, and mappings of arrays, as ``.npz``: ``0`` or ``0/name``."""
+    import numpy as np
+
+    arrays: dict[str, Any] = {}
+    for place, argument in enumerate(arguments):
+        if isinstance(argument, Mapping):
+            arrays[f"{place}/"] = np.array(len(argument))  # a mapping without arrays is one too
+            arrays |= {f"{place}/{name}": _without_objects(array) for name, array in argument.items()}
+        else:
+            arrays[f"{place}"] = argument
+    packed = io.BytesIO()
+    np.savez(packed, **arrays)
+    return packed.getvalue()
+
+
+def _unpacked(packed: bytes) -> list[Any]:
+    import numpy as np
+
+    found: dict[int, Any] = {}
+    with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
+        for key in archive.files:
+            place, slash, name = key.partition("/")
+            if not slash:
+                found[int(place)] = archive[key]
+            elif not name:
+                found[int(place)] = {}
+            else:
+                found[int(place)][name] = archive[key]
+    return [found[place] for place in sorted(found)]
+
+
+def _without_objects(array: Any) -> Any:
+    """Text as text, and what numpy has no name for (bfloat16) as float32."""
+    import numpy as np
+
+    if array.dtype.hasobject:
+        return array.astype(str)
+    return array.astype(np.float32) if array.dtype.kind == "V" else array

@@ -1,0 +1,176 @@
+"""What ``verify``, ``bench`` and ``export`` answer, field by field: with ``--json``, and in Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from optim._engine.reports import notebook, words
+from optim._engine.reports.schema import DriftReport, ExportStepReport, Figure, OutputReport
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+    from optim._engine.generation.decoder import Decoder
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ComparedFeeds(_Answer):
+    """What both models were run on."""
+
+    origin: str
+    samples: int = Field(description="samples there are")
+    compared: int = Field(description="samples they were compared on")
+
+
+class ComparedTask(_Answer):
+    """The task metric of the other model beside the reference's, on the same samples."""
+
+    metric: str
+    value: float
+    original: float
+    loss: float = Field(description="how much worse, in the metric's own unit; negative: better")
+    error: float | None = Field(description="standard error of the loss, over samples; null for a single one")
+    samples: int
+
+
+class Verification(_Answer):
+    """One model against a reference."""
+
+    within: bool = Field(description="whether drift and loss are within what was accepted")
+    reason: str = Field(description="why not; else empty")
+    tolerance: float = Field(description="largest drift that rounding explains, measured on the reference")
+    limit: Figure = Field(description="largest drift that was accepted; null where nothing bounds it")
+    lossless: bool = Field(description="whether rounding explains the drift")
+    drift: DriftReport
+    outputs: tuple[OutputReport, ...]
+    feeds: ComparedFeeds
+    task: ComparedTask | None = Field(default=None, description="null where no metric was asked for")
+
+    @property
+    def verdict(self) -> str:
+        """One line, e.g. ``equal up to rounding: drift 1e-07 (rounding explains 0.0001)``."""
+        if not self.within:
+            return f"beyond the limit: {self.reason}"
+        limit = f"within the limit of {self.limit:.3g}" if self.limit is not None else "within the limit"
+        said = "equal up to rounding" if self.lossless else limit
+        return f"{said}: drift {words.figure_text(self.drift.relative_l2)} (rounding explains {self.tolerance:.2g})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                output.name,
+                "x".join(map(str, output.shape)),
+                words.figure_text(output.relative_l2),
+                words.figure_text(output.max_abs),
+                words.figure_text(output.cosine),
+                output.problem,
+            )
+            for output in self.outputs
+        ]
+        return notebook.table(self.verdict, ("output", "shape", "drift", "max abs", "cosine", ""), rows)
+
+
+class TimedShape(_Answer):
+    """A model on one shape of the inputs."""
+
+    shape: str = Field(description="e.g. input_ids 1x128")
+    latency_ms: float
+    ratio: float
+    ci: tuple[float, float] = Field(description="95 % interval of the ratio")
+
+
+class TimedModel(_Answer):
+    """One of the models that were timed."""
+
+    model: str = Field(description="as it was named")
+    error: str | None = Field(description="why it does not run; else null")
+    latency_ms: float | None = Field(description="geometric mean over the shapes")
+    size_bytes: int | None
+    peak_memory_bytes: int | None = Field(description="of opening and running it, imports excluded")
+    latency_ratio: float | None = Field(description="to the first model; below 1 is faster")
+    latency_ratio_ci: tuple[float, float] | None = Field(description="95 % interval")
+    rounds: int
+    shapes: tuple[TimedShape, ...]
+
+
+class Benchmark(_Answer):
+    """Models timed in turns; the first is what the others are compared with."""
+
+    target: str
+    feeds: str = Field(description="where they came from")
+    models: tuple[TimedModel, ...]
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A row for each model, as :data:`BENCH_COLUMNS` says."""
+        return [_row_of(timed) for timed in self.models]
+
+    def _repr_html_(self) -> str:
+        return notebook.table(f"timed on {self.target}, {self.feeds}", BENCH_COLUMNS, self.rows())
+
+
+BENCH_COLUMNS = ("model", "ms", "ratio", "95 % interval", "MB", "peak MB", "rounds")
+
+
+def _row_of(timed: TimedModel) -> tuple[str, ...]:
+    if timed.latency_ms is None or timed.latency_ratio is None or timed.latency_ratio_ci is None:
+        figures: tuple[str, ...] = ("", "", timed.error or "")
+    else:
+        low, high = timed.latency_ratio_ci
+        figures = f"{timed.latency_ms:.3f}", f"{timed.latency_ratio:.3f}", f"[{low:.3f}, {high:.3f}]"
+    return timed.model, *figures, _megabytes(timed.size_bytes), _megabytes(timed.peak_memory_bytes), str(timed.rounds)
+
+
+def _megabytes(size_bytes: int | None) -> str:
+    return f"{size_bytes / 1e6:.1f}" if size_bytes else ""
+
+
+class ExportedComponent(_Answer):
+    """A graph of the folder, and how far it is from its source."""
+
+    name: str
+    file: str
+    size_bytes: int
+    inputs: tuple[dict[str, Any], ...]
+    outputs: tuple[dict[str, Any], ...]
+    drift: Figure = Field(description="relative L2 of the worst output on every trial")
+    trials: tuple[str, ...] = Field(description="shapes, padding and past lengths it was held against")
+    skipped: tuple[str, ...] = Field(description="trials that the source itself refuses, with the reason")
+    tokens: int = Field(description="greedy tokens compared one by one")
+
+
+class ExportedFolder(_Answer):
+    """What an export left behind."""
+
+    source: str
+    output: str = Field(description="the folder")
+    facts: dict[str, Any] = Field(description="of the source: its kind, task, ids that begin and end a text")
+    components: tuple[ExportedComponent, ...]
+    steps: tuple[ExportStepReport, ...]
+    notes: tuple[str, ...]
+    peak_memory_bytes: int
+    seconds: float
+
+    def load(self) -> onnxruntime.InferenceSession | Decoder:
+        """Open it, as :func:`optim.load` does."""
+        from optim._engine.runs.load import load
+
+        return load(Path(self.output))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                part.name,
+                words.size_text(part.size_bytes),
+                words.figure_text(part.drift),
+                str(len(part.trials)),
+                part.file,
+            )
+            for part in self.components
+        ]
+        return notebook.table(f"exported from {self.source}", ("component", "size", "drift", "trials", "file"), rows)

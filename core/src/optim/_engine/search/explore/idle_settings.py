@@ -1,0 +1,91 @@
+"""Settings that change nothing: with them the runtime makes the same graph of a model as without.
+
+Whatever a clock says of such settings is noise: they are one candidate, and no change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from optim._engine.jobs import session_digests
+from optim._engine.search.state import Candidate
+from optim._engine.search.time_budget import GRACE_S, TimeBudget
+from optim._engine.search.workbench import Workbench
+from optim.jobs.process import WorkerFailed
+from optim.model import Model
+
+_IDLE = "no change: the runtime makes the same graph of the model, byte for byte, "
+
+
+class IdleSettings:
+    """Finds them for one search."""
+
+    def __init__(self, bench: Workbench, time: TimeBudget) -> None:
+        self._bench = bench
+        self._time = time
+        self._digests: dict[str, str] = {}
+
+    def reasons(self, candidate: Candidate, others: Sequence[Candidate]) -> dict[str, str]:
+        """Why some of ``others`` are nothing new to the runtime, by their digest.
+
+        Args:
+            candidate: a model.
+            others: the same graph under other settings, the best guess first.
+
+        Returns:
+            A sentence for each that is the same as ``candidate`` or as one before it.
+        """
+        if not others or not self._bench.target.timed:
+            return {}
+        digests = self._digests_of([one.model for one in (candidate, *others)])
+        first: dict[str, Candidate] = {}
+        found: dict[str, str] = {}
+        for one in (candidate, *others):
+            digest = digests[one.digest]
+            same = first.setdefault(digest, one) if digest else one
+            if same is candidate and one is not candidate:
+                found[one.digest] = f"{_IDLE}as without it"
+            elif same is not one:
+                found[one.digest] = f"{_IDLE}as with {_named(same)}"
+        return found
+
+    def _digests_of(self, models: Sequence[Model]) -> dict[str, str]:
+        """What the runtime makes of each, by the model's own digest; empty where nobody knows."""
+        entries = Counter(map(_entries, models))
+        wanted = [model for model in models if entries[_entries(model)] > 1 and model.digest not in self._digests]
+        for model in wanted:
+            known = self._bench.runner.known(self._bench.keys.session_digest(model), str)
+            if known is not None:
+                self._digests[model.digest] = known
+        self._ask([model for model in wanted if model.digest not in self._digests])
+        return {model.digest: self._digests.get(model.digest, "") for model in models}
+
+    def _ask(self, models: Sequence[Model]) -> None:
+        seconds = self._time.sameness.left
+        if not models or seconds <= 0:
+            return
+        bench = self._bench
+        request = session_digests.Request(tuple(models), bench.place, bench.store.models, seconds)
+        try:
+            with self._time.sameness.spending():
+                answer = bench.runner.call(session_digests.JOB, request, timeout_s=seconds + GRACE_S)
+        except WorkerFailed:  # it will fail as a candidate too, and say why
+            return
+        for model, digest in zip(models, answer.digests, strict=True):
+            self._digests[model.digest] = digest
+            if digest:
+                bench.runner.keep(bench.keys.session_digest(model), digest)
+
+
+def _entries(model: Model) -> str:
+    """Settings that no graph goes by: models that differ in them are not the same."""
+    return json.dumps(dict(model.session.session_config), sort_keys=True)
+
+
+def _named(candidate: Candidate) -> str:
+    step = candidate.steps[-1]
+    chosen = {name: value for name, value in step.options.items() if value not in (None, [], ())}
+    options = ", ".join(f"{name}={json.dumps(value)}" for name, value in chosen.items())
+    return f"{step.pass_name} ({options})"

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from sample_outcome import improved
+
+from optim._engine.reports.answers import BENCH_COLUMNS, Benchmark, TimedModel
+from optim._engine.reports.build import build_report
+
+LIGHT = (
+    "import sys, optim; assert callable(optim.run); print([m for m in ('numpy', 'onnx', 'torch') if m in sys.modules])"
+)
+
+
+def test_neither_import_nor_looking_up_run_loads_anything_heavy():
+    found = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+
+def test_a_report_is_shown_in_a_notebook_as_its_page_without_scripts():
+    shown = build_report(improved())._repr_html_()
+    assert shown.startswith('<iframe srcdoc="&lt;!')
+    assert 'sandbox=""' in shown
+    assert "<html" not in shown  # escaped whole: nothing of it is the notebook's
+
+
+def test_a_benchmark_is_a_table_in_which_texts_are_escaped():
+    timed = TimedModel(
+        model="<b>.onnx",
+        error="it does not run",
+        latency_ms=None,
+        size_bytes=None,
+        peak_memory_bytes=None,
+        latency_ratio=None,
+        latency_ratio_ci=None,
+        rounds=0,
+        shapes=(),
+    )
+    found = Benchmark(target="cpu", feeds="made up", models=(timed,))
+    assert len(found.rows()[0]) == len(BENCH_COLUMNS)
+    assert "<td>&lt;b&gt;.onnx</td>" in found._repr_html_()
+    assert "it does not run" in found._repr_html_()
