@@ -83,5 +83,5 @@ $(INSTALLED): core/pyproject.toml plugins/pyproject.toml constraints-dev.txt
 $(TOOLS): $(INSTALLED) plugins-qnn/pyproject.toml plugins-inc/pyproject.toml plugins-prepost/pyproject.toml
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt \
 		--editable 'core[cpu]' --editable 'plugins[torch]' --editable plugins-qnn --editable plugins-inc \
-		--editable plugins-prepost peft jiwer pytest pytest-timeout pytest-xdist ruff mypy scikit-learn
+		--editable plugins-prepost peft jiwer pytest pytest-timeout pytest-xdist ruff mypy scikit-learn uv
 	touch $@

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ def neural_compressor():
     """
     with pytest.MonkeyPatch.context() as patch, ending_workers():
         patch.setenv("OPTIM_DATA_DIR", str(DATA))
+        patch.setenv("PATH", sysconfig.get_path("scripts"), prepend=os.pathsep)  # where uv is: it takes a tenth of the time
         patch.delenv(FOLDER_VARIABLE, raising=False)
         install_environment(ISOLATION)
         yield
