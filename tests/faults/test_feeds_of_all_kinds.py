@@ -89,13 +89,51 @@ def function(body: str, first: str = "") -> Callable[[World], None]:
 
 
 def bomb(world: World) -> None:
-    """A few kilobytes that become two gigabytes."""
+    """A few kilobytes that claim two gigabytes."""
     model(world)
     packed = zipfile.ZipFile(world.work / "feeds.npz", "w", zipfile.ZIP_DEFLATED)
     with packed as made, made.open("x.npy", "w") as stream:
         stream.write(header(npy_header("(500, 1048576)")))
         for _ in range(50):
             stream.write(bytes(1 << 20))
+
+
+def patched_entry(size: int) -> Callable[[World], None]:
+    """An archive whose entries say another size than they unpack to."""
+
+    def make(world: World) -> None:
+        model(world)
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as made:
+            made.writestr("x.npy", npy(np.zeros((1 << 16, 4), np.float32)))
+        content, true = stream.getvalue(), (1 << 20) + 128
+        assert content.count(true.to_bytes(4, "little")) == 2
+        world.work.joinpath("feeds.npz").write_bytes(
+            content.replace(true.to_bytes(4, "little"), size.to_bytes(4, "little"))
+        )
+
+    return make
+
+
+def terabytes(world: World) -> None:
+    """One entry that says it unpacks to 256 TB, in the fields for large files."""
+    model(world)
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as made:
+        info = zipfile.ZipInfo("x.npy")
+        with made.open(info, "w", force_zip64=True) as entry:
+            entry.write(header(npy_header("(17592186044416, 4)")))
+        info.file_size = 1 << 48
+    (world.work / "feeds.npz").write_bytes(stream.getvalue())
+
+
+def packed_by(method: int) -> Callable[[World], None]:
+    def make(world: World) -> None:
+        model(world)
+        with zipfile.ZipFile(world.work / "feeds.npz", "w", method) as made:
+            made.writestr("x.npy", npy(GOOD))
+
+    return make
 
 
 def no_files(world: World) -> None:
@@ -157,6 +195,10 @@ FILES: dict[str, tuple[Callable[[World], None], tuple[str, ...]]] = {
     ),
     "a type that is none": (file(archive(x__npy=header(npy_header("(2, 4)", "evil")))), ("feeds-unreadable",)),
     "fewer bytes than its shape": (bomb, ("feeds-unreadable", "feeds-shape")),
+    "an entry that says less than it holds": (patched_entry(200), ("feeds-unreadable",)),
+    "an entry that says more than it holds": (patched_entry(1 << 30), ("feeds-unreadable", "feeds-shape")),
+    "an entry of terabytes": (terabytes, ("feeds-too-large",)),
+    "an archive of LZMA": (packed_by(zipfile.ZIP_LZMA), ("feeds-unreadable",)),
     "a name that is a path": (file(archive(**{"../../x__npy": npy(GOOD)})), ("feeds-unknown-input",)),
     "a name that is an escape": (file(archive(**{ESCAPES: npy(GOOD)})), ("feeds-unknown-input", "feeds-unreadable")),
     "pickled objects": (arrays(x=np.array([{}, []], dtype=object)), ("feeds-pickled",)),

@@ -65,16 +65,31 @@ class Check:
 
 
 class Session(ABC):
-    """A model opened for running; a context manager that closes itself."""
+    """A model opened for running; a context manager that closes itself.
+
+    One thread at a time calls it, not always the same. What breaks the contract of a method below costs the model that
+    was tried, and is named with the plugin: ``backend-contract``, ``ran-elsewhere``.
+    """
 
     @abstractmethod
     def run(self, feeds: Feeds) -> Outputs:
-        """One run; outputs by name, in the model's order."""
+        """One run; outputs by name.
+
+        Args:
+            feeds: arrays by name, which the session leaves as they are. What the graph does not have is left out.
+
+        Returns:
+            Exactly the outputs that the model declares, of its dtypes, of the sizes that it fixes, as arrays of their
+            own: the next run changes none of them.
+        """
 
     @property
     @abstractmethod
     def executed_on(self) -> Mapping[str, float]:
-        """Share of the graph's nodes by provider, 0..1, summing to 1."""
+        """Share of the graph's nodes by provider, 0..1, summing to 1; asked after the first run.
+
+        The target's own :attr:`optim.Target.runs_on` must have them all, unless the target admits a fallback.
+        """
 
     def time_runs(self, feeds: Feeds, count: int) -> list[float]:
         """Seconds of each of ``count`` runs; a session that hands its feeds to another process measures there."""
@@ -94,7 +109,7 @@ class Session(ABC):
         return None
 
     def close(self) -> None:  # noqa: B027 - most sessions have nothing to release
-        """Release what the session holds."""
+        """Release what the session holds; called once or more. A run after it raises."""
 
     def __enter__(self) -> Self:
         return self
@@ -109,8 +124,9 @@ class Backend(ABC):
     """A way to run models, contributed by ``optim_backends``. Instantiated without arguments in a worker process."""
 
     name: ClassVar[str]
-    opened_by_onnxruntime: ClassVar[bool] = True
-    """Whether ``load.py`` and :func:`optim.load` can open what is delivered."""
+    opened_by_onnxruntime: ClassVar[bool] = False
+    """Whether onnxruntime alone opens what is delivered: ``load.py`` and :func:`optim.load` do it so. Else
+    :func:`optim.load` opens it by this backend, which must be installed there."""
     exclusive: ClassVar[bool] = False
     """Whether its device takes one session at a time, of whatever process: sessions then take turns at it, and lanes of
     a race open and close in turn."""

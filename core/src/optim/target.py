@@ -13,7 +13,9 @@ class Target:
     Attributes:
         name: what the user writes after ``--target``.
         backend: name of the :class:`optim.Backend` that runs models for it.
-        provider: execution provider, e.g. ``CPUExecutionProvider``.
+        provider: execution provider of onnxruntime, e.g. ``CPUExecutionProvider``.
+        runtime: what runs models where that is no provider of onnxruntime, e.g. ``acme-runtime``. A target has one of
+            the two, and :attr:`optim.Session.executed_on` calls it by that name.
         provider_options: options of the provider.
         library: Python package of a provider that is installed apart from onnxruntime and registered with it, e.g.
             ``onnxruntime_qnn``; it has ``get_library_path()``.
@@ -44,8 +46,14 @@ class Target:
     remark: str = ""
     requires: tuple[str, ...] = ()
     runs_sources: bool = False
+    runtime: str = ""
     probe: Callable[[], str | None] | None = field(default=None, compare=False)
     configure: Callable[[Mapping[str, str]], Target] | None = field(default=None, compare=False)
+
+    @property
+    def runs_on(self) -> str:
+        """What its nodes run on: the provider, or the runtime."""
+        return self.provider or self.runtime
 
     @property
     def plain(self) -> Target:

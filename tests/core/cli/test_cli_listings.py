@@ -51,7 +51,7 @@ def optim_fuse(target): raise RuntimeError("no fusing [here]")
 @hookimpl
 def optim_targets():
     return [Target("here", "b", "AcmeProvider", device="Acme 9", timed=False, requires=("{plugin}.cut",)),
-            Target("there", "b", probe=lambda: "no /dev/there")]
+            Target("there", "b", runtime="there", probe=lambda: "no /dev/there")]
 """
 
 

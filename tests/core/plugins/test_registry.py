@@ -55,7 +55,7 @@ def test_a_hook_that_fails_costs_only_its_own_offer(site, device, kind):
     site.add(
         "bad",
         f"{HOOKS}\n@hookimpl\ndef optim_fuse(target):\n    {body}\n@hookimpl\n"
-        "def optim_targets():\n    return [Target('bad-device', 'b')]",
+        "def optim_targets():\n    return [Target('bad-device', 'b', runtime='r')]",
     )
     registry = load_registry(only={"acme", "bad"})
     assert [offered.name for offered in registry.passes(Stage.FUSE, device)] == ["acme.shrink"]
@@ -102,7 +102,7 @@ def test_one_name_for_two_passes_loses_both(site, device):
 
 def test_two_plugins_with_one_target_lose_it_and_both_are_named(site):
     for plugin in ("one", "two"):
-        site.add(plugin, f"{HOOKS}\n@hookimpl\ndef optim_targets():\n    return [Target('gpu', 'b')]")
+        site.add(plugin, f"{HOOKS}\n@hookimpl\ndef optim_targets():\n    return [Target('gpu', 'b', runtime='r')]")
     registry = load_registry(only={"one", "two"})
     assert registry.targets() == {}
     assert [(problem.plugin.name, problem.reason) for problem in registry.problems] == [
@@ -162,7 +162,7 @@ def test_a_pass_for_other_targets_says_for_which(site, device):
     site.add(
         "other",
         fuse("class P(Base):\n    name = 'other.p'", "[P] if target.name == 'other-device' else []")
-        + "@hookimpl\ndef optim_targets():\n    return [Target('other-device', 'b')]",
+        + "@hookimpl\ndef optim_targets():\n    return [Target('other-device', 'b', runtime='r')]",
     )
     registry = load_registry(only={"acme", "other"})
     with pytest.raises(OptimError, match="its plugin offers it for other-device"):
@@ -226,7 +226,8 @@ def test_a_plugin_whose_targets_cannot_be_used_here_is_unavailable(site):
 def crash(): raise OSError("no bus")
 @hookimpl
 def optim_targets():
-    return [Target("a", "b", probe=lambda: "no device /dev/acme"), Target("c", "d", probe=crash)]
+    absent = Target("a", "b", runtime="r", probe=lambda: "no device /dev/acme")
+    return [absent, Target("c", "d", runtime="r", probe=crash)]
 """,
     )
     (surveyed,) = survey_plugins(load_registry(only={"acme"}))

@@ -382,3 +382,28 @@ def test_a_model_that_does_not_repeat_itself_is_one_clear_error(run, folder):
     with pytest.raises(OptimError) as caught:
         run("random.onnx")
     assert caught.value.reference == "not-reproducible"
+
+
+class Heard:
+    """Somebody who waits and is told how the search stands."""
+
+    def __init__(self):
+        self.standings = []
+
+    def __call__(self, text):
+        pass
+
+    def hear(self, standing):
+        self.standings.append(standing)
+
+
+def test_who_waits_is_told_stage_candidates_the_best_and_the_time_left(run):
+    heard = Heard()
+    run(say=heard, stages=(Stage.FUSE,), fresh=True)
+    assert heard.standings[0].stage == "fuse"
+    assert 0 < heard.standings[0].seconds_left() <= QUICK["search_seconds"]
+    most = max(heard.standings, key=lambda standing: standing.tried)
+    assert most.of >= most.tried > 0
+    last = heard.standings[-1]
+    assert last.stage == ""
+    assert last.best_ratio < 1

@@ -173,26 +173,31 @@ def test_a_translation_model_is_no_feature_extractor() -> None:
     assert task_of("MarianModel", "input_ids") == "feature-extraction"
 
 
-def _two_towers() -> torch.nn.Module:
-    from transformers import CLIPConfig, CLIPModel
+def _patches_of_any_size() -> torch.nn.Module:
+    """Its positions are looked up by sizes that are values of an input."""
+    from transformers import Siglip2Config, Siglip2Model
 
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     text = sizes | {"vocab_size": 50, "max_position_embeddings": 32}
-    return CLIPModel(CLIPConfig(text_config=text, vision_config=sizes | {"image_size": 32, "patch_size": 16}))
+    return Siglip2Model(Siglip2Config(text_config=text, vision_config=sizes | {"num_patches": 16, "patch_size": 8}))
 
 
 def _series() -> torch.nn.Module:
-    from transformers import PatchTSTConfig, PatchTSTForPrediction
+    from transformers import TimesFmConfig, TimesFmModelForPrediction
 
-    sizes = {"context_length": 32, "patch_length": 8, "patch_stride": 8, "d_model": 16, "num_attention_heads": 2}
-    return PatchTSTForPrediction(PatchTSTConfig(num_input_channels=2, num_hidden_layers=1, ffn_dim=16, **sizes))
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    lengths = {"patch_length": 8, "context_length": 32, "horizon_length": 8}
+    return TimesFmModelForPrediction(TimesFmConfig(**sizes, **lengths, head_dim=8))
 
 
-@pytest.mark.parametrize("make", [_two_towers, _series])
-def test_a_model_whose_inputs_nobody_can_make_up_is_refused_by_name(make: Callable[[], torch.nn.Module]) -> None:
+@pytest.mark.parametrize("make", [_patches_of_any_size, _series])
+def test_a_model_whose_inputs_nobody_can_make_up_is_refused_by_name(
+    make: Callable[[], torch.nn.Module], capfd: pytest.CaptureFixture[str]
+) -> None:
     model = make().eval()
     with pytest.raises(OptimError) as caught:
         huggingface_source(model, SourceRequest("folder"))
+    assert not capfd.readouterr().err
     assert caught.value.reference == "task-not-supported"
     assert caught.value.what == f"{type(model).__name__} cannot be exported from its folder"
     assert "inputs that were made up" in caught.value.cause

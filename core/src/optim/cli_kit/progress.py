@@ -1,4 +1,4 @@
-"""Progress of long work on stderr: a live line on a terminal, else a line for each new thing."""
+"""Progress of long work on stderr: on a terminal two live lines with a clock, else a line for each new thing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from optim.cli_kit.output import echo, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+    from rich.text import Text
+
+    from optim._engine.standing import Standing
+
+_SAY_SECONDS_FROM = 3.0
+"""What takes longer says for how long it has been going on."""
 
 
 @contextmanager
@@ -19,16 +29,84 @@ def progress() -> Iterator[Callable[[str], None]]:
     with _interruptible():
         if sys.stderr.isatty():
             from rich.console import Console
-            from rich.markup import escape
+            from rich.live import Live
 
-            started = time.monotonic()
-            with Console(stderr=True).status("starting") as status:
-                yield lambda text: status.update(
-                    f"{escape(printable(text))} [dim]({time.monotonic() - started:.0f} s)[/dim]"
-                )
+            shown = LiveLines()
+            with Live(shown, console=Console(stderr=True), refresh_per_second=4, transient=True):
+                yield shown
         else:
             started = time.monotonic()
             yield lambda text: echo(f"[{time.monotonic() - started:6.1f} s] {text}", err=True)
+
+
+class LiveLines:
+    """What is going on and since when; below it how the search stands, where it does.
+
+    It is called with each new thing, and rendered several times a second.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        from rich.spinner import Spinner
+
+        self._now = now
+        self._started = self._since = now()
+        self._text = "starting"
+        self._standing: Standing | None = None
+        self._spinner = Spinner("dots")
+
+    def __call__(self, text: str) -> None:
+        """Something new is going on."""
+        self._text, self._since = printable(text), self._now()
+
+    def hear(self, standing: Standing) -> None:
+        """The search stands otherwise than before."""
+        self._standing = standing
+
+    def lines(self) -> list[str]:
+        """What is shown now, without the spinner: one line or two."""
+        now = self._now()
+        for_s = now - self._since
+        so_long = f", {_duration(for_s)}" if for_s >= _SAY_SECONDS_FROM else ""
+        first = f"{_clock(now - self._started)}  {self._text}{so_long}"
+        second = _standing_text(self._standing) if self._standing else ""
+        return [first, second] if second else [first]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """The lines, each cut where the terminal ends."""
+        from rich.text import Text
+
+        first, *rest = self.lines()
+        frame = Text.assemble(self._spinner.render(console.get_time()), " ", first)  # type: ignore[arg-type]
+        for line in (frame, *(Text(f"  {line}", style="dim") for line in rest)):
+            line.truncate(options.max_width, overflow="ellipsis")
+            yield line
+
+
+def _standing_text(standing: Standing) -> str:
+    """E.g. ``18 s left · best so far: ratio 0.42, drift 0.012 · stage fuse, candidate 7 of 12``: it may be cut."""
+    parts = []
+    if standing.seconds_left is not None and (left := standing.seconds_left()) > 0:
+        parts.append(f"{_duration(left)} left")
+    if standing.best_ratio is not None and standing.best_ratio >= 1:
+        parts.append("nothing faster so far")
+    elif standing.best_ratio is not None:
+        parts.append(f"best so far: ratio {standing.best_ratio:.2f}, drift {standing.best_drift:.2g}")
+    if standing.stage:
+        candidates = f", candidate {min(standing.tried, standing.of)} of {standing.of}" if standing.of else ""
+        parts.append(f"stage {standing.stage}{candidates}")
+    return " · ".join(parts)
+
+
+def _clock(seconds: float) -> str:
+    """E.g. ``1:07``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _duration(seconds: float) -> str:
+    """E.g. ``40 s`` or ``2 min``."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 @contextmanager

@@ -55,11 +55,13 @@ class OnnxRuntimeSession(Session):
 
     def close(self) -> None:
         """Let the runtime's memory go, whoever still holds this object."""
-        del self._session
+        self.__dict__.pop("_session", None)
 
 
 class OnnxRuntimeBackend(Backend):
     """ONNX Runtime; a subclass gives it a name."""
+
+    opened_by_onnxruntime = True
 
     def open(self, model: Model, target: Target) -> Session:
         """Open with the model's own settings."""

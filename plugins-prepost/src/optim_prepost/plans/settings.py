@@ -115,7 +115,7 @@ def _text(path: Path) -> str:
 def _parsed(text: str, path: Path) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _bad(path, f"it is not JSON: {error}") from error
 
 

@@ -28,7 +28,6 @@ class OrtWebBackend(Backend):
     """onnxruntime-web."""
 
     name = "ort-web"
-    opened_by_onnxruntime = False
 
     def open(self, model: Model, target: Target) -> Session:
         """A Node process with the model."""

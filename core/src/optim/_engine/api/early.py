@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim._engine.feeds.named import require_feeds
 from optim._engine.graphs.file_there import check_file
+from optim._engine.json_file import read_json
 from optim._engine.plugins.registry import load_registry, require_target
 from optim._engine.sources.naming import needs_export
 from optim.errors import ExitStatus, OptimError
@@ -59,8 +59,8 @@ def default_output(source: Path) -> Path:
     name = source.resolve().name.rpartition(":")[2]
     output = Path(f"{name.removesuffix('.onnx')}-optim")
     try:
-        earlier = Path(json.loads((output / _REPORT).read_text(encoding="utf-8"))["original"]["path"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        earlier = Path(read_json(output / _REPORT)["original"]["path"])
+    except (OSError, ValueError, KeyError, TypeError):
         return output  # what else may lie there is looked at when it is claimed
     if earlier.absolute() != source.absolute():
         raise OptimError(

@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from optim._engine.backends.device import Device, device
+from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
 from optim._engine.plugins.registry import Registry
 from optim.arrays import Feeds, Outputs
 from optim.backend import Backend, BackendLimits, Check, Delivery, Session
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.model import Model, SessionConfig
+from optim.onnx.backend import OnnxRuntimeSession
 from optim.target import Target
 
 T = TypeVar("T")
@@ -34,7 +36,8 @@ def held_backend(registry: Registry, name: str) -> HeldBackend:
         OptimError[backend-failed]: it cannot be made.
     """
     kind = registry.backend(name)
-    return HeldBackend(kind, registry.offered("backend")[name].plugin.release)
+    plugin = registry.offered("backend")[name].plugin
+    return HeldBackend(kind, plugin.release, plugin.package)
 
 
 class HeldBackend(Backend):
@@ -43,13 +46,20 @@ class HeldBackend(Backend):
     Args:
         kind: the class that a plugin offers.
         release: the distribution that brings it, with its version.
+        package: that distribution.
     """
 
-    def __init__(self, kind: type[Backend], release: str) -> None:
+    def __init__(self, kind: type[Backend], release: str, package: str = "") -> None:
         self._release = release
+        self._package = package
         self.kind = kind
         self.name = kind.name  # type: ignore[misc]  # of this instance: it stands for the class that it wraps
         self._inner = self.blame("could not be made", kind)
+
+    @property
+    def owner(self) -> str | None:
+        """The distribution that is needed to open what it delivers; None where onnxruntime alone does."""
+        return None if self.kind.opened_by_onnxruntime else self._package
 
     @property
     def has_reference(self) -> bool:
@@ -58,22 +68,25 @@ class HeldBackend(Backend):
 
     def open(self, model: Model, target: Target) -> HeldSession:
         """Open on the target, in turn where its device takes one session at a time."""
-        return self._held(lambda: self._inner.open(model, target), model, target, on_device=True)
+        return self._held(lambda: self._inner.open(model, target), model, target, on_target=True)
 
     def open_reference(self, model: Model, target: Target) -> HeldSession:
         """Open what counts as right."""
         return self._held(
-            lambda: self._inner.open_reference(model, target), model, target, on_device=not self.has_reference
+            lambda: self._inner.open_reference(model, target), model, target, on_target=not self.has_reference
         )
 
     def open_estimate(self, model: Model, target: Target) -> HeldSession:
         """Open what is quick."""
-        on_device = self.kind.open_estimate is Backend.open_estimate
-        return self._held(lambda: self._inner.open_estimate(model, target), model, target, on_device=on_device)
+        on_target = self.kind.open_estimate is Backend.open_estimate
+        return self._held(lambda: self._inner.open_estimate(model, target), model, target, on_target=on_target)
 
     def limits(self) -> BackendLimits:
         """What it accepts."""
-        return self.blame("could not say what it accepts", self._inner.limits)
+        found = self.blame("could not say what it accepts", self._inner.limits)
+        if not isinstance(found, BackendLimits):
+            raise self.broken(f"limits() returned {type(found).__name__}, not BackendLimits")
+        return found
 
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """Settings that change no figure."""
@@ -134,9 +147,31 @@ class HeldBackend(Backend):
                 time.sleep(pause)
         return work()
 
-    def _held(self, opening: Callable[[], Session], model: Model, target: Target, *, on_device: bool) -> HeldSession:
-        turns = device(self._inner.device(target)) if on_device and self.kind.exclusive else None
-        return HeldSession(self, opening, f"{model.path.name} on {target.name}", turns)
+    def broken(self, cause: str) -> OptimError:
+        """The diagnosis for what is against the contract of backends."""
+        return OptimError(
+            "backend-contract",
+            f"backend {self.name} breaks the contract of backends",
+            cause,
+            "report it to the package below; its author finds it with optim.testing.BackendConformance",
+            self._release,
+            ExitStatus.TARGET_UNAVAILABLE,
+        )
+
+    def elsewhere(self, subject: str, cause: str) -> OptimError:
+        """The diagnosis for a model that did not run where it should."""
+        return OptimError(
+            "ran-elsewhere",
+            f"{subject} did not run on its target",
+            cause,
+            "optim targets; a target that admits it says so (fallback)",
+            self._release,
+            ExitStatus.TARGET_UNAVAILABLE,
+        )
+
+    def _held(self, opening: Callable[[], Session], model: Model, target: Target, *, on_target: bool) -> HeldSession:
+        turns = device(self._inner.device(target)) if on_target and self.kind.exclusive else None
+        return HeldSession(self, opening, model, target, on_target=on_target, turns=turns)
 
 
 class HeldSession(Session):
@@ -145,7 +180,9 @@ class HeldSession(Session):
     Args:
         backend: that opens it.
         opening: opens it; called again when it had to make way on its device.
-        subject: what is open, for errors.
+        model: what is open.
+        target: where it should run.
+        on_target: whether it is opened there, and not where the reference is computed.
         turns: the device that it takes, where that takes one session at a time.
 
     Raises:
@@ -153,11 +190,21 @@ class HeldSession(Session):
     """
 
     def __init__(
-        self, backend: HeldBackend, opening: Callable[[], Session], subject: str, turns: Device | None = None
+        self,
+        backend: HeldBackend,
+        opening: Callable[[], Session],
+        model: Model,
+        target: Target,
+        *,
+        on_target: bool,
+        turns: Device | None = None,
     ) -> None:
         self._backend = backend
         self._opening = opening
-        self._subject = subject
+        self._model = model
+        self._target = target
+        self._on_target = on_target
+        self._subject = f"{model.path.name} on {target.name}"
         self._turns = turns
         self._session: Session | None = None
         self._used_s = 0.0
@@ -175,17 +222,39 @@ class HeldSession(Session):
         return self._turns is not None
 
     def run(self, feeds: Feeds) -> Outputs:
-        """One run, again where it failed in a way that passes."""
-        return self._patient("run", lambda session: session.run(feeds))
+        """One run, again where it failed in a way that passes.
+
+        Raises:
+            OptimError[backend-contract]: the outputs are not those that the model declares.
+            OptimError[backend-failed]: it raised what is no diagnosis.
+        """
+        outputs = self._patient("run", lambda session: session.run(feeds))
+        shapes = not isinstance(self._session, OnnxRuntimeSession)
+        if defect := outputs_defect(outputs, self._model.outputs, shapes=shapes):
+            raise self._backend.broken(defect)
+        return {info.name: outputs[info.name] for info in self._model.outputs}
 
     @property
     def executed_on(self) -> Mapping[str, float]:
-        """Where it says that nodes ran."""
-        return self._backend.blame(f"could not say where {self._subject} ran", lambda: dict(self._live().executed_on))
+        """Where it says that nodes ran.
+
+        Raises:
+            OptimError[backend-contract]: it says nothing that can be.
+            OptimError[ran-elsewhere]: nodes ran elsewhere than on the target, and nobody admitted that.
+        """
+        found = self._backend.blame(f"could not say where {self._subject} ran", lambda: self._live().executed_on)
+        if defect := executed_defect(found):
+            raise self._backend.broken(defect)
+        if self._on_target and (elsewhere := ran_elsewhere(found, self._target)):
+            raise self._backend.elsewhere(self._subject, elsewhere)
+        return dict(found)
 
     def time_runs(self, feeds: Feeds, count: int) -> list[float]:
         """Seconds of runs, all of one opening."""
-        return self._patient("time", lambda session: list(session.time_runs(feeds, count)))
+        times = self._patient("time", lambda session: session.time_runs(feeds, count))
+        if defect := times_defect(times, count):
+            raise self._backend.broken(defect)
+        return times
 
     def processor_s(self) -> float:
         """Of all openings, and of opening."""
@@ -232,6 +301,9 @@ class HeldSession(Session):
             self._session = self._backend.blame(
                 f"could not open {self._subject}", lambda: self._backend.patient(self._opening)
             )
+            if not isinstance(self._session, Session):
+                kind, self._session = type(self._session).__name__, None
+                raise self._backend.broken(f"opening {self._subject} returned {kind}, not a Session")
             self._used_s += time.process_time() - started
             self._mark_s = self._session.processor_s()
         return self._session

@@ -28,8 +28,8 @@ def load_feeds(spec: str, model: Model, folder: Path, seed: int) -> FeedSet:
         seed: of the run.
 
     Raises:
-        OptimError: feeds-missing, feeds-unreadable, feeds-pickled, feeds-function-failed, feeds-empty, and those
-            of :func:`optim._engine.feeds.fitting.fit_sample`. Nothing is left in ``folder``.
+        OptimError: feeds-missing, feeds-unreadable, feeds-pickled, feeds-too-large, feeds-function-failed, feeds-empty,
+            and those of :func:`optim._engine.feeds.fitting.fit_sample`. Nothing is left in ``folder``.
     """
     rows = trace_inputs(model.path).rows
     notes: dict[Assumption, None] = {}

@@ -5,38 +5,20 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from optim._engine.feeds.archives import RawSample, read_archive
 from optim._engine.feeds.named import require_feeds
-from optim.arrays import Array
-from optim.errors import OptimError, describe_exception
+from optim.errors import OptimError
 from optim.user_code import find_function
-
-_NUMBERED = re.compile(r"(\d+)/(.+)")
-
-
-@dataclass(frozen=True, slots=True)
-class RawSample:
-    """One sample as it was found.
-
-    Attributes:
-        where: what to call it in a message, e.g. ``calib.npz sample 3``.
-        arrays: by name.
-    """
-
-    where: str
-    arrays: Mapping[str, Any]
 
 
 def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
     """Samples of a ``.npz``, a folder of them, or ``package.module:function``.
 
     Raises:
-        OptimError: feeds-missing, feeds-unreadable, feeds-pickled, feeds-function-failed.
+        OptimError: feeds-missing, feeds-unreadable, feeds-pickled, feeds-too-large, feeds-function-failed.
     """
     path = Path(spec)
     if path.is_dir():
@@ -49,66 +31,12 @@ def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
                 "write samples into it: numpy.savez('000.npz', **feeds)",
             )
         for file in files:
-            yield from _read_npz(file)
+            yield from read_archive(file)
     elif path.is_file():
-        yield from _read_npz(path)
+        yield from read_archive(path)
     else:
         require_feeds(spec)
         yield from called_samples(_find_function(spec), spec, seed)
-
-
-def _read_npz(path: Path) -> Iterator[RawSample]:
-    try:
-        stream = path.open("rb")
-    except OSError as error:
-        raise _unreadable(path, str(error.strerror)) from error
-    with stream:
-        try:
-            archive = np.load(stream, allow_pickle=False)
-        except Exception as error:  # whatever a damaged file makes of numpy, zipfile and tokenize
-            raise _unreadable(path, "it is no whole .npz archive") from error
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise _unreadable(path, "it holds one array without a name (.npy)")
-        with archive:
-            yield from _split(archive, path)
-
-
-def _split(archive: Any, path: Path) -> Iterator[RawSample]:
-    """One sample, or those that the names number."""
-    numbered = [_NUMBERED.fullmatch(name) for name in archive.files]
-    if not numbered or not all(numbered):
-        yield RawSample(path.name, {name: _member(archive, name, path) for name in archive.files})
-        return
-    samples: dict[int, list[tuple[str, str]]] = {}
-    for match in numbered:
-        assert match is not None
-        samples.setdefault(int(match[1]), []).append((match[2], match[0]))
-    for index in sorted(samples):
-        arrays = {name: _member(archive, member, path) for name, member in samples[index]}
-        yield RawSample(f"{path.name} sample {index}", arrays)
-
-
-def _member(archive: Any, name: str, path: Path) -> Array:
-    try:
-        array: Array = archive[name]
-    except ValueError as error:
-        if "allow_pickle" in str(error):
-            raise OptimError(
-                "feeds-pickled",
-                f"array '{name}' of {path} is not read",
-                "it holds Python objects (pickle), which could run any code when loaded",
-                "save plain arrays: numpy.asarray(values, dtype='float32'); strings cannot be fed this way",
-            ) from error
-        raise _unreadable(path, f"array '{name}': {error}") from error
-    except Exception as error:
-        raise _unreadable(path, f"array '{name}': {describe_exception(error)}") from error
-    if not isinstance(array, np.ndarray):
-        raise _unreadable(path, f"'{name}' is no array in the format of numpy (.npy)")
-    return array
-
-
-def _unreadable(path: Path, cause: str) -> OptimError:
-    return OptimError("feeds-unreadable", f"{path} cannot be read", cause, "write it again: numpy.savez(path, **feeds)")
 
 
 def called_samples(function: Callable[..., Any], name: str, seed: int) -> Iterator[RawSample]:

@@ -208,6 +208,17 @@ def faint_outputs(samples: Iterable[Outputs]) -> dict[str, float]:
     return {name: value for name, value in largest.items() if value < FLOOR_PER_ELEMENT}
 
 
+def only_nan(samples: Iterable[Outputs]) -> bool:
+    """Whether not one number came out: every element of every output, on every sample, is NaN."""
+    seen = False
+    for outputs in samples:
+        for array in outputs.values():
+            if array.dtype.kind not in "fc" or not np.isnan(array).all():
+                return False
+            seen = seen or bool(array.size)
+    return seen
+
+
 def worst_drift(comparisons: Iterable[OutputComparison]) -> Drift:
     """The drift of a model: the worst of every figure over its outputs but those with a limit of their own."""
     total = NO_DRIFT

@@ -17,10 +17,10 @@ from optim._engine.compare.place import Place, Reference, TaskUse, chosen, compa
 from optim._engine.feeds.feedset import FeedSet, FeedWriter
 from optim._engine.feeds.load import load_feeds
 from optim._engine.feeds.synthesize import synthesize_feeds
-from optim._engine.gate.drift import faint_outputs, worst_drift
+from optim._engine.gate.drift import faint_outputs, only_nan, worst_drift
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
-from optim.arrays import Feeds
+from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
@@ -119,6 +119,7 @@ def run(request: Request, channel: Channel) -> Answer:
         compared = _spread(len(feeds), request.most_samples)
         run_s = _write_reference(backend, session, request, feeds, compared, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
+        _require_numbers(request, reference)
         executed_on = dict(session.executed_on)
         task, task_notes = _measure_task(request, session, reference, run_s)
     timed, shapes = _timed_samples(compared, feeds)
@@ -150,6 +151,21 @@ def run(request: Request, channel: Channel) -> Answer:
         run_s=run_s,
         task=task,
     )
+
+
+def _require_numbers(request: Request, reference: Reference) -> None:
+    """Refuse an original that computes nothing: against NaN everything would be right.
+
+    Raises:
+        OptimError[only-nan]: no output has a number, on any sample.
+    """
+    if only_nan(reference.expected(sample) for sample in reference.compared):
+        raise OptimError(
+            "only-nan",
+            f"the original model computes only NaN on {request.place.target.name}",
+            f"no output has one number, on {len(reference.compared)} samples",
+            "optim verify MODEL MODEL --target cpu tells whether it is the model or its feeds (--data), or the backend",
+        )
 
 
 def _measure_task(
@@ -191,8 +207,32 @@ def replace_what(error: OptimError, what: str) -> OptimError:
 def _make_feeds(request: Request, session: Session) -> FeedSet:
     model = replace(request.model, inputs=request.inputs)
     if request.data is None:
-        return synthesize_feeds(model, request.feeds, request.seed, check=session.run)
+        return _synthesized(model, request, session)
     return load_feeds(request.data, model, request.feeds, request.seed)
+
+
+def _synthesized(model: Model, request: Request, session: Session) -> FeedSet:
+    """Made-up feeds; where a backend fails on all of them, that is what is said.
+
+    Raises:
+        OptimError[feeds-not-found]: the model refuses all that can be made up.
+        OptimError[backend-failed]: the backend does, with an error that is not about feeds. Also backend-contract.
+    """
+    failures: list[OptimError] = []
+
+    def check(feeds: Feeds) -> Outputs:
+        try:
+            return session.run(feeds)
+        except OptimError as error:
+            failures.append(error)
+            raise
+
+    try:
+        return synthesize_feeds(model, request.feeds, request.seed, check=check)
+    except OptimError as error:
+        if error.reference != "feeds-not-found" or not failures:
+            raise
+        raise replace(failures[0], cause=f"{failures[0].cause} (with all inputs that were made up)") from error
 
 
 def _write_reference(

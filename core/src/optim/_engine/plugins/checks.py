@@ -47,7 +47,11 @@ def target_defect(item: Any, plugin: PluginInfo) -> str:
         return f"returned {_described(item)}, not a Target"
     if not isinstance(item.name, str) or not _NAME.fullmatch(item.name):
         return f"target {item.name!r} must be called in lower case, e.g. 'cuda' or 'qnn-htp'"
-    return "" if item.backend else f"target {item.name} names no backend"
+    if not item.backend:
+        return f"target {item.name} names no backend"
+    if not item.runs_on:
+        return f"target {item.name} names neither a provider of onnxruntime nor the runtime that it runs on (runtime=)"
+    return ""
 
 
 def backend_defect(item: Any, plugin: PluginInfo) -> str:

@@ -89,8 +89,8 @@ def _ran_on(outcome: Outcome) -> str:
     ready = outcome.timing.ready if outcome.timing else None
     if outcome.target.timed or ready is None or not ready.executed_on:
         return ""
-    share = share_text(ready.executed_on.get(outcome.target.provider, 0.0))
-    return f"{share} of its nodes on {outcome.target.provider}"
+    share = share_text(ready.executed_on.get(outcome.target.runs_on, 0.0))
+    return f"{share} of its nodes on {outcome.target.runs_on}"
 
 
 def _size(before: int, after: int) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optim._engine.backends.held import held_backend
 from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import load_registry, require_target
 from optim._engine.runs.folder import RunFolder
-from optim._engine.runs.session_file import write_session_files
+from optim._engine.runs.session_file import LOAD_TEXT, write_session_files
 from optim._engine.sources.export_file import (
     EXPORT_FILE,
     ComponentFile,
@@ -76,7 +77,8 @@ def export_source(
         with RunFolder.claim(output) as folder:
             made = make()
             say("writing the graphs")
-            folder.publish(lambda path: write_graphs(made, path, device))
+            owner = held_backend(registry, device.backend).owner
+            folder.publish(lambda path: write_graphs(made, path, device, owner))
     store.trim()
     return _described(made, output)
 
@@ -113,12 +115,20 @@ def _described(made: ExportedSource, output: Path) -> ExportedFolder:
     )
 
 
-def write_graphs(made: ExportedSource, folder: Path, target: Target) -> None:
-    """Write every component's graph, and what says how they work together."""
+def write_graphs(made: ExportedSource, folder: Path, target: Target, owner: str | None = None) -> None:
+    """Write every component's graph, and what says how they work together.
+
+    Args:
+        made: of the source.
+        folder: to write to.
+        target: that they were exported for.
+        owner: the distribution whose backend opens them; None: onnxruntime alone does.
+    """
     for graph in made.graphs:
         deliver(graph.model, folder, name=file_of(graph.component))
     if len(made.graphs) == 1:
-        write_session_files(folder, SessionConfig(), target)
+        script = LOAD_TEXT if owner is None else ""
+        write_session_files(folder, SessionConfig(), target, owner=owner, script=script)
     write_export_file(folder, content_of(made, {graph.component: file_of(graph.component) for graph in made.graphs}))
 
 

@@ -13,16 +13,18 @@ from optim.errors import ExitStatus, OptimError
 if TYPE_CHECKING:
     import onnxruntime
 
+    from optim._engine.backends.own_session import OwnSession
     from optim._engine.generation.decoder import Decoder
 
 
-def load(folder: str | PathLike[str]) -> onnxruntime.InferenceSession | Decoder:
+def load(folder: str | PathLike[str]) -> onnxruntime.InferenceSession | OwnSession | Decoder:
     """Open what ``optim run`` or ``optim export`` left in ``folder``.
 
-    ``load.py`` there opens the model with onnxruntime alone.
+    ``load.py`` there opens the model without optim, where its runtime can.
 
     Returns:
-        A session; of a decoder that was exported from a source a :class:`optim.Decoder`, which generates
+        A session of onnxruntime, or one with the same ``run``, ``get_inputs`` and ``get_outputs`` where the target has
+        a runtime of its own; of a decoder that was exported from a source a :class:`optim.Decoder`, which generates
         text and has the session as ``session``.
 
     Raises:
@@ -31,7 +33,8 @@ def load(folder: str | PathLike[str]) -> onnxruntime.InferenceSession | Decoder:
         OptimError[no-model]: the run delivered no model.
         OptimError[bad-session-file]: somebody changed ``session.json``.
         OptimError[provider-missing]: this onnxruntime does not have the provider.
-        OptimError[session-failed]: onnxruntime refuses the model.
+        OptimError[runtime-missing]: no plugin here brings the target.
+        OptimError[session-failed]: the runtime refuses the model.
     """
     from optim._engine.sources.export_file import read_export_file
 
@@ -54,7 +57,7 @@ def load(folder: str | PathLike[str]) -> onnxruntime.InferenceSession | Decoder:
     return Decoder.of_sessions(sessions, {**exported.facts, "state": dict(decoder.state)})
 
 
-def open_folder(path: Path) -> onnxruntime.InferenceSession:
+def open_folder(path: Path) -> onnxruntime.InferenceSession | OwnSession:
     """The session of a folder with one model, with its tuned settings; raises as :func:`load`."""
     from optim.onnx.sessions import open_session
 
@@ -67,6 +70,10 @@ def open_folder(path: Path) -> onnxruntime.InferenceSession:
             status=ExitStatus.USAGE,
         )
     saved = read_session_file(path)
+    if saved.target:
+        from optim._engine.backends.own_session import open_own
+
+        return open_own(path / MODEL_FILE, saved.target, saved.package, saved.config)
     return open_session(
         path / MODEL_FILE,
         saved.config,
@@ -79,10 +86,23 @@ def open_folder(path: Path) -> onnxruntime.InferenceSession:
 
 
 def _open(model: Path) -> onnxruntime.InferenceSession:
-    """A component: with the settings of the run folder that it lies in, else with the runtime's defaults."""
+    """A component: with the settings of the run folder that it lies in, else with the runtime's defaults.
+
+    Raises:
+        OptimError[decoder-elsewhere]: it runs on a runtime of its own.
+    """
     from optim.model import SessionConfig
     from optim.onnx.sessions import open_session
 
     if model.name == MODEL_FILE and (model.parent / SESSION_FILE).is_file():
-        return open_folder(model.parent)
+        session = open_folder(model.parent)
+        if not hasattr(session, "io_binding"):
+            raise OptimError(
+                "decoder-elsewhere",
+                f"{model.parent} cannot generate text here",
+                "its target has a runtime of its own, and a decoder keeps its state in onnxruntime",
+                f"open its session, and call it token by token: optim.load('{model.parent}')",
+                status=ExitStatus.USAGE,
+            )
+        return session
     return open_session(model, SessionConfig())

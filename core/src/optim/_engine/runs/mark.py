@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from optim._engine.json_file import read_json
+
 MARK_FILE = "run.json"
 TEMPORARY_PREFIX = ".optim-"
 """Names that begin so are ours, and may be left behind by a run that was killed."""
@@ -68,8 +70,8 @@ def read_mark(folder: Path) -> RunMark | None:
     from optim.jobs.wire import from_wire
 
     try:
-        return from_wire(RunMark, json.loads((folder / MARK_FILE).read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError, ValidationError):
+        return from_wire(RunMark, read_json(folder / MARK_FILE))
+    except (OSError, ValueError, ValidationError):
         return None
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optim._engine.json_file import read_json
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import finished_run
 from optim._engine.runs.folder import RunFolder
@@ -96,9 +96,9 @@ def _key_of(folder: Path, wanted: str) -> str:
     from optim._engine.reports.schema import REPORT_FILE
 
     try:
-        report = json.loads((folder / REPORT_FILE).read_text(encoding="utf-8"))
+        report = read_json(folder / REPORT_FILE)
         key, points = report["key"], list(report["points"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         key = None
     if read_mark(folder) is None or not isinstance(key, str) or not key:
         raise OptimError(

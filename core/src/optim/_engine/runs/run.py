@@ -12,7 +12,7 @@ from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of, require_source
 from optim._engine.runs.outcome import Outcome, RunStatus
-from optim._engine.runs.session_file import NEAREST_FOLDER, write_session_files
+from optim._engine.runs.session_file import LOAD_TEXT, NEAREST_FOLDER, write_session_files
 from optim._engine.runs.source_run import write_component_file
 from optim._engine.search.select.archive import require_pick
 from optim._engine.search.settings import RunSettings
@@ -135,7 +135,7 @@ def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
         outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
         write_component_file(outcome, folder)
     if outcome.nearest is not None:
-        _set_aside(outcome, outcome.nearest.candidate, folder / NEAREST_FOLDER)
+        _set_aside(outcome, outcome.nearest.candidate, registry, folder / NEAREST_FOLDER)
     report = build_report(outcome)
     (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
     (folder / "report.html").write_text(render_html(report), encoding="utf-8")
@@ -148,18 +148,21 @@ def _deliver(outcome: Outcome, node: Candidate, registry: Registry, folder: Path
     from optim.onnx.files import deliver
 
     backend, model = held_backend(registry, outcome.target.backend), node.model
-    outcome.loader = backend.kind.opened_by_onnxruntime
     deliver(model, folder)
     libraries = libraries_of(model.opset)
-    write_session_files(folder, model.session, outcome.target, libraries, loader=outcome.loader)
+    script = LOAD_TEXT if backend.owner is None else ""
+    outcome.loader = bool(script)
+    write_session_files(folder, model.session, outcome.target, libraries, owner=backend.owner, script=script)
     write_lock(lock_of(outcome), folder / "recipe.lock.toml")
     return tuple(backend.deliver(Delivery(folder, model, outcome.target, node.interfaces)))
 
 
-def _set_aside(outcome: Outcome, node: Candidate, folder: Path) -> None:
+def _set_aside(outcome: Outcome, node: Candidate, registry: Registry, folder: Path) -> None:
     """A model that missed the budget, with its settings."""
     from optim.onnx.files import deliver
 
     deliver(node.model, folder)
     libraries = libraries_of(node.model.opset)
-    write_session_files(folder, node.model.session, outcome.target, libraries, loader=outcome.loader)
+    owner = held_backend(registry, outcome.target.backend).owner
+    script = LOAD_TEXT if owner is None else ""
+    write_session_files(folder, node.model.session, outcome.target, libraries, owner=owner, script=script)

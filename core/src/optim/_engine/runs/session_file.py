@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from optim._engine.json_file import read_json
 from optim._engine.runs.session_trust import require_harmless
 from optim.errors import ExitStatus, OptimError
 from optim.model import SessionConfig
@@ -73,7 +74,7 @@ class SessionFile:
     """What ``session.json`` holds.
 
     Attributes:
-        provider: execution provider.
+        provider: execution provider of onnxruntime; empty where another runtime opens the model.
         provider_options: of the provider.
         library: Python package of a provider that is installed apart from onnxruntime; empty for the others.
         fallback: whether nodes that the provider does not take may run on the CPU.
@@ -81,6 +82,8 @@ class SessionFile:
         session_config: config entries as strings.
         disabled_optimizers: graph optimizers of the runtime that are switched off.
         operator_libraries: packages whose ``get_library_path()`` is registered before the model is opened.
+        target: that opens the model where onnxruntime alone does not, with its settings; empty where it does.
+        package: the distribution that brings that target.
     """
 
     provider: str
@@ -91,12 +94,33 @@ class SessionFile:
     operator_libraries: tuple[str, ...] = ()
     library: str = ""
     fallback: bool = False
+    target: str = ""
+    package: str = ""
 
     @classmethod
-    def of(cls, session: SessionConfig, target: Target, libraries: tuple[str, ...] = ()) -> SessionFile:
-        """The settings of a model, and where it runs."""
+    def of(
+        cls, session: SessionConfig, target: Target, libraries: tuple[str, ...] = (), *, owner: str | None = None
+    ) -> SessionFile:
+        """The settings of a model, and where it runs.
+
+        Args:
+            session: settings of the model.
+            target: where it runs.
+            libraries: packages with operators that it needs.
+            owner: the distribution whose backend opens it; None: onnxruntime alone does.
+        """
+        if owner is not None:
+            return cls(
+                target.provider,
+                dict(target.provider_options),
+                dict(session.session_options),
+                dict(session.session_config),
+                session.disabled_optimizers,
+                target=target.name,
+                package=owner,
+            )
         return cls(
-            target.provider or "CPUExecutionProvider",
+            target.provider,
             dict(target.provider_options),
             dict(session.session_options),
             dict(session.session_config),
@@ -113,17 +137,33 @@ class SessionFile:
 
 
 def write_session_files(
-    folder: Path, session: SessionConfig, target: Target, libraries: tuple[str, ...] = (), *, loader: bool = True
+    folder: Path,
+    session: SessionConfig,
+    target: Target,
+    libraries: tuple[str, ...] = (),
+    *,
+    owner: str | None = None,
+    script: str = LOAD_TEXT,
 ) -> None:
-    """Write ``session.json`` beside ``model.onnx``, and ``load.py`` where onnxruntime can open it."""
+    """Write ``session.json`` beside ``model.onnx``, and ``load.py`` where something opens it without optim.
+
+    Args:
+        folder: of the model.
+        session: settings of the model.
+        target: where it runs.
+        libraries: packages with operators that it needs.
+        owner: the distribution whose backend opens it; None: onnxruntime alone does.
+        script: text of ``load.py``; empty: there is none.
+    """
     from optim.jobs.wire import to_wire
 
-    written = to_wire(SessionFile.of(session, target, libraries))
-    written = {key: value for key, value in written.items() if value or key not in ("library", "fallback")}
+    written = to_wire(SessionFile.of(session, target, libraries, owner=owner))
+    seldom = ("library", "fallback", "target", "package")
+    written = {key: value for key, value in written.items() if value or key not in seldom}
     text = json.dumps(written, indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
-    if loader:
-        (folder / LOAD_SCRIPT).write_text(LOAD_TEXT, encoding="utf-8")
+    if script:
+        (folder / LOAD_SCRIPT).write_text(script, encoding="utf-8")
 
 
 def read_session_file(folder: Path) -> SessionFile:
@@ -140,7 +180,7 @@ def read_session_file(folder: Path) -> SessionFile:
 
     path = folder / SESSION_FILE
     try:
-        saved = from_wire(SessionFile, json.loads(path.read_text(encoding="utf-8")))
+        saved = from_wire(SessionFile, read_json(path))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise OptimError(
             "not-a-run-folder",
@@ -152,7 +192,7 @@ def read_session_file(folder: Path) -> SessionFile:
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise OptimError("bad-session-file", f"{path} cannot be used", problems, "run optim run again") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise OptimError("bad-session-file", f"{path} is not JSON", str(error), "run optim run again") from error
     require_harmless(saved, path)
     return saved

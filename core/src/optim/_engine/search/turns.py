@@ -32,6 +32,7 @@ class Turns:
         self._say = say
         self._now = now
         self._waited_s = 0.0
+        self._told = False
 
     def now(self) -> float:
         """Seconds of a clock that stands still while this run waits for its turn."""
@@ -57,10 +58,14 @@ class Turns:
             ) from error
         finally:
             self._waited_s += self._now() - asked
+        if self._told:
+            self._told = False
+            self._say("timing, after a wait")
         try:
             yield
         finally:
             lock.release()
 
     def _tell(self, holder: Holder) -> None:
+        self._told = True
         self._say(f"waiting for {holder}: only one times something at once")

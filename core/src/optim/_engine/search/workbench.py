@@ -31,6 +31,7 @@ from optim._engine.search.turns import Turns
 from optim._engine.sensitivity import measure_job, repair_job
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.pipeline import Choice
+from optim._engine.standing import Teller
 from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
@@ -83,6 +84,7 @@ class Workbench:
         self.registry = registry
         self.store = store
         self.say = say
+        self.teller = Teller(say)
         self.runner = Runner(store, say, fresh=settings.fresh, executor=executor)
         self.turns = Turns(f"optim on {settings.source.name}", say)
         self.made: set[Path] = set()
@@ -246,6 +248,7 @@ class Workbench:
         anew: bool = False,
     ) -> Tried:
         key = self.keys.candidate(candidate, offered, options)
+        self.teller.trying()
         tried = None if anew else self.runner.known(key, Tried, holds=_is_there)
         if tried is not None:
             self._note_made(tried)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from optim._engine.json_file import read_json
 from optim.errors import OptimError
 
 EXPORT_FILE = "export.json"
@@ -78,7 +79,7 @@ def read_export_file(folder: Path) -> ExportFile | None:
     if not path.is_file():
         return None
     try:
-        return from_wire(ExportFile, json.loads(path.read_text(encoding="utf-8")))
+        return from_wire(ExportFile, read_json(path))
     except (ValueError, ValidationError) as error:
         raise OptimError(
             "bad-export-file", f"{path} cannot be used", str(error).splitlines()[0], "export the source again"

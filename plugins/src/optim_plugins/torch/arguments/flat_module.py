@@ -7,7 +7,9 @@ Exporters take a list of tensors without patches to torch or registrations of cl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -58,10 +60,21 @@ def without_computing(call: Callable[[], Any]) -> Any:
 
     with torch.no_grad():
         try:
-            with FakeTensorMode(allow_non_fake_inputs=True):
+            with _silent("torch._subclasses.fake_tensor"), FakeTensorMode(allow_non_fake_inputs=True):
                 return call()
         except Exception:  # whatever it stumbled over, the real run tells
             return call()
+
+
+@contextlib.contextmanager
+def _silent(name: str) -> Iterator[None]:
+    """Nothing of a logger: torch prints a traceback before it raises what is caught."""
+    logger = logging.getLogger(name)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def shapes_of(module: FlatModule, feeds: Feeds) -> dict[str, Array]:

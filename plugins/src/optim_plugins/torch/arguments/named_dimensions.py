@@ -30,6 +30,23 @@ def with_named_dimensions(inputs: Sequence[TensorInfo], example: Feeds, request:
     return found
 
 
+def for_components(request: SourceRequest, examples: Sequence[Feeds]) -> list[SourceRequest]:
+    """What the user says of dimensions, for each of the components that have those inputs.
+
+    Raises:
+        OptimError[unknown-input]: no component has such an input.
+    """
+    names = [{name.partition(".")[0] for name in example} | set(example) for example in examples]
+    known = sorted(set().union(*names))
+    for name in request.dynamic:
+        if name not in known:
+            raise unknown_name("input", name, known, fix="look at --dynamic")
+    return [
+        replace(request, dynamic={name: value for name, value in request.dynamic.items() if name in own})
+        for own in names
+    ]
+
+
 def _named(info: TensorInfo, names: Sequence[str], example: Feeds) -> TensorInfo:
     shape = example[info.name].shape
     if len(names) != len(shape):

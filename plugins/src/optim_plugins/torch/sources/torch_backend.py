@@ -95,8 +95,8 @@ class TorchSession(Session):
 
     @property
     def executed_on(self) -> Mapping[str, float]:
-        """Everything runs in torch."""
-        return {"torch": 1.0}
+        """Everything runs in torch, in the way that the target names."""
+        return {self._mode: 1.0}
 
 
 def _prepared(module: Any, mode: str, tensors: list[Any]) -> Any:

@@ -9,4 +9,4 @@ def probe():
 
 @hookimpl
 def optim_targets():
-    return (Target("asleep", "acme", probe=probe),)
+    return (Target("asleep", "acme", "CPUExecutionProvider", probe=probe),)

@@ -5,4 +5,4 @@ OPTIM_HOOK_API = 1
 
 @hookimpl
 def optim_targets():
-    return (Target("adrift", "a-backend-of-nobody"),)
+    return (Target("adrift", "a-backend-of-nobody", "CPUExecutionProvider"),)

@@ -23,6 +23,7 @@ def targets(as_json: bool) -> None:
                     {
                         "name": target.name,
                         "provider": target.provider,
+                        "runtime": target.runtime,
                         "device": target.device,
                         "backend": target.backend,
                         "available": reason is None,
@@ -41,7 +42,7 @@ def targets(as_json: bool) -> None:
         echo("no plugin adds a target; see: optim plugins list")
     else:
         rows = [
-            (target.name, target.provider or target.backend, target.device, reason or "available", plugin.name)
+            (target.name, target.runs_on or target.backend, target.device, reason or "available", plugin.name)
             for target, plugin, reason in found
         ]
         print_table(

@@ -103,6 +103,7 @@ class Beam:
             if not ranking:
                 self._fail(passes)
             beam = self._select(ranking, beam, stage)
+        self._bench.teller.stage("")
         return ranking
 
     def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
@@ -144,6 +145,7 @@ class Beam:
         Nothing where no candidate with a pass that was named holds.
         """
         self._bench.say(f"stage {stage}")
+        self._bench.teller.stage(str(stage), lambda: self.time.left)
         self._require_kept_nodes(passes, beam)
         with self.time.leaving(self._share_of_later(passes)):
             grown = self._grow(passes, beam)

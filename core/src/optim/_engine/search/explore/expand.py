@@ -192,6 +192,7 @@ class Expander:
     ) -> list[tuple[Attempt, Tried]]:
         """Runs the candidate jobs; what the user named gets its full time, the rest what the search has left."""
         tried: list[tuple[Attempt, Tried]] = []
+        self._bench.teller.more(len(wanted))
         for start in range(0, len(wanted), _AT_ONCE):
             batch = wanted[start : start + _AT_ONCE]
             forced = any(planned.forced for planned, _, _ in batch)

@@ -18,10 +18,17 @@ def find_base(folder: Path, request: SourceRequest) -> Path:
     """
     try:
         config = json.loads((folder / ADAPTER_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise OptimError(
             "source-config-unreadable", f"{folder / ADAPTER_FILE} cannot be read", str(error), "copy the folder again"
         ) from error
+    if not isinstance(config, dict):
+        raise OptimError(
+            "source-config-unreadable",
+            f"{folder / ADAPTER_FILE} is no configuration of an adapter",
+            f"it holds a {type(config).__name__}",
+            "copy the folder again",
+        )
     named = str(request.arguments.get("base") or config.get("base_model_name_or_path") or "")
     for path in (Path(named), folder / named, folder.parent / Path(named).name):
         if named and (path / CONFIG_FILE).is_file():

@@ -21,28 +21,35 @@ class Vocabulary:
     Attributes:
         size: ids run below it.
         padding: what fills padded places.
+        end: what ends a text; None where nothing does.
         reserved: never drawn: padding, and ids that end or begin a text.
     """
 
     size: int
     padding: int
+    end: int | None
     reserved: frozenset[int]
 
     @classmethod
     def of(cls, config: Any) -> Vocabulary:
         """From the configuration of a model."""
         text = config.get_text_config()
-        named = [getattr(text, f"{name}_token_id", None) for name in ("pad", "eos", "bos")]
-        reserved: set[int] = set()
-        for value in named:
-            reserved |= set(value) if isinstance(value, list | tuple) else {value} if value is not None else set()
-        padding = named[0] if isinstance(named[0], int) and named[0] >= 0 else 0
-        return cls(int(text.vocab_size), padding, frozenset(reserved | {padding}))
+        size = int(text.vocab_size)
+        ends = [end for end in _ids(text, "eos") if 0 <= end < size]
+        padding = next((padding for padding in _ids(text, "pad") if padding >= 0), 0)
+        reserved = {padding, *_ids(text, "pad"), *_ids(text, "eos"), *_ids(text, "bos")}
+        return cls(size, padding, ends[0] if ends else None, frozenset(reserved))
 
     def draw(self, shape: tuple[int, ...], random: np.random.Generator) -> Array:
         """Ids that are no padding and end no text."""
         allowed = np.setdiff1d(np.arange(min(self.size, 50_000)), np.array(sorted(self.reserved)))
         return random.choice(allowed if allowed.size else np.arange(self.size), shape).astype(np.int64)
+
+
+def _ids(config: Any, name: str) -> list[int]:
+    """Token ids of one kind that a configuration names: none, one or several."""
+    value = getattr(config, f"{name}_token_id", None)
+    return [int(one) for one in (value if isinstance(value, list | tuple) else [value]) if one is not None]
 
 
 def padding_mask(lengths: list[int], width: int, *, left: bool) -> Array:

@@ -76,7 +76,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """``config.json`` as JSON values."""
     try:
         config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise OptimError(
             "source-config-unreadable", f"{folder / CONFIG_FILE} cannot be read", str(error), "copy the folder again"
         ) from error
@@ -129,7 +129,7 @@ def _shards(index: Path) -> list[str]:
     """The files that an index of weights names."""
     try:
         return sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise OptimError(
             "source-weights-unreadable",
             f"{index} is no index of weights",

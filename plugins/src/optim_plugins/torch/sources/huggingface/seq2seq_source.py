@@ -30,7 +30,7 @@ from optim_plugins.torch.arguments.flat_module import (
     to_tensor,
     without_computing,
 )
-from optim_plugins.torch.arguments.named_dimensions import with_named_dimensions
+from optim_plugins.torch.arguments.named_dimensions import for_components, with_named_dimensions
 from optim_plugins.torch.sources.huggingface.greedy_generation import generation_facts, greedy
 from optim_plugins.torch.sources.huggingface.made_up_inputs import Vocabulary, longest, padding_mask, takes
 
@@ -92,12 +92,11 @@ def seq2seq_source(model: Any, request: SourceRequest) -> Source:
     encoder, decoder = maker.encoder, maker.decoder
     encoder_example = maker.source(2, padded=True)
     decoder_example = maker.step(maker.as_if_encoded(encoder_example), sequence=3, past=maker.random_past(2, 5))
-    inputs = with_named_dimensions(maker.declare(encoder_example), encoder_example, _part(request, encoder_example))
+    encoder_request, decoder_request = for_components(request, (encoder_example, decoder_example))
+    inputs = with_named_dimensions(maker.declare(encoder_example), encoder_example, encoder_request)
     outputs = [maker.declare_state(name, "source") for name in encoder.output_names]
     state = {name.replace("past_key_values", "present"): name for name in decoder.names if ".decoder." in name}
-    decoder_inputs = with_named_dimensions(
-        maker.declare(decoder_example), decoder_example, _part(request, decoder_example)
-    )
+    decoder_inputs = with_named_dimensions(maker.declare(decoder_example), decoder_example, decoder_request)
     vocabulary = model.config.get_text_config(decoder=True).vocab_size
     decoder_outputs = [TensorInfo("logits", maker.dtype, ("batch", "sequence", vocabulary))]
     decoder_outputs += [maker.declare_state(name, "total") for name in state]
@@ -250,11 +249,3 @@ def _layers(cache: Any) -> tuple[torch.Tensor, ...]:
 def _pairs(named: Mapping[str, torch.Tensor], kind: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
     tensors = [tensor for name, tensor in named.items() if kind in name]
     return list(zip(tensors[::2], tensors[1::2], strict=True))
-
-
-def _part(request: SourceRequest, example: Mapping[str, Array]) -> SourceRequest:
-    """What the user says of dimensions, for the component that has those inputs."""
-    from dataclasses import replace
-
-    known = {name.partition(".")[0] for name in example} | set(example)
-    return replace(request, dynamic={name: value for name, value in request.dynamic.items() if name in known})

@@ -9,6 +9,7 @@ from typing import Any
 
 from optim import ExitStatus, OptimError, Source, SourceRequest
 from optim_plugins.torch.sources.huggingface.causal_source import causal_source
+from optim_plugins.torch.sources.huggingface.dual_encoder_source import dual_encoder_source, is_dual_encoder
 from optim_plugins.torch.sources.huggingface.encoder_source import encoder_source
 from optim_plugins.torch.sources.huggingface.model_tasks import task_of
 from optim_plugins.torch.sources.huggingface.seq2seq_source import seq2seq_source
@@ -63,4 +64,6 @@ def _by_task(model: Any, task: str, request: SourceRequest) -> Source:
                 status=ExitStatus.USAGE,
             )
         return seq2seq_source(model, request)
+    if task == "feature-extraction" and is_dual_encoder(model):
+        return dual_encoder_source(model, request)
     return encoder_source(model, request)

@@ -1,0 +1,111 @@
+"""A model opened by the backend of its target, with the methods of an ``onnxruntime.InferenceSession``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from optim._engine.backends.held import held_backend
+from optim._engine.plugins.registry import load_registry, require_target
+from optim.arrays import Array, Feeds
+from optim.backend import Session
+from optim.errors import ExitStatus, OptimError
+from optim.model import Dimension, Model, SessionConfig, TensorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An input or output, described as onnxruntime does: ``name``, ``type`` (``tensor(float)``) and ``shape``."""
+
+    name: str
+    type: str
+    shape: tuple[Dimension, ...]
+
+
+class OwnSession:
+    """What :func:`optim.load` returns for a target whose runtime is not onnxruntime; a context manager.
+
+    Attributes:
+        session: the backend's own.
+        model: as it lies in the folder.
+    """
+
+    def __init__(self, session: Session, model: Model) -> None:
+        self.session = session
+        self.model = model
+
+    def run(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Array]:
+        """One run.
+
+        Args:
+            output_names: which outputs, in which order; None: all, in the model's order.
+            feeds: arrays by name.
+        """
+        found = self.session.run(feeds)
+        names = [info.name for info in self.model.outputs] if output_names is None else output_names
+        return [found[name] for name in names]
+
+    def get_inputs(self) -> list[Value]:
+        """What a run must be fed."""
+        return [_value(info) for info in self.model.inputs]
+
+    def get_outputs(self) -> list[Value]:
+        """What a run returns."""
+        return [_value(info) for info in self.model.outputs]
+
+    def close(self) -> None:
+        """Release what the runtime holds."""
+        self.session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_own(path: Path, name: str, package: str, settings: SessionConfig) -> OwnSession:
+    """Open a graph by the backend of its target.
+
+    Args:
+        path: of the graph.
+        name: of the target, with its settings.
+        package: the distribution that brings it.
+        settings: of the model.
+
+    Raises:
+        OptimError[runtime-missing]: no plugin here brings the target.
+        OptimError[target-unavailable]: it cannot be used here.
+        OptimError: what the backend says.
+    """
+    from optim.onnx.files import describe
+
+    registry = load_registry()
+    try:
+        target = require_target(registry, name)
+        backend = held_backend(registry, target.backend)
+    except OptimError as error:
+        if error.reference not in ("unknown-target", "unknown-backend", "plugin-failed"):
+            raise
+        raise OptimError(
+            "runtime-missing",
+            f"{path} runs on target {name} only, which is not here",
+            f"{error.what}: {error.cause}",
+            f"pip install {package}" if package else "install the plugin that brings it",
+            package,
+            ExitStatus.TARGET_UNAVAILABLE,
+        ) from error
+    model = describe(path, session=settings)
+    return OwnSession(backend.open(model, target.plain), model)
+
+
+_TYPES = {"float32": "float", "float64": "double"}
+
+
+def _value(info: TensorInfo) -> Value:
+    return Value(info.name, f"tensor({_TYPES.get(info.dtype, info.dtype)})", info.shape or ())

@@ -1,0 +1,95 @@
+"""What a session says, held to what its model and its target say: outputs by name, and where nodes ran."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from optim.arrays import dtype_of
+from optim.model import TensorInfo
+from optim.target import Target
+
+_SUM = 0.01
+"""Shares are of whole nodes, as floats: they sum to 1 within a per cent."""
+
+
+def outputs_defect(outputs: Any, declared: Iterable[TensorInfo], *, shapes: bool = True) -> str:
+    """Why what a run returned is not what the model says, or nothing.
+
+    Args:
+        outputs: what the session returned.
+        declared: outputs of the model.
+        shapes: whether sizes that the model fixes must be met too. ONNX Runtime itself only warns of a model that says
+            them wrongly; of another runtime nobody knows which of the two is wrong.
+    """
+    infos = {info.name: info for info in declared}
+    if not isinstance(outputs, Mapping):
+        return f"a run returned {_kind(outputs)}, not outputs by name"
+    if set(outputs) != set(infos):
+        return f"a run returned {_names(outputs)}, and the model has {_names(infos)}"
+    for name, info in infos.items():
+        array = outputs[name]
+        if not info.is_tensor:
+            continue
+        if not isinstance(array, np.ndarray):
+            return f"output '{name}' is {_kind(array)}, not a numpy array"
+        if array.dtype.kind not in "SUO" and _is_other(array.dtype, info.dtype):
+            return f"output '{name}' is {array.dtype}, and the model says {info.dtype}"
+        if shapes and not _fits(array.shape, info):
+            return f"output '{name}' has shape {list(array.shape)}, and the model says {list(info.shape or ())}"
+    return ""
+
+
+def executed_defect(shares: Any) -> str:
+    """Why what a session says of where nodes ran is no answer, or nothing; where they ran is another question."""
+    if not isinstance(shares, Mapping) or not shares:
+        return f"executed_on is {_kind(shares) if shares else 'empty'}, not the share of nodes by provider"
+    for name, share in shares.items():
+        if not isinstance(name, str) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            return f"executed_on says {name!r}: {share!r}, not a share between 0 and 1"
+    if not math.isclose(sum(shares.values()), 1.0, abs_tol=_SUM):
+        return f"the shares of executed_on sum to {sum(shares.values()):.3g}, not to 1"
+    return ""
+
+
+def ran_elsewhere(shares: Mapping[str, float], target: Target) -> str:
+    """Where else than on the target nodes ran, though nobody admitted that; nothing where they did not."""
+    if target.fallback or shares.get(target.runs_on, 0.0) >= 1 - _SUM:
+        return ""
+    others = (f"{share:.1%} on {name}" for name, share in shares.items() if name != target.runs_on and share)
+    return f"{shares.get(target.runs_on, 0.0):.1%} of its nodes ran on {target.runs_on}, {', '.join(others)}"
+
+
+def times_defect(times: Any, count: int) -> str:
+    """Why what a session measured is no time, or nothing."""
+    if not isinstance(times, list) or len(times) != count:
+        return f"time_runs returned {_kind(times)} of {len(times) if isinstance(times, list) else 0}, not {count} times"
+    if not all(isinstance(one, int | float) and math.isfinite(one) and one > 0 for one in times):
+        return f"time_runs returned {times[:3]}, not seconds above 0"
+    return ""
+
+
+def _is_other(found: np.dtype[Any], declared: str) -> bool:
+    try:
+        wanted = dtype_of(declared)
+    except (TypeError, AttributeError):
+        return False
+    return bool(wanted.isbuiltin == 1 and found != wanted)  # what numpy has no type for comes in various guises
+
+
+def _fits(shape: tuple[int, ...], info: TensorInfo) -> bool:
+    if info.shape is None:
+        return True
+    sizes = zip(shape, info.shape, strict=False)
+    return len(shape) == len(info.shape) and all(not isinstance(said, int) or size == said for size, said in sizes)
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _names(values: Iterable[Any]) -> str:
+    return ", ".join(sorted(map(str, values))) or "nothing"

@@ -1,0 +1,137 @@
+"""Reads ``.npz`` of unknown origin: what an archive says of its arrays is held against bounds before any is read.
+
+A few kilobytes can unpack to a hundred gigabytes, and a header of a hundred bytes can claim any shape. zipfile unpacks
+no more of a member than its entry says; so the entry and the array's header, which must agree, bound what is read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import psutil
+
+from optim.arrays import Array
+from optim.errors import OptimError, describe_exception
+
+_NUMBERED = re.compile(r"(\d+)/(.+)")
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What numpy writes; LZMA can ask for a dictionary of gigabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawSample:
+    """One sample as it was found.
+
+    Attributes:
+        where: what to call it in a message, e.g. ``calib.npz sample 3``.
+        arrays: by name.
+    """
+
+    where: str
+    arrays: Mapping[str, Any]
+
+
+def read_archive(path: Path) -> Iterator[RawSample]:
+    """The samples of one ``.npz``.
+
+    Raises:
+        OptimError: feeds-unreadable, feeds-pickled, feeds-too-large.
+    """
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise unreadable(path, str(error.strerror)) from error
+    with stream:
+        if stream.read(6) == b"\x93NUMPY":
+            raise unreadable(path, "it holds one array without a name (.npy)")
+        try:
+            archive = zipfile.ZipFile(stream)
+        except Exception as error:  # whatever a damaged file makes of zipfile
+            raise unreadable(path, "it is no whole .npz archive") from error
+        with archive:
+            yield from _split(archive, path)
+
+
+def unreadable(path: Path, cause: str) -> OptimError:
+    """A file that is not feeds."""
+    return OptimError("feeds-unreadable", f"{path} cannot be read", cause, "write it again: numpy.savez(path, **feeds)")
+
+
+def _split(archive: zipfile.ZipFile, path: Path) -> Iterator[RawSample]:
+    """One sample, or those that the names number."""
+    members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    numbered = [_NUMBERED.fullmatch(name) for name in members]
+    if not numbered or not all(numbered):
+        yield _sample(archive, members, path.name, path)
+        return
+    samples: dict[int, dict[str, zipfile.ZipInfo]] = {}
+    for match in numbered:
+        assert match is not None
+        samples.setdefault(int(match[1]), {})[match[2]] = members[match[0]]
+    for index in sorted(samples):
+        yield _sample(archive, samples[index], f"{path.name} sample {index}", path)
+
+
+def _sample(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], where: str, path: Path) -> RawSample:
+    size, most = sum(info.file_size for info in members.values()), psutil.virtual_memory().available // 2
+    if size > most:
+        raise OptimError(
+            "feeds-too-large",
+            f"{where} is not read",
+            f"its arrays unpack to {size / 1e9:.1f} GB; half of the free memory is {most / 1e9:.1f} GB",
+            "give smaller samples: one run of the model each",
+        )
+    return RawSample(where, {name: _member(archive, info, name, path) for name, info in members.items()})
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, path: Path) -> Array:
+    if info.compress_type not in _PACKED:
+        raise unreadable(path, f"array '{name}' is packed in a way that numpy.savez does not use")
+    try:
+        with archive.open(info) as stream:
+            dtype, size = _header(stream)
+        _require_plain(dtype, name, path)
+        _require_within(size, info, name, path)
+        with archive.open(info) as stream:
+            array: Array = np.lib.format.read_array(stream, allow_pickle=False)
+    except OptimError:
+        raise
+    except Exception as error:  # whatever a damaged member makes of zipfile, zlib, numpy and ast
+        raise unreadable(path, f"array '{name}': {describe_exception(error)}") from error
+    return array
+
+
+def _header(stream: IO[bytes]) -> tuple[np.dtype[Any], int]:
+    """The type of an array, and the bytes that its shape takes."""
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    elif version == (2, 0):
+        shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
+    else:
+        raise ValueError(f"it is in version {version[0]}.{version[1]} of .npy, which is for records")
+    if any(size < 0 for size in shape):
+        raise ValueError(f"its shape is {shape}")
+    return dtype, math.prod(shape) * dtype.itemsize
+
+
+def _require_plain(dtype: np.dtype[Any], name: str, path: Path) -> None:
+    if dtype.hasobject:
+        raise OptimError(
+            "feeds-pickled",
+            f"array '{name}' of {path} is not read",
+            "it holds Python objects (pickle), which could run any code when loaded",
+            "save plain arrays: numpy.asarray(values, dtype='float32'); strings cannot be fed this way",
+        )
+
+
+def _require_within(size: int, info: zipfile.ZipInfo, name: str, path: Path) -> None:
+    if size > info.file_size:
+        raise unreadable(path, f"array '{name}' claims {size} bytes, and its entry has {info.file_size}")

@@ -1,0 +1,33 @@
+"""Reads JSON of unknown origin: bounded before it is read, and with one kind of error for all that can be wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 64 << 20
+"""A report of ten thousand attempts has 20 MB, an index of a sharded model 10 MB; parsed, each takes ten times that."""
+
+
+def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> Any:
+    """The value that a JSON file holds.
+
+    Args:
+        path: a regular file; a pipe or a device might never end.
+        max_bytes: a larger file is not read.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no regular file, too large, not UTF-8, not JSON, or nested more deeply than Python goes.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no file")
+    with path.open("rb") as stream:
+        content = stream.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ValueError(f"it is larger than {max_bytes >> 20} MiB, which no such file is")
+    try:
+        return json.loads(content.decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError("its values are nested too deeply") from error

@@ -1,0 +1,70 @@
+"""How a search stands: what a person who waits is shown beside the words of what is going on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a search stands.
+
+    Attributes:
+        stage: that it is at; empty before and after the search.
+        tried: candidates of this stage that have been begun.
+        of: candidates of this stage, as far as they are known.
+        best_ratio: latency of the best so far to that of the original; None where nothing was timed yet.
+        best_drift: of that one.
+        seconds_left: of what was announced for the search; None before and after it.
+    """
+
+    stage: str = ""
+    tried: int = 0
+    of: int = 0
+    best_ratio: float | None = None
+    best_drift: float = 0.0
+    seconds_left: Callable[[], float] | None = None
+
+
+@runtime_checkable
+class Listener(Protocol):
+    """Somebody who is told more than lines of text."""
+
+    def hear(self, standing: Standing) -> None:
+        """Take note of how the search stands now."""
+
+
+class Teller:
+    """Tells whoever listens; a plain function that takes lines of text is told nothing more."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._listener = say if isinstance(say, Listener) else None
+        self._standing = Standing()
+        self._lock = threading.Lock()
+
+    def stage(self, name: str, seconds_left: Callable[[], float] | None = None) -> None:
+        """A stage begins; without a name the search is over."""
+        self._note(stage=name, tried=0, of=0, seconds_left=seconds_left)
+
+    def more(self, candidates: int) -> None:
+        """So many more candidates of this stage are going to be tried."""
+        self._note(of=self._standing.of + candidates)
+
+    def trying(self) -> None:
+        """Another candidate of them is begun, or its result is known already."""
+        self._note(tried=self._standing.tried + 1)
+
+    def measured(self, ratio: float | None, drift: float) -> None:
+        """A candidate that holds was timed."""
+        best = self._standing.best_ratio
+        if ratio is not None and (best is None or ratio < best):
+            self._note(best_ratio=ratio, best_drift=drift)
+
+    def _note(self, **changes: Any) -> None:
+        if self._listener is not None:
+            with self._lock:
+                self._standing = replace(self._standing, **changes)
+                self._listener.hear(self._standing)

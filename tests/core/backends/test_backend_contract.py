@@ -1,0 +1,119 @@
+"""What a backend says is held to its contract, whoever wrote it, and what breaks it is named with the plugin."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import runtimes_plugin
+from installed_plugin import installed
+from timed_models import network, write_network
+
+import optim
+from optim._engine.backends.held import HeldBackend
+from optim._engine.cli.main import main
+from optim._engine.plugins.registry import load_registry
+from optim._engine.runs.execute import execute
+from optim._engine.search.settings import RunSettings
+from optim._engine.store import Store
+from optim.errors import OptimError
+from optim.onnx.files import describe
+
+pytestmark = pytest.mark.usefixtures("jobs_here")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runtimes")
+    with installed(folder, "runtimes_plugin"):
+        write_network(folder / "model.onnx", {"a": 1})
+        yield folder
+
+
+@pytest.fixture
+def opened(folder):
+    def make(name):
+        kind = next(backend for backend in runtimes_plugin.BACKENDS if backend.name == name)
+        held = HeldBackend(kind, "optim-test-runtimes 1.0", "optim-test-runtimes")
+        return held.open(describe(folder / "model.onnx"), runtimes_plugin.target(name))
+
+    return make
+
+
+FEEDS = {"x": np.ones((6, 96), np.float32)}
+
+
+def test_a_sound_one_runs(opened):
+    with opened("own") as session:
+        assert session.run(FEEDS)["y"].shape == (6, 96)
+        assert session.executed_on == {runtimes_plugin.RUNTIME: 1.0}
+        assert len(session.time_runs(FEEDS, 2)) == 2
+
+
+BROKEN = {
+    "says-elsewhere": ("ran-elsewhere", "0.0% of its nodes ran on reference-evaluator, 100.0% on CPUExecutionProvider"),
+    "says-nowhere": ("backend-contract", "executed_on is empty"),
+    "says-half": ("backend-contract", "sum to 0.4, not to 1"),
+    "widens": ("backend-contract", "output 'y' is float64, and the model says float32"),
+    "renames": ("backend-contract", "a run returned y_0, and the model has y"),
+    "lists": ("backend-contract", "a run returned a list, not outputs by name"),
+    "flattens": ("backend-contract", "output 'y' has shape [576], and the model says [6, 96]"),
+    "opens-nothing": ("backend-contract", "returned NoneType, not a Session"),
+    "no-time": ("backend-contract", "time_runs returned [0.0, 0.0], not seconds above 0"),
+    "lost": ("backend-failed", "RuntimeError: ERR_0x80000008: the device was lost"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_breaks_the_contract_is_named_with_its_plugin(opened, name):
+    reference, cause = BROKEN[name]
+    with pytest.raises(OptimError) as caught, opened(name) as session:
+        session.run(FEEDS)
+        session.time_runs(FEEDS, 2)
+        _ = session.executed_on
+    assert caught.value.reference == reference
+    assert cause in caught.value.cause
+    assert caught.value.package == "optim-test-runtimes 1.0"
+    assert "sample" not in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("name", "reference"), [("nan", "only-nan"), ("says-no-limits", "backend-contract"), ("lost", "backend-failed")]
+)
+def test_a_run_on_it_ends_with_one_error(folder, name, reference):
+    with pytest.raises(OptimError) as caught:
+        execute(RunSettings(folder / "model.onnx", target=name), load_registry(), Store(), lambda text: None)
+    assert caught.value.reference == reference
+
+
+def test_a_result_is_opened_by_the_targets_own_runtime(folder, tmp_path, capsys, monkeypatch):
+    write_network(tmp_path / "model.onnx")
+    words = [
+        "run",
+        str(tmp_path / "model.onnx"),
+        "--target",
+        "own",
+        "-o",
+        str(tmp_path / "out"),
+        "--search-seconds",
+        "2",
+    ]
+    assert main(words) == 0
+    saved = json.loads((tmp_path / "out" / "session.json").read_text())
+    assert (saved["provider"], saved["target"], saved["package"]) == ("", "own", "optim-test-runtimes")
+    assert not (tmp_path / "out" / "load.py").exists(), "onnxruntime alone would run something else"
+    with optim.load(tmp_path / "out") as session:
+        assert type(session.session._session) is runtimes_plugin.OwnSession
+        assert [(value.name, value.type, value.shape) for value in session.get_inputs()] == [
+            ("x", "tensor(float)", (6, 96))
+        ]
+        (y,) = session.run(None, FEEDS)
+        assert [value.name for value in session.get_outputs()] == ["y"]
+    from onnx.reference import ReferenceEvaluator
+
+    np.testing.assert_allclose(y, ReferenceEvaluator(network()).run(None, FEEDS)[0], rtol=1e-5)
+    monkeypatch.setenv("OPTIM_DISABLE_PLUGINS", "runtimes")
+    with pytest.raises(OptimError) as caught:
+        optim.load(tmp_path / "out")
+    assert (caught.value.reference, caught.value.fix) == ("runtime-missing", "pip install optim-test-runtimes")
