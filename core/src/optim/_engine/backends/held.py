@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 from optim._engine.backends.device import Device, device
@@ -91,6 +92,14 @@ class HeldBackend(Backend):
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """Settings that change no figure."""
         return self.blame("could not say its settings", lambda: self._inner.equivalent_settings(target))
+
+    def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
+        """What a session computes; not asked where that would take the device from another."""
+        if self.kind.exclusive:
+            return ""
+        return self.blame(
+            "could not say what its sessions compute", lambda: self._inner.session_digest(model, target, scratch)
+        )
 
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
         """What it adds to a run folder."""

@@ -5,10 +5,11 @@ A search has the seconds that the user gave (``--search-seconds``), and a small 
 ==============================  ====================================  ====================================
 what                            how long                              what more of it would buy
 ==============================  ====================================  ====================================
+the best guess of every pass    the first third                       first looks at slow passes
 candidates                      the first 80 % of the search, all of  candidates that nobody times
                                 it where size is the goal
 repairs of them                 40 % of that, 70 % of it for one      smaller sets of nodes left in float
-telling settings that are idle  8 %                                   races of settings that change nothing
+telling settings that are idle  8 %, and 20 s in the end              races of settings that change nothing
 a candidate that was begun      10 s more                             slow passes on large models
 races while exploring           what is left, shared by the stages    narrower intervals of what is dropped
 the last race, and once more    8 s, 6 s; half more where it is noisy narrower intervals of what is delivered
@@ -46,6 +47,9 @@ FIRST_REPAIR_SHARE = 0.7
 SAMENESS_SHARE = 0.08
 """Share of the search for telling settings that change nothing: it saves more than that in races, but not on models
 that take seconds to open."""
+
+LAST_SAMENESS_S = 20.0
+"""For telling whether settings that are about to be delivered change anything: it must be known in the end."""
 
 LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation."""
@@ -87,6 +91,19 @@ _STARTING_SHARE = 0.6
 _RUNS_A_LANE = 30
 """Runs of a model for its warm-up and for the rounds without which nothing can be said."""
 
+_LEAST_RUNS = 8
+_LANE_RUN_S = 0.6
+"""A model whose runs take longer than this together gets fewer of them, :data:`_LEAST_RUNS` at least."""
+
+FIRST_LOOKS_SHARE = 1 / 3
+"""Share of the search in which the best guess of every pass is tried: with less, slow machines try some only."""
+
+_FIRST_TRIES = 0.7
+"""Part of it in which candidates may begin: the rest is for timing them."""
+
+_SLOW_S = 0.05
+"""A model whose run takes longer is slow: looks at it have three rounds, on one sample."""
+
 _OPENING_SHARE = 0.4
 """Part of a lane's time that opening takes: it is not part of the race itself."""
 
@@ -108,6 +125,7 @@ class Effort:
         patience_s: how much longer to wait for enough quiet rounds where other processes use the machine.
         fresh: whether each lane is a program of its own. Forks start ten times faster, and their memory lies where it
             lay in the last one: what is delivered is timed in programs.
+        most_samples: so many of the shapes are timed; None: all.
     """
 
     seconds: float
@@ -118,6 +136,7 @@ class Effort:
     open_timeout_s: float = 300.0
     patience_s: float = 0.0
     fresh: bool = True
+    most_samples: int | None = None
 
 
 class Allowance:
@@ -156,7 +175,8 @@ class TimeBudget:
         pace: scales the seconds of every race; tests race for tenths of seconds.
         programs: whether what may be delivered is timed in programs of its own; tests fork these too.
         repairs: for repairs while exploring.
-        sameness: for telling settings that change nothing.
+        sameness: for telling settings that change nothing, while exploring.
+        last_sameness: for the same of what may be delivered.
         final_repairs: for repairs on all samples.
         shorter: for chains without a step that has not shown its worth.
         fallbacks: for what came next, where the best did not hold.
@@ -170,13 +190,16 @@ class TimeBudget:
     ) -> None:
         self._now = now
         self._timeout_s = timeout_s
-        self._end = now() + search_s
+        self._begin = now()
+        self._search_s = search_s
+        self._end = self._begin + search_s
         self._races_s = RACES_SHARE * search_s if races else 0.0
         self._later_s = 0.0
         self._lane_s = 0.0
         self._run_s = 0.0
         self.repairs = Allowance(REPAIR_SHARE * (search_s - self._races_s), now)
         self.sameness = Allowance(SAMENESS_SHARE * search_s, now)
+        self.last_sameness = Allowance(LAST_SAMENESS_S, now)
         self.final_repairs = Allowance(FINAL_REPAIRS_S, now)
         self.shorter = Allowance(SHORTER_S, now)
         self.fallbacks = Allowance(FALLBACKS_S, now)
@@ -201,6 +224,17 @@ class TimeBudget:
             self._later_s = 0.0
 
     @property
+    def for_first_looks(self) -> float:
+        """Seconds for a candidate that has its first look; below zero when their time is over."""
+        left = self._begin + FIRST_LOOKS_SHARE * _FIRST_TRIES * self._search_s - self._now()
+        return min(self._timeout_s, left + GRACE_S) if left > 0 else 0.0
+
+    @property
+    def left_for_first_race(self) -> float:
+        """Seconds for timing what had its first look."""
+        return max(LOOK_S, self._begin + FIRST_LOOKS_SHARE * self._search_s - self._now())
+
+    @property
     def left_for_repairs(self) -> float:
         """Seconds that repairs may take while exploring."""
         return min(self.repairs.left, self.left_for_candidates)
@@ -221,11 +255,16 @@ class TimeBudget:
     def expect_lanes(self, open_s: float, run_s: float) -> None:
         """Note what opening the original and running it once took: lanes will take about that."""
         self._run_s = run_s
-        self._lane_s = _START_S + _STARTING_SHARE * open_s + _RUNS_A_LANE * run_s
+        self._lane_s = _START_S + _STARTING_SHARE * open_s + self._runs_s
 
     def note_lanes(self, open_s: float) -> None:
         """Note what a lane of the last race took to open; half of the expectation goes by it."""
-        self._lane_s = 0.5 * self._lane_s + 0.5 * (open_s + _RUNS_A_LANE * self._run_s)
+        self._lane_s = 0.5 * self._lane_s + 0.5 * (open_s + self._runs_s)
+
+    @property
+    def _runs_s(self) -> float:
+        """Seconds that a lane takes to run its model: slow models run less often."""
+        return min(_RUNS_A_LANE * self._run_s, max(_LANE_RUN_S, _LEAST_RUNS * self._run_s))
 
     def lanes(self, share: float, least: int) -> int:
         """How many lanes there is time for.
@@ -243,7 +282,20 @@ class TimeBudget:
         seconds = self.pace * max(LOOK_S, seconds - _OPENING_SHARE * self._lane_s * lanes)
         if memory_only:
             return Effort(seconds, least_rounds=3, most_rounds=5, drop=False, fresh=False)
-        return Effort(seconds, least_rounds=5, most_rounds=20, width=0.03, fresh=False)
+        slow = self._run_s > _SLOW_S
+        return Effort(
+            seconds,
+            least_rounds=3 if slow else 5,
+            most_rounds=20,
+            width=0.03,
+            fresh=False,
+            most_samples=1 if slow else None,
+        )
+
+    def first_look(self, seconds: float) -> Effort:
+        """Three rounds on one sample, and a few more where they are short."""
+        seconds = self.pace * min(seconds, 2 * LOOK_S)
+        return Effort(seconds, least_rounds=3, most_rounds=7, width=0.05, fresh=False, most_samples=1)
 
     def final(self, *, drop: bool) -> Effort:
         """Fresh rounds for what may be delivered."""

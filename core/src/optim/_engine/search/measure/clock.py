@@ -61,6 +61,27 @@ class Clock:
             self._time.note_lanes(self.base.open_s if self.base else 0.0)
         return found
 
+    def first_look(self, candidates: Sequence[Candidate], seconds: float) -> list[Measured]:
+        """A few rounds on one sample for candidates that were compared already, within the budget or not.
+
+        Returns:
+            Those that run, in order; nothing is decided by it.
+        """
+        self._bench.say(f"timing {_models(candidates)} against the original")
+        found: list[Measured] = []
+        width = lanes_at_once(self._bench)
+        for start in range(0, len(candidates), width):
+            heat = candidates[start : start + width]
+            effort = self._time.first_look(seconds * len(heat) / len(candidates))
+            self.base, results = race_candidates(self._bench, heat, effort, Wanted("first look"))
+            self._time.note_lanes(self.base.open_s)
+            found += [
+                Measured(one, None).timed(result)
+                for one, result in zip(heat, results, strict=True)
+                if result.ratio is not None
+            ]
+        return found
+
     def prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Fresh rounds for what may be delivered, compared on every sample that the gate uses."""
         effort = self._time.final(drop=len(candidates) > 1)

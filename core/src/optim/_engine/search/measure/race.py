@@ -150,6 +150,7 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int) -> _Rounds:
     quiet: list[int] = []
     window: list[int] = []
     for number in range(effort.most_rounds * 3):
+        began = time.monotonic()
         alive = [i for i in lanes if lanes[i].racing and i not in failures]
         order.shuffle(alive)
         for i in alive:
@@ -164,7 +165,10 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int) -> _Rounds:
         if share is not None:
             quiet += window if share <= _FOREIGN_SHARE else []
             window = []
-        late = time.monotonic() > deadline + (effort.patience_s if len(quiet) < effort.least_rounds else 0)
+        half_a_round = (time.monotonic() - began) / 2
+        late = time.monotonic() + half_a_round > deadline + (
+            effort.patience_s if len(quiet) < effort.least_rounds else 0
+        )
         kept = _usable(quiet + window, number + 1, effort.least_rounds)
         if number + 1 >= effort.least_rounds:
             best = _judge(lanes, failures, kept, effort.drop)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from optim._engine.gate.budget import Budget
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
+from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.select.archive import ParetoArchive, beats
@@ -60,6 +61,7 @@ class Selection:
         self.clock = Clock(bench, budget, time)
         self._board = self.clock.board
         self._chains = Chains(bench, journal)
+        self._idle = IdleSettings(bench, time.last_sameness)
         self._repairer = Repairer(bench, budget, journal, self._board, time)
         self._source = SourceGate(bench, budget, self._board)
 
@@ -70,6 +72,7 @@ class Selection:
         came next is measured, until something holds that nothing explored promises to beat.
         """
         finalists = [item.candidate for item in ranking if not self._only_makes_way(item.candidate.steps)][:_FINALISTS]
+        finalists = self._without_idle(finalists)
         if not finalists:
             return None
         shorter = [*self._only_what_was_asked_for(finalists[0]), *self._shorter(finalists[0])]
@@ -83,6 +86,32 @@ class Selection:
             return self._unbeaten(best, better)
         as_good = [item for item in better if self._is_as_good(item, best)]
         return min(as_good, key=lambda item: len(item.candidate.steps))
+
+    def _without_idle(self, finalists: Sequence[Candidate]) -> list[Candidate]:
+        """Takes settings off that change nothing: that must be known in the end, whatever time exploring had for it."""
+        found: list[Candidate] = []
+        for one in finalists:
+            plain = self._plain(one)
+            idle = self._idle.reasons(plain, [one]).get(one.digest) if plain is not None else None
+            if plain is None or idle is None:
+                found.append(one)
+                continue
+            attempt = self._journal.find(one)
+            if attempt is not None:
+                attempt.settle(StepStatus.DROPPED, idle)
+            if not self._only_makes_way(plain.steps):
+                found.append(plain)
+        return unique(found)
+
+    def _plain(self, candidate: Candidate) -> Candidate | None:
+        """Returns the chain without the settings at its end; None where it has none, or the user asked for them."""
+        place = len(candidate.steps)
+        while place and candidate.steps[place - 1].session_only:
+            place -= 1
+        settings = candidate.steps[place:]
+        if not settings or any(self._was_asked_for(step) for step in settings):
+            return None
+        return self._chains.apply(candidate.steps[:place])
 
     def _unbeaten(self, best: Measured, better: Sequence[Measured]) -> Measured:
         """What is as good by the goal may be faster, or simpler: the same bytes can be slower for nothing."""
