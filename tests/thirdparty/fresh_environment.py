@@ -52,9 +52,11 @@ class Environment:
 
     def install_fast(self, *arguments: str) -> None:
         """Install with uv where that is and can: it takes a tenth of the time, and reads another configuration."""
-        python = ["--python", str(self._bin / "python")]
-        if _UV is None or subprocess.run([_UV, "pip", "install", "--quiet", *python, *arguments], check=False).returncode:
-            self.install(*arguments)
+        if _UV is not None:
+            command = [_UV, "pip", "install", "--quiet", "--python", str(self._bin / "python"), *arguments]
+            if subprocess.run(command, check=False).returncode == 0:
+                return
+        self.install(*arguments)
 
     def optim_json(self, *arguments: str, **environment: str) -> dict[str, object]:
         """What a command says with ``--json``."""
