@@ -10,6 +10,7 @@ from optim._engine.feeds.named import require_feeds
 from optim._engine.graphs.file_there import check_file
 from optim._engine.json_file import read_json
 from optim._engine.plugins.registry import load_registry, require_target
+from optim._engine.sources.export_file import EXPORT_FILE, read_export_file
 from optim._engine.sources.naming import needs_export
 from optim.errors import ExitStatus, OptimError
 
@@ -29,10 +30,19 @@ def require_run(settings: RunSettings) -> None:
     """
     settings.require_sound()
     if settings.export is None:
-        check_file(settings.source)
+        for file in _files_of(settings.source):
+            check_file(file)
     if settings.data is not None:
         require_feeds(settings.data)
     require_target(load_registry(), settings.target)
+
+
+def _files_of(source: Path) -> list[Path]:
+    """The graphs of a folder that an export wrote, and nothing else; or the file itself."""
+    if not (source / EXPORT_FILE).is_file() or (source / _REPORT).is_file():
+        return [source]
+    exported = read_export_file(source)
+    return [source / component.file for component in exported.components.values()] if exported else [source]
 
 
 def require_models(models: Sequence[Path], data: str | None, target: str) -> None:

@@ -49,7 +49,8 @@ def run(
     What is None is decided by the recipe, and where that is silent as on the command line.
 
     Args:
-        model: an ``.onnx`` file, a Hugging Face folder, or ``package.module:factory``.
+        model: an ``.onnx`` file, a folder of :func:`optim.export`, a Hugging Face folder, or
+            ``package.module:factory``.
         output: the run folder; absent, empty, or of an earlier run. By default ``MODEL-optim``.
         target: where it will run, see ``optim targets``; by default ``cpu``.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; a sample, which is a mapping of
@@ -113,11 +114,9 @@ def run(
         require_run(settings)
         folder = Path(output) if output is not None else default_output(path)
         from optim._engine.runs.outcome import RunStatus
-        from optim._engine.runs.run import EXIT_STATUS, run_settings
-        from optim._engine.runs.source_run import run_source
+        from optim._engine.runs.run import EXIT_STATUS
+        from optim._engine.runs.source_run import run_asked
 
         say = say or (lambda text: None)
-        if settings.export is None:
-            return run_settings(settings, folder, say, lock=lock, pick=pick)
-        reports = run_source(settings, folder, say, lock=lock, pick=pick)
+        reports = run_asked(settings, folder, say, lock=lock, pick=pick)
     return max(reports.values(), key=lambda report: EXIT_STATUS[RunStatus(report.status)])

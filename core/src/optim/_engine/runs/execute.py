@@ -21,6 +21,7 @@ from optim._engine.search.plan import Plan, make_plan
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
+from optim._engine.sources.export_file import KnownExport, known_export
 from optim._engine.sources.make import ExportedSource
 from optim._engine.store import Store, cache_key
 from optim.jobs.owner import ending_workers
@@ -59,14 +60,14 @@ def execute(
         source = bench.ingest()
         bench.prepare(source.model, bench.check_options(source.model))
         key = _run_key(bench)
-        known = None if settings.fresh else finished_run(store, key)
-        if known is not None:
+        earlier = None if settings.fresh else finished_run(store, key)
+        if earlier is not None:
             say("served from the cache: the same run has been made before (--fresh makes it anew)")
-            known.first_s = known.seconds
-            known.cached, known.seconds, known.settings = True, time.monotonic() - started, settings
-            known.computed, known.from_cache = 0, known.computed + known.from_cache
-            known.exported = bench.exported
-            return known
+            earlier.first_s = earlier.seconds
+            earlier.cached, earlier.seconds, earlier.settings = True, time.monotonic() - started, settings
+            earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
+            earlier.exported, earlier.known = bench.exported, _known_export(settings)
+            return earlier
         outcome = _judged(bench, source, plan)
         outcome.key = key
         proven = [point.candidate.model.path for point in outcome.points if point.proven]
@@ -105,7 +106,12 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
         computed=bench.runner.count,
         from_cache=bench.runner.from_cache,
         exported=bench.exported,
+        known=_known_export(bench.settings),
     )
+
+
+def _known_export(settings: RunSettings) -> KnownExport | None:
+    return known_export(settings.source) if settings.export is None else None
 
 
 def _run_key(bench: Workbench) -> str:

@@ -40,8 +40,10 @@ def load(folder: str | PathLike[str]) -> onnxruntime.InferenceSession | OwnSessi
 
     path = Path(folder)
     exported = read_export_file(path)
-    if exported is None or (len(exported.components) == 1 and not exported.generates):
+    if exported is None:
         return open_folder(path)
+    if len(exported.components) == 1 and not exported.generates:
+        return _open(path / next(iter(exported.components.values())).file)
     from optim._engine.generation.decoder import Decoder
 
     if not exported.generates:

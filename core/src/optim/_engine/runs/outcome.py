@@ -9,6 +9,7 @@ from optim._engine.jobs import ingest, prepare
 from optim._engine.search.select.archive import Point
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
+from optim._engine.sources.export_file import KnownExport
 from optim._engine.sources.make import ExportedSource
 from optim.backend import Check
 from optim.target import Target
@@ -51,6 +52,7 @@ class Outcome:
         computed: jobs run.
         from_cache: answers taken from the cache.
         exported: the source that the original was exported from; None where it came as an ONNX model.
+        known: what an earlier export says of the original, where it came as a file of one.
         checks: what was looked at after delivery.
         loader: whether onnxruntime can open what is delivered.
     """
@@ -77,6 +79,7 @@ class Outcome:
     computed: int = 0
     from_cache: int = 0
     exported: ExportedSource | None = None
+    known: KnownExport | None = None
     checks: tuple[Check, ...] = ()
     loader: bool = True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.sources.export_file import (
     EXPORT_FILE,
     ComponentFile,
+    KnownExport,
     export_file,
     read_export_file,
     write_export_file,
@@ -63,14 +64,7 @@ def run_source(
     names = [graph.component for graph in made.graphs]
     if len(names) == 1:
         return {names[0]: run_settings(settings, output, say, lock=lock, exported=made, pick=pick)}
-    if lock is not None:
-        raise OptimError(
-            "other-source",
-            "a lock repeats one model, and the source has several",
-            f"its components are {', '.join(names)}",
-            "run it without --recipe",
-            status=ExitStatus.USAGE,
-        )
+    _refuse_lock(lock, names)
     _require_ours(output, names)
     reports = {}
     for name in names:
@@ -81,6 +75,66 @@ def run_source(
     if len(files) == len(names):
         _write(made, files, output, {name: far for name in names if (far := _drift(reports[name])) is not None})
     return reports
+
+
+def run_asked(
+    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None, pick: str = ""
+) -> dict[str, Report]:
+    """Run a model file, a folder that an export wrote, or a source, which is exported first.
+
+    Returns:
+        Reports by component; a model file has one, without a name.
+
+    Raises:
+        OptimError: the source, the folder or the request cannot be used.
+    """
+    from optim._engine.runs.run import run_settings
+
+    if settings.export is not None:
+        return run_source(settings, output, say, lock=lock, pick=pick)
+    if not settings.source.is_dir():
+        return {"": run_settings(settings, output, say, lock=lock, pick=pick)}
+    return _run_exported(settings, output, say, lock=lock, pick=pick)
+
+
+def _run_exported(
+    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None, pick: str
+) -> dict[str, Report]:
+    """Every component of a folder that an export wrote; what it knows of them goes into the new folder."""
+    from optim._engine.runs.run import run_settings
+
+    folder = settings.source
+    content = read_export_file(folder)
+    assert content is not None
+    files = {name: folder / component.file for name, component in content.components.items()}
+    if len(files) == 1:
+        one = replace(settings, source=next(iter(files.values())))
+        return {"": run_settings(one, output, say, lock=lock, pick=pick)}
+    _refuse_lock(lock, files)
+    _require_ours(output, list(files))
+    reports = {}
+    for name, file in files.items():
+        say(f"{name}, of {', '.join(files)}")
+        reports[name] = run_settings(replace(settings, source=file), output / name, say, pick=pick)
+    if all(report.result is not None for report in reports.values()):
+        own = {name: report.result.drift.relative_l2 or 0.0 for name, report in reports.items() if report.result}
+        made = {
+            name: KnownExport(content, name).optimized(f"{name}/{MODEL_FILE}", own[name]).components[name]
+            for name in files
+        }
+        write_export_file(output, replace(content, components=made))
+    return reports
+
+
+def _refuse_lock(lock: Lock | None, components: Collection[str]) -> None:
+    if lock is not None:
+        raise OptimError(
+            "other-source",
+            "a lock repeats one model, and the source has several",
+            f"its components are {', '.join(components)}",
+            "run it without --recipe",
+            status=ExitStatus.USAGE,
+        )
 
 
 def _drift(report: Report) -> float | None:
@@ -95,6 +149,9 @@ def write_component_file(outcome: Outcome, folder: Path) -> None:
         found = outcome.result.source if outcome.result else None
         own = {made.graphs[0].component: found.drift.relative_l2} if found is not None and found.samples else {}
         _write(made, {made.graphs[0].component: MODEL_FILE}, folder, own)
+    elif outcome.known is not None and len(outcome.known.content.components) == 1:
+        drift = outcome.delivered.drift.relative_l2 if outcome.delivered else 0.0
+        write_export_file(folder, outcome.known.optimized(MODEL_FILE, drift))
 
 
 def _write(made: ExportedSource, files: dict[str, str], folder: Path, own: Mapping[str, float]) -> None:

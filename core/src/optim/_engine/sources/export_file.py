@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +79,62 @@ def read_export_file(folder: Path) -> ExportFile | None:
     if not path.is_file():
         return None
     try:
-        return from_wire(ExportFile, read_json(path))
+        found = from_wire(ExportFile, read_json(path))
+        for name, component in found.components.items():
+            _require_inside(name, component.file)
     except (ValueError, ValidationError) as error:
         raise OptimError(
             "bad-export-file", f"{path} cannot be used", str(error).splitlines()[0], "export the source again"
         ) from error
+    return found
+
+
+def _require_inside(name: str, file: str) -> None:
+    """Refuse a component whose folder or file would lie elsewhere.
+
+    Raises:
+        ValueError: says which.
+    """
+    if Path(name).name != name:
+        raise ValueError(f"component {name!r} is no plain name")
+    if Path(file).is_absolute() or ".." in Path(file).parts or not file:
+        raise ValueError(f"file {file!r} of component {name} lies elsewhere")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownExport:
+    """What is known of a model file that an earlier export wrote.
+
+    Attributes:
+        content: of its ``export.json``.
+        component: that the file is.
+    """
+
+    content: ExportFile
+    component: str
+
+    def optimized(self, file: str, drift: float) -> ExportFile:
+        """The file for a folder that holds this component alone, made anew.
+
+        Args:
+            file: where it lies.
+            drift: relative L2 from the exported graph; the drift from the source is at most both together.
+        """
+        before = self.content.components[self.component]
+        return replace(
+            self.content, components={self.component: replace(before, file=file, drift=before.drift + drift)}
+        )
+
+
+def known_export(model: Path) -> KnownExport | None:
+    """What an ``export.json`` beside a model file, or in the folder above, says of it; None where there is none.
+
+    Raises:
+        OptimError[bad-export-file]: somebody changed it.
+    """
+    for folder in (model.parent, model.parent.parent):
+        content = read_export_file(folder)
+        for name, component in (content.components if content else {}).items():
+            if content is not None and (folder / component.file).absolute() == model.absolute():
+                return KnownExport(content, name)
+    return None

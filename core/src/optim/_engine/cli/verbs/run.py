@@ -61,7 +61,8 @@ def run(
 ) -> int:
     """Make SOURCE fast on the target, prove that it still computes the same, and leave a folder to deploy.
 
-    SOURCE is an .onnx file; or a Hugging Face model folder or package.module:factory, which are exported first.
+    SOURCE is an .onnx file or a folder of optim export; or a Hugging Face model folder or package.module:factory, which
+    are exported first.
     Every change is verified and timed against the original; what is wrong or slower is dropped, with its reason.
     With --pick SOURCE may be the folder of an earlier run: another point of it is delivered, and nothing runs again.
     """
@@ -79,15 +80,11 @@ def run(
         return ExitStatus.DELIVERED
     require_run(settings)
     output = output or default_output(source)
-    from optim._engine.runs.run import run_settings
-    from optim._engine.runs.source_run import run_source
+    from optim._engine.runs.source_run import run_asked
     from optim.cli_kit.progress import progress
 
     with progress() as say:
-        if settings.export is None:
-            reports = {"": run_settings(settings, output, say, lock=lock, pick=pick or "")}
-        else:
-            reports = run_source(settings, output, say, lock=lock, pick=pick or "")
+        reports = run_asked(settings, output, say, lock=lock, pick=pick or "")
     return _tell(reports, output, as_json=as_json, verbose=verbose)
 
 

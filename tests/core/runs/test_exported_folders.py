@@ -1,0 +1,134 @@
+"""Runs of what an export left: what it knows goes on into the run folder, so that a decoder still generates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import optim
+from optim._engine.sources.export_file import ComponentFile, export_file, read_export_file, write_export_file
+from optim.errors import OptimError
+from optim.testing import models
+
+pytestmark = pytest.mark.usefixtures("jobs_here")
+
+WORDS, WIDTH = 16, 4
+FACTS = {"kind": "decoder", "eos": WORDS + 1, "pad": 0}
+QUICK = {"search_seconds": 0, "stages": ["post-process"]}
+
+
+def write_decoder(folder: Path, name: str = "model.onnx") -> None:
+    """A memory of another kind than keys and values: only ``export.json`` tells that ``new`` is fed to ``old``."""
+    rng = np.random.default_rng(0)
+    weights = {"table": (WORDS, WIDTH), "head": (WIDTH, WORDS)}
+    constants = [
+        onnx.numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name)
+        for name, shape in weights.items()
+    ]
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["words"]),
+        helper.make_node("Concat", ["old", "words"], ["new"], axis=1),
+        helper.make_node("ReduceMean", ["new"], ["mean"], axes=[1], keepdims=1),
+        helper.make_node("Add", ["words", "mean"], ["both"]),
+        helper.make_node("MatMul", ["both", "head"], ["logits"]),
+    ]
+    value = helper.make_tensor_value_info
+    inputs = [
+        value("input_ids", TensorProto.INT64, ["batch", "sequence"]),
+        value("old", TensorProto.FLOAT, ["batch", "past", WIDTH]),
+    ]
+    outputs = [
+        value("logits", TensorProto.FLOAT, ["batch", "sequence", WORDS]),
+        value("new", TensorProto.FLOAT, ["batch", "total", WIDTH]),
+    ]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), folder / name)
+
+
+@pytest.fixture
+def exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    write_decoder(folder)
+    component = ComponentFile("model.onnx", {"new": "old"}, 1e-6)
+    write_export_file(folder, export_file("path/to/model", FACTS, {"model": component}))
+    return folder
+
+
+@pytest.mark.parametrize("named", ["exported", "exported/model.onnx"])
+def test_a_decoder_still_generates_the_same_after_a_run(exported, tmp_path, named):
+    expected = optim.load(exported).generate([[3, 4, 5]], max_new_tokens=4)
+    report = optim.run(tmp_path / named, tmp_path / "out", **QUICK)
+    assert report.status == "unchanged"
+    np.testing.assert_array_equal(optim.load(tmp_path / "out").generate([[3, 4, 5]], max_new_tokens=4), expected)
+    after = read_export_file(tmp_path / "out")
+    assert (after.source, after.facts) == ("path/to/model", FACTS)
+    assert after.components["model"].drift == 1e-6  # nothing was added
+    again = optim.run(tmp_path / "out" / "model.onnx", tmp_path / "further", **QUICK)  # and on from there
+    assert again.status == "unchanged"
+    assert optim.load(tmp_path / "further").generate([[3]], max_new_tokens=1).shape == (1, 1)
+
+
+def test_every_component_has_a_run_folder_and_they_still_know_each_other(exported, tmp_path):
+    models.mlp(exported).rename(exported / "encoder.onnx")
+    (exported / "model.onnx").rename(exported / "decoder.onnx")
+    parts = {
+        "encoder": ComponentFile("encoder.onnx", {}, 0.0),
+        "decoder": ComponentFile("decoder.onnx", {"new": "old"}, 0.0),
+    }
+    write_export_file(exported, export_file("it", {**FACTS, "kind": "encoder-decoder"}, parts))
+    optim.run(exported, tmp_path / "out", **QUICK)
+    after = read_export_file(tmp_path / "out")
+    assert {name: part.file for name, part in after.components.items()} == {
+        "encoder": "encoder/model.onnx",
+        "decoder": "decoder/model.onnx",
+    }
+    assert after.components["decoder"].state == {"new": "old"}
+    assert after.generates
+
+
+def test_a_lossy_result_says_at_most_how_far_it_is_from_the_source(exported):
+    from optim._engine.sources.export_file import known_export
+
+    found = known_export(exported / "model.onnx").optimized("model.onnx", 0.02)
+    assert found.components["model"].drift == pytest.approx(0.020001)
+    assert found.components["model"].state == {"new": "old"}
+    models.mlp(exported)
+    assert known_export(exported / "mlp.onnx") is None
+
+
+def test_a_folder_with_linked_weights_is_opened_though_no_run_wrote_it(tmp_path):
+    models.mlp(tmp_path).rename(tmp_path / "model.onnx")
+    write_export_file(tmp_path, export_file("it", {}, {"model": ComponentFile("model.onnx")}))
+    assert [value.name for value in optim.load(tmp_path).get_inputs()] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("../victim", "model.onnx"), ("model", "../model.onnx"), ("model", "/etc/passwd")]
+)
+def test_an_export_file_from_a_stranger_names_nothing_elsewhere(exported, tmp_path, name, file):
+    content = json.loads((exported / "export.json").read_text())
+    content["components"] = {name: {"file": file, "state": {}, "drift": 0.0}}
+    (exported / "export.json").write_text(json.dumps(content))
+    for use in (lambda: optim.load(exported), lambda: optim.run(exported, tmp_path / "out", **QUICK)):
+        with pytest.raises(OptimError, match="bad-export-file"):
+            use()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_folder_is_no_exported_folder(exported, tmp_path):
+    optim.run(exported, tmp_path / "out", **QUICK)
+    with pytest.raises(OptimError, match="model-is-a-folder"):
+        optim.run(tmp_path / "out", tmp_path / "again", **QUICK)
+
+
+def test_a_component_that_is_gone_is_named(exported, tmp_path):
+    (exported / "model.onnx").unlink()
+    with pytest.raises(OptimError, match=r"model-missing.*model\.onnx"):
+        optim.run(exported, tmp_path / "out", **QUICK)
