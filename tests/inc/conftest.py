@@ -20,9 +20,7 @@ def neural_compressor():
     """
     with pytest.MonkeyPatch.context() as patch, ending_workers():
         patch.setenv("OPTIM_DATA_DIR", str(DATA))
-        patch.setenv(
-            "PATH", sysconfig.get_path("scripts"), prepend=os.pathsep
-        )  # uv is there, faster than pip
+        patch.setenv("PATH", sysconfig.get_path("scripts"), prepend=os.pathsep)  # uv is there, faster than pip
         patch.delenv(FOLDER_VARIABLE, raising=False)
         install_environment(ISOLATION)
         yield
