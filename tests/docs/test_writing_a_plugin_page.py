@@ -69,6 +69,7 @@ def test_every_promise_of_the_kit_is_on_the_page() -> None:
         "its_options_are_documented": "has documented options;",
         "its_order_can_be_resolved": "can be ordered;",
         "what_it_can_keep_is_kept": "keeps what it says it can keep;",
+        "a_kept_node_has_the_weights_that_it_had": "leaves a kept node the weights that it had, bit for bit,",
         "importing_it_loads_nothing_heavy": "loads nothing heavy when it is imported;",
         "it_works_in_a_process_of_its_own": "works in a process of its own.",
         "its_name_and_attributes_fit": "its name and attributes fit;",
