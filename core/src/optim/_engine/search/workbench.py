@@ -245,6 +245,10 @@ class Workbench:
             ]
         return found
 
+    def has_tried(self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any]) -> bool:
+        """Whether this run has applied a pass to a candidate already: trying it again takes no time."""
+        return self.keys.candidate(candidate, offered, options) in self._tried
+
     def try_one(
         self,
         candidate: Candidate,

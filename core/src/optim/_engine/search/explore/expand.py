@@ -212,6 +212,8 @@ class Expander:
 
         def seconds(place: int) -> float:
             planned, _, attempt = order[place]
+            if self._bench.has_tried(*jobs[place]):
+                return GRACE_S
             may_begin = planned.forced or self._time.may_begin(self.promises.seconds(attempt.step.pass_name))
             return self._time.for_candidate(named=planned.forced) if may_begin else 0.0
 

@@ -26,6 +26,9 @@ _NO_GAIN = math.log(1.1)
 _DEAR = 0.1
 """Share of the search: a pass that takes longer for a candidate must have shown a gain."""
 
+_LEAST_GAIN = math.log(1 / 0.95)
+"""A gain that three rounds on a busy machine do not make up."""
+
 
 class Promises:
     """What is known of the passes of one search; ``search_s`` is the time it has."""
@@ -75,7 +78,7 @@ class Promises:
         gain, seconds = self._gain_of_pass.get(name), self.seconds(name)
         if gain is not None and gain < -_NO_GAIN and pass_class.lossy:
             return f"it made the original slower (latency ratio {math.exp(-gain):.2f}): other passes promise more"
-        useless = gain <= 0.0 if gain is not None else name not in self._held
+        useless = gain <= _LEAST_GAIN if gain is not None else name not in self._held
         if seconds > _DEAR * self._search_s and useless:
             found = "nothing came of it" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
             return (
