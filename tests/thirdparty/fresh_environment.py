@@ -14,7 +14,12 @@ from filelock import FileLock
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-_INSTALLED = ("core/pyproject.toml", "tests/thirdparty/acme/pyproject.toml", "tests/thirdparty/broken/pyproject.toml")
+_INSTALLED = (
+    "core/pyproject.toml",
+    "tests/thirdparty/acme/pyproject.toml",
+    "tests/thirdparty/broken/pyproject.toml",
+    "tests/thirdparty/volt/pyproject.toml",
+)
 
 
 class Environment:
@@ -68,7 +73,7 @@ def fresh_environment() -> Environment:
             environment.install(
                 "--constraint", constraints, "--editable", f"{ROOT / 'core'}[cpu,testing]", "hatchling", "editables"
             )
-            for name in ("acme", "broken"):
+            for name in ("acme", "broken", "volt"):
                 environment.install("--no-deps", "--no-build-isolation", "--editable", str(HERE / name))
             (folder / "ready").touch()
     return environment

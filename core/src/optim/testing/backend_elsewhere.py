@@ -6,6 +6,7 @@ import importlib
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -49,8 +50,8 @@ def run(request: Request, channel: Channel) -> Answer:
     """Import, open, run."""
     del channel
     module, _, name = request.path.partition(":")
-    kind = reduce(getattr, name.split("."), importlib.import_module(module))
+    kind: Any = reduce(getattr, name.split("."), importlib.import_module(module))
     with np.load(request.feeds) as feeds, HeldBackend(kind, "").open(request.model, request.target) as session:
         outputs = session.run(dict(feeds))
-        np.savez(request.outputs, **outputs)
+        np.savez(request.outputs, allow_pickle=False, **dict[str, Any](outputs))
         return Answer(dict(session.executed_on))
