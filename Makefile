@@ -6,8 +6,9 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 INSTALLED := .venv/installed-$(VERSION)
 TOOLS := .venv/tools-$(VERSION)
 
-# Several processes at once, as many as there are cores, each with whole files: what is dear to make is made once for a file.
-PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
+# One process more than there are cores, since some wait for what they start, each with whole files: what is dear to make
+# is made once for a file.
+PARALLEL := --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))') --dist loadfile
 
 .PHONY: help demo test test-quick test-suite test-faults coverage lint docs dist bench clean
 .DEFAULT_GOAL := help
@@ -39,7 +40,7 @@ test-suite: $(TOOLS)
 	cd tests && ../$(BIN)/python -m suite.whole $(SUITE)
 
 test-faults: $(TOOLS)
-	$(BIN)/python -m pytest $(PARALLEL) tests/faults
+	$(BIN)/python -m pytest $(PARALLEL) tests/faults tests/core/graphs/test_ingest.py
 
 coverage: export COVERAGE_RCFILE := $(CURDIR)/pyproject.toml
 coverage: export COVERAGE_FILE := $(CURDIR)/.cache/coverage/data
@@ -102,5 +103,5 @@ $(INSTALLED): core/pyproject.toml plugins/pyproject.toml constraints-dev.txt
 $(TOOLS): $(INSTALLED) plugins-qnn/pyproject.toml plugins-inc/pyproject.toml plugins-prepost/pyproject.toml
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt \
 		--editable 'core[cpu]' --editable 'plugins[torch]' --editable plugins-qnn --editable plugins-inc \
-		--editable plugins-prepost peft jiwer pytest pytest-timeout pytest-xdist ruff mypy scikit-learn
+		--editable plugins-prepost peft jiwer pytest pytest-timeout pytest-xdist ruff mypy scikit-learn uv
 	touch $@

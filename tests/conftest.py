@@ -9,7 +9,8 @@ import os
 import signal
 import tempfile
 
-from jobs_here import jobs_here  # noqa: F401 - a fixture for tests of every folder
+from counted_clock import counted_clock  # noqa: F401 - fixtures for tests of every folder
+from jobs_here import jobs_here  # noqa: F401
 
 from optim._engine.search.time_budget import TimeBudget
 

@@ -12,7 +12,7 @@ import pytest
 from optim import Pass
 from optim._engine.cli.main import optim
 from optim._engine.scaffold.package import STAGES
-from optim.testing import PassConformance, models
+from optim.testing import BackendConformance, PassConformance, models
 
 PAGE = (Path(__file__).parents[2] / "docs" / "writing-a-plugin.md").read_text(encoding="utf-8")
 LINES = re.findall(r"^    (optim .+)$", PAGE, re.MULTILINE)
@@ -69,6 +69,7 @@ def test_every_promise_of_the_kit_is_on_the_page() -> None:
         "its_options_are_documented": "has documented options;",
         "its_order_can_be_resolved": "can be ordered;",
         "what_it_can_keep_is_kept": "keeps what it says it can keep;",
+        "a_kept_node_has_the_weights_that_it_had": "leaves a kept node the weights that it had, bit for bit,",
         "importing_it_loads_nothing_heavy": "loads nothing heavy when it is imported;",
         "it_works_in_a_process_of_its_own": "works in a process of its own.",
         "its_name_and_attributes_fit": "its name and attributes fit;",
@@ -77,6 +78,12 @@ def test_every_promise_of_the_kit_is_on_the_page() -> None:
     }
     assert {name.removeprefix("test_") for name in vars(PassConformance) if name.startswith("test_")} == set(promises)
     assert [sentence for sentence in promises.values() if sentence not in section] == []
+
+
+def test_every_promise_of_a_backend_is_on_the_page() -> None:
+    section = PAGE.split("## 2.")[1].split("\n## ")[0]
+    promises = {name.removeprefix("test_") for name in vars(BackendConformance) if name.startswith("test_")}
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) >= promises
 
 
 def test_the_page_names_every_model_of_the_kit() -> None:

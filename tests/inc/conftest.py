@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,14 @@ from optim_inc.environment import ISOLATION
 DATA = Path(__file__).parents[2] / ".cache" / "isolated"
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def neural_compressor():
-    """The real one, in an environment made once and kept in ``.cache``; one worker for all tests."""
+    """The real one, in an environment made once and kept in ``.cache``; one worker for the tests of this folder alone:
+    with that environment its passes take part in every search.
+    """
     with pytest.MonkeyPatch.context() as patch, ending_workers():
         patch.setenv("OPTIM_DATA_DIR", str(DATA))
+        patch.setenv("PATH", sysconfig.get_path("scripts"), prepend=os.pathsep)  # uv is there, faster than pip
         patch.delenv(FOLDER_VARIABLE, raising=False)
         install_environment(ISOLATION)
         yield

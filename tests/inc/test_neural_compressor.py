@@ -81,7 +81,7 @@ def test_tuning_ends_at_the_first_model_that_the_host_finds_good(trial):
 def test_a_goal_that_no_model_reaches_is_no_failure_and_no_model(trial, strategy):
     result = _tuned(trial, strategy=strategy, tolerable_loss=1e-9, max_trials=3)
     assert not result.changed
-    assert any("no model that was tried" in note or "quantized no operator" in note for note in result.notes)
+    assert any("no model that was tried" in note for note in result.notes), result.notes
 
 
 def test_tuning_out_of_time_is_a_goal_missed(trial):

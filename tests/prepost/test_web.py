@@ -24,11 +24,12 @@ from optim.onnx.operators import operator_counts
 from optim.options import parse_options
 from optim.testing.trial import Trial
 from optim_prepost.append import Append
+from optim_prepost.compose.compose import METADATA
 from optim_prepost.plugin import WEB
 from optim_prepost.reference.compared_interface import raw
 from optim_prepost.web import chromium, packages
 from optim_prepost.web.backend import OrtWebBackend, web_options
-from optim_prepost.web.deliver import PAGE, deliver
+from optim_prepost.web.deliver import PAGE, deliver, plan_of
 from optim_prepost.web.node_session import NodeSession
 from optim_prepost.web.serve import Served
 from optim_prepost.web.tables import judge, tables
@@ -352,3 +353,33 @@ def test_operators_are_judged_at_their_opset():
 def test_nothing_of_the_page_asks_for_something_outside_its_folder():
     for path in sorted(Path(PAGE).iterdir()):
         assert "http" not in path.read_text(encoding="utf-8").replace("http-equiv", ""), path.name
+
+
+PLAN = {"inputs": [], "task": {"tokenizer": {"vocab_or_file": "/etc/passwd"}}, "samples": "/etc"}
+NO_PLANS = ["", "[]", "7", "{}", '{"plan": 7}', "[" * 100_000, '{"plan": {"inputs": [], "task": 7}}']
+
+
+@pytest.mark.parametrize("words", ["/etc/passwd", {"a": 10**12}, {"a": -1}, {"a": "0"}, ["a"], None])
+def test_a_plan_of_anybody_names_no_file_that_is_read(words):
+    task = {"tokenizer": {"vocab_or_file": words}, "labels": ["a"]}
+    plan = plan_of({METADATA: json.dumps({"plan": {**PLAN, "task": task}})})
+    assert plan.samples == ""
+    assert plan.task == {"labels": ["a"]}
+    known = {"tokenizer": {"vocab_or_file": {"a": 0, "b": 1}}}
+    assert plan_of({METADATA: json.dumps({"plan": {**PLAN, "task": known}})}).task == known
+
+
+@pytest.mark.parametrize("text", NO_PLANS, ids=range(len(NO_PLANS)))
+def test_what_is_no_plan_is_refused(text):
+    with pytest.raises(OptimError) as refused:
+        plan_of({METADATA: text})
+    assert refused.value.reference == "bad-plan"
+
+
+def test_a_composed_model_carries_its_vocabulary_and_no_path(compose_for_web, tmp_path):
+    words = task_models.vocabulary(tmp_path)
+    _, result = compose_for_web(task_models.encoder(tmp_path), preset="text-embedding", vocabulary=str(words))
+    metadata = result.model.ir().metadata_props
+    assert str(tmp_path) not in metadata[METADATA]
+    known = plan_of(metadata).task["tokenizer"]["vocab_or_file"]
+    assert sorted(known, key=known.get) == words.read_text(encoding="utf-8").split()

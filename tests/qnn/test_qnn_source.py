@@ -11,7 +11,7 @@ from qnn_models import on_htp
 
 from optim._engine.cli.main import main
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
 pytest.importorskip("transformers", reason="transformers is not installed: nothing can be exported")
 

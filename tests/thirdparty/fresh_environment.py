@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 from pathlib import Path
 
@@ -14,7 +16,9 @@ from filelock import FileLock
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-_INSTALLED = ("core/pyproject.toml", "tests/thirdparty/acme/pyproject.toml", "tests/thirdparty/broken/pyproject.toml")
+_UV = shutil.which("uv", path=sysconfig.get_path("scripts"))
+_VENDORS = ("acme", "broken", "volt")
+_INSTALLED = ("core/pyproject.toml", *(f"tests/thirdparty/{name}/pyproject.toml" for name in _VENDORS))
 
 
 class Environment:
@@ -47,6 +51,14 @@ class Environment:
         if done.returncode:
             raise RuntimeError(f"pip install {' '.join(arguments)} failed:\n{done.stderr}")
 
+    def install_fast(self, *arguments: str) -> None:
+        """Install with uv where that is and can: it takes a tenth of the time, and reads another configuration."""
+        if _UV is not None:
+            command = [_UV, "pip", "install", "--quiet", "--python", str(self._bin / "python"), *arguments]
+            if subprocess.run(command, check=False).returncode == 0:
+                return
+        self.install(*arguments)
+
     def optim_json(self, *arguments: str, **environment: str) -> dict[str, object]:
         """What a command says with ``--json``."""
         found: dict[str, object] = json.loads(self.run("optim", *arguments, "--json", **environment).stdout)
@@ -65,10 +77,10 @@ def fresh_environment() -> Environment:
         if not (folder / "ready").exists():
             venv.create(folder, with_pip=True, clear=True)
             constraints = str(ROOT / "constraints-dev.txt")
-            environment.install(
+            environment.install_fast(
                 "--constraint", constraints, "--editable", f"{ROOT / 'core'}[cpu,testing]", "hatchling", "editables"
             )
-            for name in ("acme", "broken"):
-                environment.install("--no-deps", "--no-build-isolation", "--editable", str(HERE / name))
+            for name in _VENDORS:
+                environment.install_fast("--no-deps", "--no-build-isolation", "--editable", str(HERE / name))
             (folder / "ready").touch()
     return environment

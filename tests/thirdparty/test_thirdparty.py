@@ -181,7 +181,7 @@ def test_a_verb_that_cannot_be_imported_is_an_error_of_its_package(environment):
 
 def test_a_run_outlives_every_pass_that_breaks_and_says_what_each_did(environment, model, tmp_path):
     before = model.read_bytes()
-    done, report = run(environment, tmp_path, model, "--target", "wreck", "--timeout", "10", "--stage", "fuse")
+    done, report = run(environment, tmp_path, model, "--target", "wreck", "--timeout", "4", "--stage", "fuse")
     assert done.returncode == 0, done.stderr
     assert report["status"] == "unchanged"
     assert model.read_bytes() == before
@@ -189,7 +189,7 @@ def test_a_run_outlives_every_pass_that_breaks_and_says_what_each_did(environmen
     expected = {
         "raises": ("failed", "RuntimeError: no idea what to do"),
         "aborts": ("failed", "its process ended with SIGABRT"),
-        "hangs": ("failed", "did not finish within 10 s and was stopped"),
+        "hangs": ("failed", "did not finish within 4 s and was stopped"),
         "mutates": ("failed", "broken-run.mutates changed its input model"),
         "zeroes": ("dropped", "is beyond what rounding explains"),
         "forgets": ("failed", "broken-run.forgets returned NoneType, not a PassResult"),

@@ -60,6 +60,26 @@ OWN_COMMANDS: Mapping[str, str] = {
 """Verbs of optim itself, with what ``optim --help`` says of each; a plugin's command may not be called like one."""
 
 
+_METRICS = ("cosine", "f1", "mean-iou", "perplexity", "token-agreement", "top-1", "top-k", "wer")
+
+RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
+    "target": {
+        "auto": "optim",
+        "cpu": "ort",
+        "qnn": "qnn",
+        "qnn-offline": "qnn",
+        "torch-compile": "torch",
+        "torch-eager": "torch",
+        "torch-script": "torch",
+        "web": "prepost",
+    },
+    "backend": {"ort": "ort", "ort-web": "prepost", "qnn": "qnn", "qnn-offline": "qnn", "torch": "torch"},
+    "metric": dict.fromkeys(_METRICS, "metrics"),
+}
+"""Names that users know, by kind, with the plugin that alone may use each. Of another that several plugins use, the
+plugin has it that the name begins with (``acme-npu`` is of plugin ``acme``); else none is used."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A verb that a plugin adds.

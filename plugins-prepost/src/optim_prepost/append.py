@@ -160,10 +160,17 @@ def _raised(model: Model, plan: Plan) -> tuple[ir.Model, list[str]]:
 
 
 def _metadata(plan: Plan, composed: Composed) -> dict[str, Any]:
-    """What a page, or whoever opens the model, can read of the steps."""
-    from optim.jobs import to_wire
+    """What a page, or whoever opens the model, can read of the steps, without files of this machine."""
+    from dataclasses import replace
 
-    return {"plan": to_wire(plan), "results": to_wire(composed.results)}
+    from optim.jobs import to_wire
+    from optim_prepost.plans.settings import read_vocabulary
+
+    task = dict(plan.task)
+    if tokenizer := task.get("tokenizer"):
+        task["tokenizer"] = {**tokenizer, "vocab_or_file": read_vocabulary(str(tokenizer["vocab_or_file"]))}
+    kept = replace(plan, task=task, samples="")
+    return {"plan": to_wire(kept), "results": to_wire(composed.results)}
 
 
 def _refuse_other_domains(composed: Composed) -> None:

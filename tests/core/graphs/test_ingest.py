@@ -170,6 +170,7 @@ def test_weights_inside_the_file_cost_no_memory(path, store):
 
 @pytest.mark.large
 @pytest.mark.skipif(shutil.disk_usage("/tmp").free < 8 << 30, reason="needs 8 GB of free disk")
+@pytest.mark.faults  # it writes and reads as much as that: half a minute where memory is slow
 def test_a_model_above_two_gigabytes(path, store):
     rows = LARGE_BYTES // 4096
     with (path.parent / "w.bin").open("wb") as stream:

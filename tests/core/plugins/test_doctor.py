@@ -197,3 +197,20 @@ def test_a_list_that_cannot_be_read_allows_nothing(site, monkeypatch, tmp_path, 
     with pytest.raises(OptimError, match=r"plugins\.toml") as caught:
         load_registry()
     assert caught.value.reference == "bad-allow-list"
+
+
+LAZY = GOOD.replace(
+    'summary = "Makes it small."', 'summary = "Makes it small."\n    options = "{module}_options:Options"'
+)
+
+
+def test_a_module_that_is_missing_behind_a_lazy_name_is_found(site):
+    path = site.add("acme", LAZY)
+    options = f"{path.stem}_options"
+    (site.folder / f"{options}.py").write_text("import a_library_that_nobody_has\n\nclass Options: ...\n")
+    (one,) = found("pass acme.shrink")
+    assert one.severity is Severity.PROBLEM
+    assert one.what == (
+        f"its options, {options}:Options, cannot be imported: "
+        f"{options} imports a_library_that_nobody_has, which is not installed"
+    )

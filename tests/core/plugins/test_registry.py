@@ -6,6 +6,7 @@ from plugin_packages import GOOD, Site, site
 from optim import OptimError, Stage
 from optim._engine.plugins.registry import load_registry
 from optim._engine.plugins.survey import survey_plugins
+from optim.hooks import RESERVED_NAMES
 
 __all__ = ["site"]
 
@@ -240,3 +241,36 @@ def test_what_a_hook_prints_stays_off_stdout(site, device, capfd):
     load_registry(only={"noisy"}).passes(Stage.FUSE, device)
     out, err = capfd.readouterr()
     assert (out, err.count("noise")) == ("", 2)
+
+
+NAMED_LIKE = """
+    {hooks}
+    @hookimpl
+    def optim_targets():
+        return [Target(name, "b", runtime="r") for name in ("cpu", "acme-npu", "shared")]
+
+    @hookimpl
+    def optim_metrics():
+        return [Metric("top-1", True, lambda outputs, feeds, labels: 1.0)]
+"""
+
+
+def test_reserved_names_stay_with_their_plugin_and_a_prefix_decides_between_others(site):
+    for plugin in ("acme", "other"):
+        site.add(plugin, NAMED_LIKE.replace("{hooks}", HOOKS.replace("\n", "\n    ")))
+    registry = load_registry(only={"acme", "other"})
+    assert list(registry.targets()) == ["acme-npu"]
+    assert registry.offer("target", "acme-npu").plugin.name == "acme"
+    assert "top-1" not in registry.offered("metric")
+    said = {(problem.plugin.name, problem.reason) for problem in registry.problems}
+    assert ("acme", "target cpu is reserved for plugin ort: call it acme-cpu") in said
+    assert ("other", "target acme-npu is of plugin acme: call it other-...") in said
+    assert ("acme", "metric top-1 is reserved for plugin metrics: call it acme-top-1") in said
+    assert any(name == "acme" and reason.startswith("target shared is also offered by") for name, reason in said)
+
+
+def test_what_is_reserved_is_what_the_standard_plugins_offer():
+    registry = load_registry(only={"ort", "torch", "metrics", "qnn", "prepost"})
+    for kind, names in RESERVED_NAMES.items():
+        offered = {name: offer.plugin.name for name, offer in registry.offered(kind).items()}
+        assert {name: owner for name, owner in names.items() if owner != "optim"} == offered

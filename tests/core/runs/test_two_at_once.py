@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from installed_plugin import workers_import
 from timed_models import write_network
 
 from optim._engine.jobs.runner import thread_executor
@@ -29,6 +30,7 @@ VERBS = {
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
+    workers_import(monkeypatch)
     write_network(tmp_path / "model.onnx", {"a": 1})
     return tmp_path
 
@@ -36,7 +38,7 @@ def folder(tmp_path, monkeypatch):
 def start(verb, output):
     arguments = [*VERBS[verb], *(["-o", output] if verb.endswith("run") else [])]
     return subprocess.Popen(
-        [sys.executable, "-m", "optim", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, "-m", "quick_optim", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 

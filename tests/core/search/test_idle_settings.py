@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
 import onnx
 import pytest
 from timed_models import network
 
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
-from optim._engine.search.explore.idle_settings import IdleSettings
 from optim._engine.search.journal import step_of
+from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
-from optim._engine.search.time_budget import TimeBudget
+from optim._engine.search.time_budget import Allowance
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.model import SessionConfig
@@ -51,7 +53,7 @@ def tuned(bench):
 @pytest.fixture
 def reasons(bench):
     def found(*others, seconds=100.0):
-        idle = IdleSettings(bench, TimeBudget(seconds, 300.0)).reasons(bench.original, others)
+        idle = IdleSettings(bench, Allowance(seconds, time.monotonic)).reasons(bench.original, others)
         return [idle.get(one.digest) for one in others]
 
     return found

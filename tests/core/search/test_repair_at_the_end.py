@@ -15,7 +15,7 @@ from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
 from optim.passes import Stage
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here", "counted_clock")]
 
 SAMPLES, SPECIAL = 12, 9
 ELSEWHERE = {"useful_3_matmul": 0.3}

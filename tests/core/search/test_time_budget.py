@@ -77,7 +77,7 @@ def test_a_stage_leaves_time_for_those_after_it(time):
 
 
 def test_as_many_lanes_as_there_is_time_for_and_a_few_whatever_the_time(time, clock):
-    time.expect_lanes(open_s=4 / 3, run_s=0.1)  # 0.2 + 0.8 + 3 seconds a lane
+    time.expect_lanes(open_s=16 / 3, run_s=0.05)  # 0.2 + 3.2 + 0.6 seconds a lane
     assert time.lanes(0.4, least=LEAST_LANES) == 10
     assert time.lanes(0.1, least=8) == 8
     clock.seconds += 72
@@ -87,29 +87,29 @@ def test_as_many_lanes_as_there_is_time_for_and_a_few_whatever_the_time(time, cl
 
 
 def test_lanes_that_open_slowly_make_it_fewer(time):
-    time.expect_lanes(open_s=4 / 3, run_s=0.1)
-    time.note_lanes(open_s=9.0)  # half of 4 and half of 12 seconds
+    time.expect_lanes(open_s=16 / 3, run_s=0.05)
+    time.note_lanes(open_s=11.4)  # half of 4 and half of 12 seconds
     assert time.lanes(0.8, least=LEAST_LANES) == 10
 
 
 def test_a_look_is_as_long_as_is_left_after_opening_and_a_second_at_least(time):
-    time.expect_lanes(open_s=4 / 3, run_s=0.1)
+    time.expect_lanes(open_s=16 / 3, run_s=0.05)
     assert time.look(20.0, lanes=5).seconds == pytest.approx(12.0)
     assert time.look(2.0, lanes=5).seconds == LOOK_S
     assert not time.look(20.0, lanes=5, memory_only=True).drop
 
 
 def test_the_last_race_waits_half_as_long_again_for_quiet_rounds(time):
-    final, again = time.final(drop=True), time.again(drop=False)
+    final, again = time.final(3, drop=True), time.again(2, drop=False)
     assert (final.seconds, final.patience_s, final.open_timeout_s) == (FINAL_S, FINAL_S / 2, 300.0)
     assert (again.seconds, again.drop) == (AGAIN_S, False)
 
 
 def test_the_pace_scales_races_and_nothing_else(time, monkeypatch):
     monkeypatch.setattr(TimeBudget, "pace", 0.1)
-    time.expect_lanes(open_s=4 / 3, run_s=0.1)
+    time.expect_lanes(open_s=16 / 3, run_s=0.05)
     assert time.look(20.0, lanes=5).seconds == pytest.approx(1.2)
-    assert time.final(drop=True).seconds == pytest.approx(FINAL_S / 10)
+    assert time.final(3, drop=True).seconds == pytest.approx(FINAL_S / 10)
     assert (time.left, time.left_for_candidates, time.final_repairs.left) == (100.0, 80.0, FINAL_REPAIRS_S)
 
 
@@ -124,3 +124,37 @@ def test_a_stage_leaves_later_ones_their_time(time, clock):
         assert not time.may_begin(0.0)
     assert time.left_for_candidates == pytest.approx(59.0)
     assert time.may_begin(0.0)
+
+
+def test_a_model_that_is_slow_is_looked_at_in_three_rounds_on_one_sample(time):
+    time.expect_lanes(open_s=1.0, run_s=0.01)
+    fast = time.look(20.0, lanes=5)
+    time.expect_lanes(open_s=1.0, run_s=2.0)  # 0.2 + 0.6 + 8 runs of 2 s a lane
+    slow = time.look(60.0, lanes=3)
+    assert (fast.least_rounds, fast.most_samples) == (5, None)
+    assert (slow.least_rounds, slow.most_samples) == (3, 1)
+    assert slow.seconds == pytest.approx(60 - 0.4 * 16.8 * 3)
+
+
+def test_first_looks_have_a_third_of_the_search_and_most_of_it_is_for_trying(time, clock):
+    assert time.for_first_looks == pytest.approx(100 / 3 * 0.7 + GRACE_S)
+    clock.seconds += 24
+    assert time.for_first_looks == 0.0
+    assert time.left_for_first_race == pytest.approx(100 / 3 - 24)
+    clock.seconds += 30
+    assert time.left_for_first_race == LOOK_S
+    look = time.first_look(60.0)
+    assert (look.least_rounds, look.most_samples, look.seconds) == (3, 1, 2 * LOOK_S)
+
+
+@pytest.mark.parametrize(("run_s", "models", "rounds"), [(0.01, 6, 10), (0.2, 5, 3), (0.1, 6, 5), (2.0, 2, 3)])
+def test_the_last_race_of_a_slow_model_has_few_models_and_few_rounds(time, run_s, models, rounds):
+    """Two seconds a run, three models with the original: 36 seconds in place of 280."""
+    time.expect_lanes(open_s=1.0, run_s=run_s)
+    assert time.lanes_at_the_end(6) == models
+    assert time.final(models, drop=True).least_rounds == rounds
+
+
+def test_each_shape_that_is_timed_makes_a_round_longer(time):
+    time.expect_lanes(open_s=1.0, run_s=0.1, samples=3)
+    assert time.lanes_at_the_end(6) == 3

@@ -171,7 +171,7 @@ def test_a_candidate_is_repaired_though_a_slower_rival_holds(model):
 
 def test_a_candidate_that_overflows_is_repaired(model):
     kept, tried = repaired(model, "lossy.overflow")
-    assert "infinite" in tried[0].reason or "NaN" in tried[0].reason
+    assert "576 elements became NaN" in tried[0].reason
     assert kept is not None
     assert kept.step.options["keep"] == ["useful_3_matmul"]
 

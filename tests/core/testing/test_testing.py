@@ -35,6 +35,7 @@ BAD = {
     "KnowsItsProcess": "it_works_in_a_process_of_its_own",
     "ForeignCandidates": "its_candidates_are_its_options",
     "KeepsNothing": "what_it_can_keep_is_kept",
+    "SharesTheLoss": "a_kept_node_has_the_weights_that_it_had",
     "BadName": "its_name_and_attributes_fit",
     "SecretTuner": "it_changes_session_settings_alone_if_it_says_so",
     "Heavy": "importing_it_loads_nothing_heavy",
@@ -42,6 +43,7 @@ BAD = {
 ALSO = {
     "RenamesOutput": {"it_computes_the_same_within_the_tolerance"},
     "InterfaceOfNobody": {"it_computes_the_same_within_the_tolerance"},
+    "KeepsNothing": {"a_kept_node_has_the_weights_that_it_had"},
     "SaysChanged": {"it_changes_session_settings_alone_if_it_says_so"},
     "MutatesInput": {
         "it_works_in_a_process_of_its_own",
@@ -52,7 +54,7 @@ ALSO = {
 }
 """What one defect must break too: a renamed output cannot be compared."""
 
-LOSSY = {"GoodLossy", "KeepsNothing"}
+LOSSY = {"GoodLossy", "KeepsNothing", "SharesTheLoss"}
 
 MODULE = """
 import pytest

@@ -38,7 +38,7 @@ def test_it_gives_what_the_module_gives(mode: str) -> None:
     asked = json.dumps(to_wire(SourceRequest(f"{several_examples.__module__}:several_examples")))
     session = TorchBackend().open(None, target(mode, source=asked, component=""))  # type: ignore[arg-type]
     module, _ = several_examples()
-    for length in (6, 1, 9):
+    for length in (6,) if mode == "compile" else (6, 1, 9):  # each length is compiled anew, for ten seconds
         outputs = session.run(feeds(length))
         with torch.inference_mode():
             expected = module.eval()(*(torch.from_numpy(array) for array in feeds(length).values()))

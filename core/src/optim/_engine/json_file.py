@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> Any:
     if path.exists() and not path.is_file():
         raise ValueError("it is no file")
     with path.open("rb") as stream:
-        content = stream.read(max_bytes + 1)
+        size = os.fstat(stream.fileno()).st_size
+        content = stream.read(min(size, max_bytes) + 1)  # reading sets memory aside for as much as it is asked for
     if len(content) > max_bytes:
         raise ValueError(f"it is larger than {max_bytes >> 20} MiB, which no such file is")
     try:

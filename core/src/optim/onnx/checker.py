@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ def check_graph(skeleton: onnx.ModelProto, path: Path) -> None:
     """
     if not skeleton.graph.output:
         raise invalid_graph(path, "it has no outputs")
+    for tensor in _get_all_tensors(skeleton):
+        _require_size(tensor, path)
     standin = onnx.ModelProto()
     standin.CopyFrom(skeleton)
     for tensor in _get_all_tensors(standin):
@@ -47,6 +50,44 @@ def check_graph(skeleton: onnx.ModelProto, path: Path) -> None:
             onnx.checker.check_model(file)
         except onnx.checker.ValidationError as error:
             raise invalid_graph(path, str(error)) from error
+
+
+def find_contradiction(skeleton: onnx.ModelProto, path: Path) -> OptimError | None:
+    """What inference of types and shapes says against a graph that the checker accepts; None where it says nothing.
+
+    Runtimes accept some graphs that it does not, so ask it about one that a runtime has refused.
+    """
+    try:
+        onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=True)
+    except (onnx.shape_inference.InferenceError, ValueError) as error:
+        return invalid_graph(path, str(error))
+    return None
+
+
+def _require_size(tensor: onnx.TensorProto, path: Path) -> None:
+    """Refuse a tensor in the file whose bytes are not those of its shape; the checker accepts too many.
+
+    Raises:
+        OptimError[invalid-graph]: they are more or fewer.
+    """
+    place = {entry.key: entry.value for entry in tensor.external_data}
+    if uses_external_data(tensor):
+        held = int(place.get("length", 0)) if place.get("location") == path.name else 0
+    else:
+        held = len(tensor.raw_data)
+    if not held or tensor.data_type not in _BITS:
+        return
+    taken = -(-math.prod(tensor.dims) * _BITS[tensor.data_type] // 8)
+    if held != taken:
+        shape = list(tensor.dims[:8]) if len(tensor.dims) <= 8 else f"of {len(tensor.dims)} dimensions"
+        raise invalid_graph(path, f"tensor '{tensor.name}' has {held} bytes, and its shape {shape} takes {taken}")
+
+
+_BITS = {
+    int(kind): kind.bitwidth
+    for kind in onnx_ir.DataType
+    if kind.name not in ("UNDEFINED", "STRING") and not kind.name.startswith("FLOAT6")  # packed in more than one way
+}
 
 
 @contextmanager

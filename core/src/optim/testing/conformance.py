@@ -30,6 +30,7 @@ from optim.target import Target
 from optim.testing import models
 from optim.testing.imports import imports_of
 from optim.testing.ordering import order_defect
+from optim.testing.shared_weights import kept_defect, with_twin
 from optim.testing.trial import Trial
 
 _KEPT_ALL = 1e-4
@@ -274,6 +275,25 @@ class PassConformance:
         kept = trial.apply(pass_class(), trial.model, chosen.model_copy(update={"keep": tuple(names)}))
         limit = _KEPT_ALL if pass_class.kept == Pass.kept else _drift(trial, result).relative_l2
         assert not kept.changed or _drift(trial, kept).relative_l2 <= limit, "keeping every node still drifts"
+
+    def test_a_kept_node_has_the_weights_that_it_had(
+        self, trial: Trial, pass_class: type[Pass], chosen: PassOptions
+    ) -> None:
+        """Where two nodes share a weight and one is kept, its weight is bit for bit as it was before."""
+        if "keep" not in options_class(pass_class).model_fields:
+            pytest.skip("it has no option keep")
+        if pass_class.kept != Pass.kept:
+            pytest.skip(f"it says that what it keeps changes too: it stays {pass_class.kept}")
+        twins = with_twin(trial.model, pass_class().keepable(trial.model, chosen), trial.store)
+        if twins is None:
+            pytest.skip("no node that it can keep has weights in this model")
+        kept = twins.second if twins.second in pass_class().keepable(twins.model, chosen) else twins.first
+        trial = replace(trial, model=twins.model)  # of which the pass may ask a score, with both outputs
+        result = trial.apply(pass_class(), twins.model, chosen.model_copy(update={"keep": (kept,)}))
+        if not result.changed:
+            return
+        defect = kept_defect(twins.model, result.model, kept)
+        assert not defect, f"{defect}: give what you change a value of its own where somebody else reads it too"
 
     def test_importing_it_loads_nothing_heavy(self, pass_class: type[Pass]) -> None:
         """Every command of optim imports the pass, and starts as late as its imports are slow."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ RUNTIME = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-thre
 TOLERANCE = 1e-3
 """Relative L2 between the delivered folder, opened anew, and onnxruntime; WASM and native kernels round differently."""
 
+_MOST_WORDS = 10_000_000
+"""A vocabulary of today has a quarter of a million words; a number beyond would be that many empty lines."""
+
 _NAMES = {"webgpu": "WebGPU", "webnn": "WebNN"}
 
 
@@ -51,8 +55,35 @@ def deliver(delivery: Delivery) -> tuple[Check, ...]:
 
 
 def plan_of(metadata: Mapping[str, str]) -> Plan | None:
-    """The plan that a composed model carries; None where it was not composed."""
-    return from_wire(Plan, json.loads(metadata[METADATA])["plan"]) if METADATA in metadata else None
+    """The plan that a composed model carries; None where it was not composed.
+
+    The model may be anybody's: a file that its plan names is not read, be it a vocabulary or samples.
+
+    Raises:
+        OptimError[bad-plan]: what the model carries is no plan.
+    """
+    if METADATA not in metadata:
+        return None
+    try:
+        plan = from_wire(Plan, json.loads(metadata[METADATA])["plan"])
+        words = plan.task.get("tokenizer", {}).get("vocab_or_file")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise OptimError(
+            "bad-plan",
+            "the steps in the model are not known",
+            f"its metadata '{METADATA}' is no plan of prepost.append: {type(error).__name__}",
+            "compose the model again: optim run MODEL -o DIR --with prepost.append:...",
+            PACKAGE,
+        ) from error
+    task = plan.task if _is_vocabulary(words) else {key: plan.task[key] for key in plan.task if key != "tokenizer"}
+    return replace(plan, task=task, samples="")
+
+
+def _is_vocabulary(words: object) -> bool:
+    """Words with numbers that a list of lines can have."""
+    return isinstance(words, dict) and all(
+        type(number) is int and 0 <= number < _MOST_WORDS for number in words.values()
+    )
 
 
 def write_page(delivery: Delivery, plan: Plan | None) -> None:
@@ -62,11 +93,8 @@ def write_page(delivery: Delivery, plan: Plan | None) -> None:
     task = dict(plan.task) if plan else {}
     tokenizer = task.pop("tokenizer", None) if task.get("input") == "ids" else None
     if tokenizer:
-        from optim_prepost.plans.settings import read_vocabulary
-
-        known = read_vocabulary(tokenizer["vocab_or_file"])
-        words = {number: word for word, number in known.items()}
-        lines = [words.get(number, "") for number in range(max(words) + 1)]
+        words = {number: word for word, number in tokenizer["vocab_or_file"].items()}
+        lines = [words.get(number, "") for number in range(max(words, default=-1) + 1)]
         (folder / "vocab.txt").write_text("\n".join(lines), encoding="utf-8")
         task["tokenizer"] = {name: tokenizer[name] for name in ("do_lower_case", "strip_accents")}
         modules.append(PAGE / "tokenizer.mjs")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _SOURCE, _RESULT = "source.onnx", "compiled.onnx"
 _TIMEOUT_S = 1800.0
+_REFUSED = "fallback to CPU EP has been explicitly disabled"
+_NOT_TAKEN = "HTP does not take some of its nodes, and the target does not admit a fallback to the CPU"
 
 
 def compiled(model: Model, options: ContextBinaryOptions, context: Context) -> Path:
@@ -78,8 +80,8 @@ def run_compiler(request: Mapping[str, Any], folder: Path) -> None:
         raise OptimError(
             "not-compiled",
             "QNN did not compile the model",
-            plain(lines[-1])[:400],
-            "optim qnn support MODEL shows what HTP takes",
+            _NOT_TAKEN if _REFUSED in lines[-1] else plain(lines[-1])[:400],
+            "optim qnn support MODEL shows which nodes HTP takes",
             "optim-plugin-qnn",
             ExitStatus.NOT_HELD,
         )

@@ -25,6 +25,7 @@ _NODE = re.compile(r"Operator type: \S+ Node name: (?P<name>.+) Node index: \d+$
 _REASON = re.compile(r"REASON : (?P<reason>.+)$")
 _CHECKED = re.compile(r"backendValidateOpConfig\(\) failed for node `(?P<name>.+)` of type `(?P<type>.+)` with error")
 _WARNING = re.compile(r"^\S+ \S+ \[[WE]:onnxruntime:[^\]]*\] (?P<text>.+)$")
+_NOT_SET_UP = re.compile(r"QNN SetupBackend failed (?P<why>.+)$", re.MULTILINE)
 _NO_REASON = "HTP takes nothing around it, and it alone is not worth a part of its own"
 
 
@@ -52,7 +53,7 @@ def ask_htp(path: Path, target: Target) -> Answer:
     from optim_qnn.htp.profile import nodes_by_provider
 
     options = {**target.provider_options, "enable_htp_fp16_precision": "1"}
-    with _stderr() as log:
+    with native_stderr() as log:
         try:
             session = open_session(
                 path,
@@ -66,9 +67,18 @@ def ask_htp(path: Path, target: Target) -> Answer:
         except OptimError as error:
             return Answer(failure=error.cause)
         assigned = nodes_by_provider(session)
-        reasons = reasons_in(log.read_text(encoding="utf-8", errors="replace"))
+        text = log.read_text(encoding="utf-8", errors="replace")
+    if failure := not_set_up(text):
+        return Answer(failure=failure)
+    reasons = reasons_in(text)
     others = (name for provider, names in assigned.items() if provider != target.provider for name in names)
     return Answer({name: reasons.get(name, _NO_REASON) for name in others})
+
+
+def not_set_up(log: str) -> str:
+    """Why the provider could not start HTP, from its log; empty where it did. The session then runs on the CPU."""
+    found = _NOT_SET_UP.search(_COLOR.sub("", log))
+    return " ".join(found["why"].split()) if found else ""
 
 
 def reasons_in(log: str) -> dict[str, str]:
@@ -100,7 +110,7 @@ def _in_words(reason: str, checked: bool, warning: str) -> str:
 
 
 @contextmanager
-def _stderr() -> Iterator[Path]:
+def native_stderr() -> Iterator[Path]:
     """What native libraries write to stderr meanwhile, in a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log"

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _REFUSED = "fallback to CPU EP has been explicitly disabled"
 _SHOWN = 4
-_NOTHING = "; it takes nothing at all, as where a library of onnxruntime-qnn does not load"
+_ERRORS = 3
+"""Severity from which onnxruntime logs; its QNN provider tells of a library that does not load in the log alone."""
 
 
 def open_on_qnn(
@@ -25,6 +26,7 @@ def open_on_qnn(
 
     Raises:
         OptimError[not-on-htp]: HTP does not take some nodes; they are named.
+        OptimError[provider-missing]: HTP cannot be started, e.g. a library does not load.
         OptimError: provider-missing, cpu-fallback, session-failed.
     """
     from optim.onnx.sessions import open_session
@@ -46,21 +48,32 @@ def open_on_qnn(
 
 
 def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimError:
-    """Which nodes go to the CPU where that is admitted."""
+    """Which nodes go to the CPU where that is admitted, or why all of them do."""
     from optim.onnx.sessions import open_session
+    from optim_qnn.htp.ask_htp import native_stderr, not_set_up
 
-    session = open_session(
-        path,
-        settings,
-        target.provider,
-        target.provider_options,
-        library=target.library,
-        extra_config={"session.record_ep_graph_assignment_info": "1"},
-        fallback=True,
-    )
+    with native_stderr() as log:
+        session = open_session(
+            path,
+            settings.updated(SessionConfig({"log_severity_level": _ERRORS})),
+            target.provider,
+            target.provider_options,
+            library=target.library,
+            extra_config={"session.record_ep_graph_assignment_info": "1"},
+            fallback=True,
+        )
+        failure = not_set_up(log.read_text(encoding="utf-8", errors="replace"))
+    if failure:
+        return OptimError(
+            "provider-missing",
+            "HTP cannot be started",
+            failure,
+            "pip install --force-reinstall onnxruntime-qnn, or name the right backend_path; optim targets",
+            "optim-plugin-qnn",
+            ExitStatus.TARGET_UNAVAILABLE,
+        )
     parts = session.get_provider_graph_assignment_info()
     nodes_left = [node for part in parts if part.ep_name != target.provider for node in part.get_nodes()]
-    nothing = "" if any(part.ep_name == target.provider for part in parts) else _NOTHING
     computing = [node for node in nodes_left if node.op_type not in ("QuantizeLinear", "DequantizeLinear")]
     left = [f"{node.op_type} '{node.name}'" for node in computing or nodes_left]
     more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
@@ -68,7 +81,7 @@ def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimErro
     return OptimError(
         "not-on-htp",
         f"HTP does not take {nodes} of the model",
-        ", ".join(left[:_SHOWN]) + more + nothing,
+        ", ".join(left[:_SHOWN]) + more,
         "optim qnn support MODEL says why, and what can be done; --target qnn:fallback=cpu runs them on the CPU",
         "optim-plugin-qnn",
         ExitStatus.NOT_HELD,

@@ -298,7 +298,8 @@ def test_a_processor_without_kernels_is_told_so_unless_size_is_what_counts(tmp_p
     said = ConvertFloat16().worth_trying(model, CPU, "latency")
     assert ConvertFloat16().applicable(model, CPU)
     assert said.yes is has_kernel(CPU.provider, "", "MatMul", 13, {"T": "tensor(float16)"})
-    assert said.yes or "known not to have a fast kernel on this machine" in said.reason
+    if not said.yes:
+        assert "known not to have a fast kernel on this machine" in said.reason
     assert ConvertFloat16().worth_trying(model, CPU, "size")
     gpu = Target("gpu", "ort", "TensorrtExecutionProvider")
     assert ConvertFloat16().worth_trying(model, gpu, "latency")

@@ -92,7 +92,7 @@ def test_a_second_time_there_is_nothing_left(tmp_path: Path) -> None:
             17,
             "AveragePool has no attribute 'dilations' in opset 17",
         ),
-        ("y = Swish (x)", 24, 26, "the provider has no kernel for Swish"),
+        ("y = Swish (x)", 24, 26, "Could not find an implementation for Swish(24)"),
     ],
 )
 def test_what_another_version_cannot_say_is_declined_with_the_reason(
@@ -103,7 +103,7 @@ def test_what_another_version_cannot_say_is_declined_with_the_reason(
     )
     result = apply(ConvertOpset, model, tmp_path, to=to)
     assert not result.changed
-    assert reason in result.notes[0] or "Swish" in result.notes[0]
+    assert reason in result.notes[0]
 
 
 @pytest.mark.parametrize(

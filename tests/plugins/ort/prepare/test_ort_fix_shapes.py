@@ -70,7 +70,7 @@ def test_what_the_model_does_not_have_is_refused_once_it_is_read_and_before_it_i
     with pytest.raises(OptimError, match=said) as caught:
         run_settings(asked, tmp_path / "out", heard.append)
     assert (caught.value.reference, caught.value.status) == (reference, ExitStatus.USAGE)
-    assert all(text.startswith("reading") for text in heard)
+    assert heard and all(text.startswith("reading") for text in heard)
     assert not (tmp_path / "out").exists()
 
 

@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 from optim._engine.backends.device import Device, device
@@ -92,9 +93,24 @@ class HeldBackend(Backend):
         """Settings that change no figure."""
         return self.blame("could not say its settings", lambda: self._inner.equivalent_settings(target))
 
+    def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
+        """What a session computes; not asked where that would take the device from another."""
+        if self.kind.exclusive:
+            return ""
+        return self.blame(
+            "could not say what its sessions compute", lambda: self._inner.session_digest(model, target, scratch)
+        )
+
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
         """What it adds to a run folder."""
         return tuple(self.blame("could not add its files to the result", lambda: self._inner.deliver(delivery)))
+
+    def load_script(self, delivery: Delivery) -> str:
+        """What ``load.py`` is to say."""
+        text = self.blame("could not say how its results are loaded", lambda: self._inner.load_script(delivery))
+        if not isinstance(text, str):
+            raise self.broken(f"load_script() returned {type(text).__name__}, not a text")
+        return text
 
     def versions(self) -> Mapping[str, str]:
         """Of its libraries."""

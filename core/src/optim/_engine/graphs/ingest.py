@@ -7,6 +7,7 @@ Constant node. Nothing is believed that the file says about places: data is read
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from optim._engine.graphs.file_there import check_file
 from optim._engine.graphs.limits import check_operators
+from optim.errors import OptimError
 from optim.model import Model
 from optim.onnx.checker import check_graph, malformed_is_invalid
 from optim.onnx.context_files import check_context_files, store_contexts
@@ -23,6 +25,9 @@ from optim.onnx.external_data import check_external_data
 from optim.onnx.files import EXTERNAL_FROM_BYTES, embedded, save_in_store
 from optim.onnx.operators import walk_graphs
 from optim.onnx.skeleton import read_skeleton
+
+_MOST_DENSE_BYTES = 1 << 31
+"""What one message of protobuf may hold; a dense weight is written into one."""
 
 
 def ingest(path: Path, store: Path) -> Model:
@@ -38,7 +43,7 @@ def ingest(path: Path, store: Path) -> Model:
     Raises:
         OptimError: model-missing, model-is-a-folder, model-unreadable, model-empty, model-truncated, not-onnx,
             invalid-graph, unknown-operator, opset-too-new, ir-too-new, external-data-missing,
-            external-data-outside, external-data-too-short.
+            external-data-outside, external-data-too-short, sparse-too-large.
     """
     check_file(path)
     skeleton = read_skeleton(path)
@@ -47,7 +52,7 @@ def ingest(path: Path, store: Path) -> Model:
         check_context_files(skeleton, path)
         check_operators(skeleton, path)
         check_graph(skeleton, path)
-        _fill_sparse(skeleton)
+        _fill_sparse(skeleton, path)
         graph = ir.serde.deserialize_model(skeleton)
         ir.external_data.set_base_dir(graph.graph, path.parent)
     del skeleton
@@ -75,11 +80,23 @@ def _store(graph: ir.Model, store: Path) -> Model:
     return save_in_store(graph, store)
 
 
-def _fill_sparse(skeleton: onnx.ModelProto) -> None:
-    """Sparse initializers become dense ones: onnx-ir drops them."""
+def _fill_sparse(skeleton: onnx.ModelProto, path: Path) -> None:
+    """Sparse initializers become dense ones: onnx-ir drops them.
+
+    Raises:
+        OptimError[sparse-too-large]: a hundred bytes can claim any shape, and this one would not fit into a graph.
+    """
     for graph in walk_graphs(skeleton.graph):
         for sparse in graph.sparse_initializer:
             values = onnx.numpy_helper.to_array(sparse.values)
+            size = math.prod(sparse.dims) * values.itemsize
+            if size > _MOST_DENSE_BYTES:
+                raise OptimError(
+                    "sparse-too-large",
+                    f"{path} has a sparse weight that cannot be made dense",
+                    f"'{sparse.values.name}' of shape {list(sparse.dims)} takes {size / 1e9:.1f} GB",
+                    "store it as a dense initializer with external data",
+                )
             indices = onnx.numpy_helper.to_array(sparse.indices)
             dense = np.zeros(tuple(sparse.dims), dtype=values.dtype)
             if indices.ndim == 1:

@@ -26,6 +26,8 @@ from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
 from optim.model import Model, SessionConfig, TensorInfo
+from optim.onnx.checker import find_contradiction
+from optim.onnx.skeleton import read_skeleton
 from optim.target import Target
 
 _FLOOR = 1e-4
@@ -184,7 +186,12 @@ def _open_original(backend: HeldBackend, request: Request) -> Session:
     try:
         return _open_exact(backend, request.model, request.place.target)
     except OptimError as error:
-        raise replace_what(error, "the original model does not run on " + request.place.target.name) from error
+        refusal = replace_what(error, "the original model does not run on " + request.place.target.name)
+        path = request.model.path
+        found = find_contradiction(read_skeleton(path), path) if error.reference == "session-failed" else None
+        if found is not None:
+            refusal = replace(found, what=refusal.what, cause=f"{found.cause}; {refusal.cause}")
+        raise refusal from error
 
 
 def _open_exact(backend: HeldBackend, model: Model, target: Target) -> Session:

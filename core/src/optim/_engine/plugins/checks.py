@@ -8,7 +8,7 @@ from typing import Any
 
 from optim._engine.plugins.plugin import PluginInfo
 from optim.backend import Backend
-from optim.hooks import OWN_COMMANDS, Command
+from optim.hooks import OWN_COMMANDS, RESERVED_NAMES, Command
 from optim.metric import Metric, MetricFamily
 from optim.passes import Pass, Role, Stage
 from optim.source_passes import AnyPass, Exporter, SourcePass
@@ -42,7 +42,6 @@ def pass_defect(item: Any, stage: Stage, plugin: PluginInfo) -> str:
 
 def target_defect(item: Any, plugin: PluginInfo) -> str:
     """Why ``item`` is no target."""
-    del plugin
     if not isinstance(item, Target):
         return f"returned {_described(item)}, not a Target"
     if not isinstance(item.name, str) or not _NAME.fullmatch(item.name):
@@ -51,25 +50,24 @@ def target_defect(item: Any, plugin: PluginInfo) -> str:
         return f"target {item.name} names no backend"
     if not item.runs_on:
         return f"target {item.name} names neither a provider of onnxruntime nor the runtime that it runs on (runtime=)"
-    return ""
+    return _reserved_defect("target", item.name, plugin)
 
 
 def backend_defect(item: Any, plugin: PluginInfo) -> str:
     """Why ``item`` is no backend class."""
-    del plugin
-    return _class_defect(item, Backend) or _name_defect(item, f"class {item.__qualname__}")
+    defect = _class_defect(item, Backend) or _name_defect(item, f"class {item.__qualname__}")
+    return defect or _reserved_defect("backend", item.name, plugin)
 
 
 def metric_defect(item: Any, plugin: PluginInfo) -> str:
     """Why ``item`` is no metric."""
-    del plugin
     if not isinstance(item, Metric | MetricFamily):
         return f"returned {_described(item)}, not a Metric"
     if isinstance(item, MetricFamily):
         for attribute in (item.make, item.options):
             if isinstance(attribute, str) and not _IMPORT_PATH.fullmatch(attribute):
                 return f"metric {item.name} names {attribute!r}; it must be 'package.module:name'"
-    return _name_defect(item, "a metric")
+    return _name_defect(item, "a metric") or _reserved_defect("metric", item.name, plugin)
 
 
 def command_defect(item: Any, plugin: PluginInfo) -> str:
@@ -86,6 +84,14 @@ def command_verb(item: Command | str) -> str:
     """What users call the command ``package.module:name``: its name there, with dashes."""
     path = item.path if isinstance(item, Command) else item
     return path.rpartition(":")[2].replace("_", "-")
+
+
+def _reserved_defect(kind: str, name: str, plugin: PluginInfo) -> str:
+    """Why a plugin may not use a name that users know as another's, or nothing."""
+    owner = RESERVED_NAMES[kind].get(name, plugin.name)
+    if owner == plugin.name:
+        return ""
+    return f"{kind} {name} is reserved for plugin {owner}: call it {plugin.name}-{name}"
 
 
 def _class_defect(item: Any, base: type) -> str:

@@ -23,6 +23,7 @@ from optim._engine.plugins.contract import new_manager, register
 from optim._engine.plugins.permission import current_permission
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.stdout import stdout_on_stderr
+from optim._engine.plugins.time_limit import TookTooLongError, limited
 from optim._engine.plugins.weight import heavy_modules
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.hooks import ENTRY_POINT_GROUP
@@ -104,13 +105,17 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
     def _load(self, entry: importlib.metadata.EntryPoint, info: PluginInfo, *how: object) -> LoadedPlugin:
         before = heavy_modules()
         try:
-            implementation = super()._load_one_plugin(entry, *how).plugin
+            with limited(info.name, "loading"):
+                implementation = super()._load_one_plugin(entry, *how).plugin
             info = replace(info, location=_source_of(entry) or info.location)
             verdict = register(self._manager, info.name, implementation)
         except KeyboardInterrupt:
             raise
         except SystemExit as error:
             reason = f"SystemExit: it ended the program while loading (status {error.code})"
+            return LoadedPlugin(info, State.FAILED, reason, traceback.format_exc())
+        except TookTooLongError as error:
+            reason = f"{error}: every command would wait for it"
             return LoadedPlugin(info, State.FAILED, reason, traceback.format_exc())
         except BaseException as error:  # a plugin may raise anything, and must cost only itself
             missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""

@@ -13,11 +13,14 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from optim._engine.plugins.lazy_names import import_defect
 from optim._engine.plugins.permission import DISABLE_VARIABLE
-from optim._engine.plugins.plugin import LoadedPlugin, State
+from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.survey import SurveyedPass, survey_passes
 from optim.errors import OptimError
+from optim.hooks import Command
+from optim.metric import MetricFamily
 from optim.passes import Stage
 
 _RUNTIMES = (
@@ -71,6 +74,7 @@ def examine(registry: Registry) -> list[Finding]:
         *_targets(registry),
         *_order(registry),
         *_unresolved(passes, registry),
+        *_lazy_names(passes, registry),
         *_unknown_disabled(registry),
     ]
     return sorted(found, key=lambda finding: finding.severity is not Severity.PROBLEM)
@@ -227,6 +231,27 @@ def _unresolved(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
     for (subject, plugin), names in absent.items():
         what = f"wants to be placed by {', '.join(names)}, and plugin {plugin} is not there"
         yield Finding(Severity.NOTE, f"pass {subject}", what, f"nothing, unless you want plugin {plugin}: install it")
+
+
+def _lazy_names(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[Finding]:
+    """What plugins name as ``module:name`` and nobody has imported yet: a library that is missing shows here first."""
+    named: dict[tuple[str, str], tuple[str, PluginInfo]] = {}
+    for item in passes:
+        options = item.offered.pass_class.options
+        if isinstance(options, str):
+            named[f"pass {item.offered.name}", options] = ("its options", item.offered.plugin)
+    for name, offer in registry.offered("metric").items():
+        if isinstance(offer.value, MetricFamily):
+            for what, path in (("its function", offer.value.make), ("its options", offer.value.options)):
+                if isinstance(path, str):
+                    named[f"metric {name}", path] = (what, offer.plugin)
+    for name, offer in registry.commands().items():
+        path = offer.value.path if isinstance(offer.value, Command) else str(offer.value)
+        named[f"command {name}", path] = ("its code", offer.plugin)
+    for (subject, path), (what, plugin) in named.items():
+        if defect := import_defect(path):
+            fix = f"install what it needs, or tell the makers of {plugin.package}"
+            yield Finding(Severity.PROBLEM, subject, f"{what}, {path}, cannot be imported: {defect}", fix)
 
 
 def _unknown_disabled(registry: Registry) -> Iterator[Finding]:

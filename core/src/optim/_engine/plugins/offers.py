@@ -13,6 +13,7 @@ import pluggy
 
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, Problem
 from optim._engine.plugins.stdout import stdout_on_stderr
+from optim._engine.plugins.time_limit import TookTooLongError, limited
 from optim.errors import describe_exception
 from optim.passes import Pass, Stage
 from optim.source_passes import AnyPass
@@ -95,10 +96,14 @@ class HookCaller:
         for implementation in sorted(implementations, key=lambda one: str(one.plugin_name)):
             info = self._infos[implementation.plugin_name]
             try:
-                answer = implementation.function(*(arguments[name] for name in implementation.argnames))
-                items = _items(answer)
+                with limited(info.name, hook):
+                    answer = implementation.function(*(arguments[name] for name in implementation.argnames))
+                    items = _items(answer)
             except KeyboardInterrupt:
                 raise
+            except TookTooLongError as error:
+                self.report(Problem(info, hook, str(error)))
+                continue
             except BaseException as error:  # a plugin may raise anything, SystemExit too
                 self.report(Problem(info, hook, f"raised {describe_exception(error)}"))
                 continue

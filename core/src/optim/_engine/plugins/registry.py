@@ -16,6 +16,7 @@ from optim._engine.plugins.ordering import OrderedPass, order
 from optim._engine.plugins.plugin import LoadedPlugin, Problem, State
 from optim._engine.plugins.stdout import stdout_on_stderr
 from optim._engine.plugins.target_settings import configured
+from optim._engine.plugins.time_limit import TookTooLongError, limited
 from optim.backend import Backend
 from optim.errors import ExitStatus, OptimError, describe_exception, unknown_name
 from optim.passes import Stage
@@ -146,10 +147,13 @@ class Registry:
         return configured(found, name, settings) if colon else found
 
     def unavailable(self, target: Target) -> str | None:
-        """The reason why a target cannot be used here, or None; a probe that raises is a reason."""
+        """The reason why a target cannot be used here, or None; a probe that raises or hangs is a reason."""
+        offer = self.offered("target").get(target.name.partition(":")[0])
         try:
-            with stdout_on_stderr():
+            with stdout_on_stderr(), limited(offer.plugin.name if offer else target.name, "its probe"):
                 return target.unavailable()
+        except TookTooLongError as error:
+            return str(error)
         except Exception as error:
             return f"its probe raised {describe_exception(error)}"
 
@@ -238,11 +242,19 @@ class Registry:
         raise error
 
     def _without_rivals(self, offers: list[Offer], kind: str, key: Callable[[Offer], str]) -> list[Offer]:
-        """The offers whose name nobody else uses; of the others none is taken, and every side is told."""
+        """The offers whose name nobody else uses; of the others only that of the plugin whose own name it begins with.
+
+        Every side is told.
+        """
         kept = []
         for offer in offers:
             rivals = [other for other in offers if key(other) == key(offer) and other is not offer]
-            if not rivals:
+            owners = [one for one in (offer, *rivals) if _begins_with(key(one), one.plugin.name)]
+            if rivals and owners and owners != [offer] and {one.plugin for one in owners} != {offer.plugin}:
+                reason = f"{kind} {key(offer)} is of plugin {owners[0].plugin.name}: call it {offer.plugin.name}-..."
+                self._hooks.report(Problem(offer.plugin, offer.hook, reason, key(offer)))
+                continue
+            if not rivals or owners == [offer]:
                 kept.append(offer)
                 continue
             others = " and ".join(f"{rival.plugin} in {rival.hook}" for rival in rivals)
@@ -253,6 +265,11 @@ class Registry:
 
 def _pass_check(stage: Stage, item: Any, plugin: Any) -> str:
     return checks.pass_defect(item, stage, plugin)
+
+
+def _begins_with(name: str, plugin: str) -> bool:
+    """Whether a target or a metric is called after the plugin, as passes are; a pass's own rivals never are."""
+    return name == plugin or name.startswith(f"{plugin}-")
 
 
 def _name(item: Any) -> str:

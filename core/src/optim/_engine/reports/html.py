@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optim._engine.reports import plots, svg, words
 from optim._engine.reports.schema import Report, StepReport
+from optim.cli_kit.output import printable
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -129,12 +130,18 @@ def _template() -> Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("optim._engine.reports", ""),
         autoescape=True,
+        finalize=_shown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["tojson_text"] = lambda value: json.dumps(value, ensure_ascii=False)
     return environment.get_template("report.html.j2")
+
+
+def _shown(value: Any) -> Any:
+    """A text of anybody without what would hide or turn it around; drawings are made of such texts already."""
+    return printable(value) if type(value) is str else value
 
 
 def _sentence(text: str) -> str:

@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from optim._engine.reports.svg import Scale
+from optim.cli_kit.output import printable
 
 if TYPE_CHECKING:
     from optim._engine.runs.sensitivity import Sensitivity
@@ -33,7 +34,7 @@ def draw(found: Sensitivity, model: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'font-family="sans-serif" font-size="12" fill="{_INK}">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<text x="12" y="24" font-size="15" font-weight="bold">{escape(title)}</text>',
+        f'<text x="12" y="24" font-size="15" font-weight="bold">{escape(printable(title))}</text>',
         *_bars(found),
         *_curve(found, _LABEL + _BAR + _GAP, height),
         "</svg>",
@@ -52,7 +53,7 @@ def _bars(found: Sensitivity) -> list[str]:
         fill = _OVER if over else _FILL
         label = node.names[0] if len(node.names) == 1 else f"{node.names[0]} and {len(node.names) - 1} after it"
         parts += [
-            f'<text x="{_LABEL - 8}" y="{y + 12}" text-anchor="end">{escape(_short(label))}</text>',
+            f'<text x="{_LABEL - 8}" y="{y + 12}" text-anchor="end">{escape(_short(printable(label)))}</text>',
             f'<rect x="{_LABEL}" y="{y + 2}" width="{length:.1f}" height="{_ROW - 5}" fill="{fill}"/>',
             f'<text x="{_LABEL + length + 5:.1f}" y="{y + 12}" font-size="11">{_text(node.drift)}</text>',
         ]

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from optim.cli_kit.output import printable
+
 STYLE = (
     ".plot { width: 100%; min-width: 640px; height: auto; font-size: 12px; } .plot text { fill: var(--text); }"
     " .plot .dim { fill: var(--faint); } .plot .grid { stroke: var(--line); } .plot .axis { stroke: var(--bar); }"
@@ -62,7 +64,7 @@ class Scale:
 def svg(width: int, height: int, title: str, parts: Sequence[str]) -> str:
     """A whole drawing; ``title`` says what it shows to who cannot see it."""
     return (
-        f'<svg class="plot" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">'
+        f'<svg class="plot" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(printable(title))}">'
         + "".join(parts)
         + "</svg>"
     )
@@ -71,7 +73,7 @@ def svg(width: int, height: int, title: str, parts: Sequence[str]) -> str:
 def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "") -> str:
     """One line of text."""
     css = f' class="{kind}"' if kind else ""
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}"{css}>{escape(words)}</text>'
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}"{css}>{escape(printable(words))}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
@@ -81,7 +83,7 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 def dot(x: float, y: float, radius: float, kind: str, about: str) -> str:
     """One point; ``about`` is shown where the pointer rests on it."""
-    return f'<circle cx="{x}" cy="{y}" r="{radius}" class="{kind}"><title>{escape(about)}</title></circle>'
+    return f'<circle cx="{x}" cy="{y}" r="{radius}" class="{kind}"><title>{escape(printable(about))}</title></circle>'
 
 
 def bar(x: float, y: float, width: float, height: float, kind: str) -> str:

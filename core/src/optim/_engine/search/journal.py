@@ -9,10 +9,11 @@ from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.settings import Goal
 from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepStatus
 from optim.cli_kit.output import size_text
+from optim.passes import Stage
 
 
 class Journal:
-    """Rows of the report, in the order in which they were tried; ``goal`` is what their reasons speak of."""
+    """Rows of the report, by stage in the order in which they were tried; ``goal`` is what their reasons speak of."""
 
     def __init__(self, goal: Goal = "latency") -> None:
         self._goal = goal
@@ -68,6 +69,8 @@ class Journal:
                 attempt.settle(StepStatus.KEPT, _why_kept(attempt, self._goal))
             elif attempt.status is StepStatus.SKIPPED and not attempt.reason:
                 attempt.settle(StepStatus.DROPPED, _why_dropped(attempt, self._goal, winner, best))
+        order = list(Stage)
+        self.attempts.sort(key=lambda attempt: order.index(attempt.step.stage))  # first looks are at all stages
 
 
 def missing_rows(attempts: Iterable[Attempt], candidate: Candidate) -> list[Attempt]:

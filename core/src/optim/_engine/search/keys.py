@@ -100,7 +100,7 @@ class Keys:
     def race(self, candidates: Sequence[Candidate], effort: Effort, wanted: object) -> str:
         """Of a race; ``wanted`` is what is asked of it, as JSON values."""
         chains = [_of(candidate) for candidate in candidates]
-        rounds = [effort.least_rounds, effort.drop, self._prepared.timed]
+        rounds = [effort.least_rounds, effort.drop, self._prepared.timed[: effort.most_samples]]
         return cache_key("race", chains, rounds, wanted, self._reference, machine_key())
 
     def session_digest(self, model: Model) -> str:

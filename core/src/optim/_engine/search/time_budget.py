@@ -5,10 +5,11 @@ A search has the seconds that the user gave (``--search-seconds``), and a small 
 ==============================  ====================================  ====================================
 what                            how long                              what more of it would buy
 ==============================  ====================================  ====================================
+the best guess of every pass    the first third                       first looks at slow passes
 candidates                      the first 80 % of the search, all of  candidates that nobody times
                                 it where size is the goal
 repairs of them                 40 % of that, 70 % of it for one      smaller sets of nodes left in float
-telling settings that are idle  8 %                                   races of settings that change nothing
+telling settings that are idle  8 %, and 20 s in the end              races of settings that change nothing
 a candidate that was begun      10 s more                             slow passes on large models
 races while exploring           what is left, shared by the stages    narrower intervals of what is dropped
 the last race, and once more    8 s, 6 s; half more where it is noisy narrower intervals of what is delivered
@@ -46,6 +47,9 @@ FIRST_REPAIR_SHARE = 0.7
 SAMENESS_SHARE = 0.08
 """Share of the search for telling settings that change nothing: it saves more than that in races, but not on models
 that take seconds to open."""
+
+LAST_SAMENESS_S = 20.0
+"""For telling whether settings that are about to be delivered change anything: it must be known in the end."""
 
 LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation."""
@@ -87,6 +91,25 @@ _STARTING_SHARE = 0.6
 _RUNS_A_LANE = 30
 """Runs of a model for its warm-up and for the rounds without which nothing can be said."""
 
+_LEAST_RUNS = 8
+_LANE_RUN_S = 0.6
+"""A model whose runs take longer than this together gets fewer of them, :data:`_LEAST_RUNS` at least."""
+
+FIRST_LOOKS_SHARE = 1 / 3
+"""Share of the search in which the best guess of every pass is tried: with less, slow machines try some only."""
+
+_FIRST_TRIES = 0.7
+"""Part of it in which candidates may begin: the rest is for timing them."""
+
+_RUNS_A_ROUND = 2
+"""Of a slow model, by sample: one that is not timed, and one that is."""
+
+_LEAST_ROUNDS = 3
+"""Of slow models: the report's interval says how little that is."""
+
+_SLOW_S = 0.05
+"""A model whose run takes longer is slow: looks at it have three rounds, on one sample."""
+
 _OPENING_SHARE = 0.4
 """Part of a lane's time that opening takes: it is not part of the race itself."""
 
@@ -108,6 +131,8 @@ class Effort:
         patience_s: how much longer to wait for enough quiet rounds where other processes use the machine.
         fresh: whether each lane is a program of its own. Forks start ten times faster, and their memory lies where it
             lay in the last one: what is delivered is timed in programs.
+        most_samples: so many of the shapes are timed; None: all.
+        decides: whether rounds go on, twice as long at most, while noise leaves open if the best is faster.
     """
 
     seconds: float
@@ -118,6 +143,8 @@ class Effort:
     open_timeout_s: float = 300.0
     patience_s: float = 0.0
     fresh: bool = True
+    most_samples: int | None = None
+    decides: bool = False
 
 
 class Allowance:
@@ -156,7 +183,8 @@ class TimeBudget:
         pace: scales the seconds of every race; tests race for tenths of seconds.
         programs: whether what may be delivered is timed in programs of its own; tests fork these too.
         repairs: for repairs while exploring.
-        sameness: for telling settings that change nothing.
+        sameness: for telling settings that change nothing, while exploring.
+        last_sameness: for the same of what may be delivered.
         final_repairs: for repairs on all samples.
         shorter: for chains without a step that has not shown its worth.
         fallbacks: for what came next, where the best did not hold.
@@ -170,13 +198,17 @@ class TimeBudget:
     ) -> None:
         self._now = now
         self._timeout_s = timeout_s
-        self._end = now() + search_s
+        self._begin = now()
+        self._search_s = search_s
+        self._end = self._begin + search_s
         self._races_s = RACES_SHARE * search_s if races else 0.0
         self._later_s = 0.0
         self._lane_s = 0.0
         self._run_s = 0.0
+        self._round_s = 0.0
         self.repairs = Allowance(REPAIR_SHARE * (search_s - self._races_s), now)
         self.sameness = Allowance(SAMENESS_SHARE * search_s, now)
+        self.last_sameness = Allowance(LAST_SAMENESS_S, now)
         self.final_repairs = Allowance(FINAL_REPAIRS_S, now)
         self.shorter = Allowance(SHORTER_S, now)
         self.fallbacks = Allowance(FALLBACKS_S, now)
@@ -201,6 +233,17 @@ class TimeBudget:
             self._later_s = 0.0
 
     @property
+    def for_first_looks(self) -> float:
+        """Seconds for a candidate that has its first look; below zero when their time is over."""
+        left = self._begin + FIRST_LOOKS_SHARE * _FIRST_TRIES * self._search_s - self._now()
+        return min(self._timeout_s, left + GRACE_S) if left > 0 else 0.0
+
+    @property
+    def left_for_first_race(self) -> float:
+        """Seconds for timing what had its first look."""
+        return max(LOOK_S, self._begin + FIRST_LOOKS_SHARE * self._search_s - self._now())
+
+    @property
     def left_for_repairs(self) -> float:
         """Seconds that repairs may take while exploring."""
         return min(self.repairs.left, self.left_for_candidates)
@@ -218,14 +261,20 @@ class TimeBudget:
         """The share of the time that is left for the races of one of ``stages`` stages still to come."""
         return SHARE_OF_A_STAGE / stages
 
-    def expect_lanes(self, open_s: float, run_s: float) -> None:
-        """Note what opening the original and running it once took: lanes will take about that."""
+    def expect_lanes(self, open_s: float, run_s: float, samples: int = 1) -> None:
+        """Note what opening the original and running it once took, and on how many samples it is timed."""
         self._run_s = run_s
-        self._lane_s = _START_S + _STARTING_SHARE * open_s + _RUNS_A_LANE * run_s
+        self._round_s = _RUNS_A_ROUND * run_s * max(1, samples)
+        self._lane_s = _START_S + _STARTING_SHARE * open_s + self._runs_s
 
     def note_lanes(self, open_s: float) -> None:
         """Note what a lane of the last race took to open; half of the expectation goes by it."""
-        self._lane_s = 0.5 * self._lane_s + 0.5 * (open_s + _RUNS_A_LANE * self._run_s)
+        self._lane_s = 0.5 * self._lane_s + 0.5 * (open_s + self._runs_s)
+
+    @property
+    def _runs_s(self) -> float:
+        """Seconds that a lane takes to run its model: slow models run less often."""
+        return min(_RUNS_A_LANE * self._run_s, max(_LANE_RUN_S, _LEAST_RUNS * self._run_s))
 
     def lanes(self, share: float, least: int) -> int:
         """How many lanes there is time for.
@@ -243,17 +292,39 @@ class TimeBudget:
         seconds = self.pace * max(LOOK_S, seconds - _OPENING_SHARE * self._lane_s * lanes)
         if memory_only:
             return Effort(seconds, least_rounds=3, most_rounds=5, drop=False, fresh=False)
-        return Effort(seconds, least_rounds=5, most_rounds=20, width=0.03, fresh=False)
+        slow = self._run_s > _SLOW_S
+        return Effort(
+            seconds,
+            least_rounds=3 if slow else 5,
+            most_rounds=20,
+            width=0.03,
+            fresh=False,
+            most_samples=1 if slow else None,
+        )
 
-    def final(self, *, drop: bool) -> Effort:
-        """Fresh rounds for what may be delivered."""
-        return self._exact(FINAL_S, least_rounds=10, drop=drop)
+    def first_look(self, seconds: float) -> Effort:
+        """Three rounds on one sample, and a few more where they are short."""
+        seconds = self.pace * min(seconds, 2 * LOOK_S)
+        return Effort(seconds, least_rounds=3, most_rounds=7, width=0.05, fresh=False, most_samples=1)
 
-    def again(self, *, drop: bool) -> Effort:
+    def lanes_at_the_end(self, wanted: int) -> int:
+        """How many of so many models have three rounds in the last race, two at least."""
+        if self._run_s <= _SLOW_S:
+            return wanted
+        return min(wanted, max(2, int(FINAL_S / (_LEAST_ROUNDS * self._round_s)) - 1))
+
+    def final(self, lanes: int, *, drop: bool) -> Effort:
+        """Fresh rounds for so many models that may be delivered."""
+        return self._exact(FINAL_S, lanes, least_rounds=10, drop=drop)
+
+    def again(self, lanes: int, *, drop: bool) -> Effort:
         """Fresh rounds in fresh processes, for what contends."""
-        return self._exact(AGAIN_S, least_rounds=8, drop=drop)
+        return self._exact(AGAIN_S, lanes, least_rounds=8, drop=drop)
 
-    def _exact(self, seconds: float, *, least_rounds: int, drop: bool) -> Effort:
+    def _exact(self, seconds: float, lanes: int, *, least_rounds: int, drop: bool) -> Effort:
+        if self._run_s > _SLOW_S:
+            there_is_time_for = int(seconds / ((lanes + 1) * self._round_s))
+            least_rounds = min(least_rounds, max(_LEAST_ROUNDS, there_is_time_for))
         seconds *= self.pace
         return Effort(
             seconds=seconds,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any
 
 from optim._engine.compare.metric_spec import require_known
@@ -38,6 +39,9 @@ from optim.jobs.process import WorkerFailed
 from optim.model import Model, TensorInfo
 from optim.onnx.files import is_whole
 from optim.passes import MODEL_STAGES
+
+_AT_ONCE = 2
+"""Candidates applied at the same time: with more, each has less of the processors and of the memory."""
 
 _REPAIR_EVALUATIONS = 40
 """Evaluations of one repair: more find a smaller set of nodes, where there is time for them."""
@@ -88,6 +92,7 @@ class Workbench:
         self.runner = Runner(store, say, fresh=settings.fresh, executor=executor)
         self.turns = Turns(f"optim on {settings.source.name}", say)
         self.made: set[Path] = set()
+        self._tried: dict[str, Tried] = {}
         self.recast_originals: dict[tuple[str, str], Candidate] = {}
         target = registry.target(settings.target)
         registry.backend(target.backend)
@@ -210,18 +215,39 @@ class Workbench:
         return False
 
     def try_all(
-        self, wanted: Sequence[tuple[Candidate, OfferedPass, dict[str, Any]]], timeout_s: float
-    ) -> Iterator[Tried]:
-        """Applies passes and judges what they made, several at the same time; in order.
+        self, wanted: Sequence[tuple[Candidate, OfferedPass, dict[str, Any]]], seconds: Callable[[int], float]
+    ) -> list[Tried | None]:
+        """Applies passes and judges what they made, two at the same time, the first first.
 
         Where one of them damaged a model of the store, all are tried again one by one: it may have been any of them.
+
+        Args:
+            wanted: candidates, and what is applied to each.
+            seconds: what one of them, by its place, has when its turn comes; 0 and less: it is not tried.
+
+        Returns:
+            What came of each, in order; None for one whose turn came too late.
         """
-        found = self.runner.side_by_side(lambda one: self._try(*one, timeout_s), wanted)
-        broke = [candidate for (candidate, _, _), tried in zip(wanted, found, strict=True) if tried.answer is None]
+        two_at_once = BoundedSemaphore(_AT_ONCE)
+
+        def one(place: int) -> Tried | None:
+            with two_at_once:
+                left = seconds(place)
+                return self._try(*wanted[place], left) if left > 0 else None
+
+        found = self.runner.side_by_side(one, range(len(wanted)))
+        broke = [on for (on, _, _), tried in zip(wanted, found, strict=True) if tried is not None and not tried.answer]
         damaged = [self.restore(candidate) for candidate in broke]
         if any(damaged) and len(wanted) > 1:
-            found = [self.try_one(*one, timeout_s, anew=True) for one in wanted]
-        yield from found
+            return [
+                tried and self.try_one(*again, self.settings.timeout_s, anew=True)
+                for again, tried in zip(wanted, found, strict=True)
+            ]
+        return found
+
+    def has_tried(self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any]) -> bool:
+        """Whether this run has applied a pass to a candidate already: trying it again takes no time."""
+        return self.keys.candidate(candidate, offered, options) in self._tried
 
     def try_one(
         self,
@@ -249,6 +275,8 @@ class Workbench:
     ) -> Tried:
         key = self.keys.candidate(candidate, offered, options)
         self.teller.trying()
+        if not anew and key in self._tried and _is_there(self._tried[key]):
+            return replace(self._tried[key], seconds=0.0)
         tried = None if anew else self.runner.known(key, Tried, holds=_is_there)
         if tried is not None:
             self._note_made(tried)
@@ -266,7 +294,7 @@ class Workbench:
                 raise failed.error from failed
             why, took = _candidate_failure(failed, phases[-1]), time.monotonic() - started
             return Tried(None, why, took, ran_out=failed.kind == "timeout")
-        tried = Tried(answer, "", time.monotonic() - started)
+        tried = self._tried[key] = Tried(answer, "", time.monotonic() - started)
         self._note_made(tried)
         self.runner.keep(key, tried)
         return tried

@@ -69,8 +69,15 @@ class Round(Pass):
             weight = node.inputs[1].const_value.numpy()
             step = np.abs(weight).max() / 2 ** (options.bits - 1)
             rounded = (np.round(weight / step) * step).astype(weight.dtype)
-            count += int(not np.array_equal(rounded, weight))
-            node.inputs[1].const_value = ir.tensor(rounded, name=node.inputs[1].name)
+            if np.array_equal(rounded, weight):
+                continue
+            count += 1
+            old, name = node.inputs[1], f"{node.name}_rounded"
+            new = ir.Value(name=name, type=old.type, shape=old.shape, const_value=ir.tensor(rounded, name=name))
+            graph.graph.register_initializer(new)  # who else reads the old one finds it as it was
+            node.replace_input_with(1, new)
+            if not old.uses():
+                graph.graph.initializers.pop(old.name)
         if not count:
             return PassResult(model, False, ("every weight is round already, or kept",))
         return PassResult(context.save(graph, model), True, counts={"MatMul": count})

@@ -7,18 +7,21 @@ session settings that the tune stage proposes, and the clock decides at the end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.graphs.node_names import no_such_node
 from optim._engine.search.explore.expand import OUT_OF_TIME, Expander
+from optim._engine.search.explore.first_looks import FirstLooks
+from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, slots
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.select.goal import FASTER, Objective
-from optim._engine.search.state import Candidate, Measured, StepStatus, unique
+from optim._engine.search.select.goal import Objective
+from optim._engine.search.state import FASTER, Candidate, Measured, StepStatus, unique
 from optim._engine.search.time_budget import LEFT_FOR_LOSSY, TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
@@ -78,7 +81,9 @@ class Beam:
         settings = bench.settings
         races = self._objective.goal != "size"
         self.time = TimeBudget(settings.search_seconds, settings.timeout_s, races=races, now=bench.turns.now)
-        self._expander = Expander(bench, budget, self.journal, self.archive, self.time)
+        by_speed = self._objective.goal == "latency"
+        self._promises = Promises(settings.search_seconds if by_speed else math.inf)
+        self._expander = Expander(bench, budget, self.journal, self.archive, self.time, self._promises)
         self._asker = self._expander.asker
         self.clock = Clock(bench, budget, self.time)
         self._legs = _legs(plan)
@@ -92,6 +97,9 @@ class Beam:
             NamedPassError: no chain with a pass that was named is left.
         """
         self._try_recasts()
+        if self._objective.goal == "latency":
+            looks = FirstLooks(self._bench, self._expander, self.clock, self.journal, self.time)
+            self.archive.explored(looks.run(self._plan))
         beam = [Measured(self._bench.original, 1.0, 1.0, 1.0)]
         ranking = beam
         for place, (stage, passes) in enumerate(self._legs):
@@ -256,12 +264,18 @@ class Beam:
             without = ratios.get(chain_key(candidate)[:-1], grown.parents[candidate.digest].ratio)
             if candidate.digest in best:
                 self.journal.timed(best[candidate.digest], without)
+                self._note_gain(candidate, best[candidate.digest].ratio, without)
             elif score.objection:
                 attempt.drop(score.objection)
             elif score.explored is not None:
                 attempt.ratio, attempt.parent_ratio = score.explored, without
             else:
                 attempt.settle(StepStatus.SKIPPED, _NOT_TIMED)
+
+    def _note_gain(self, candidate: Candidate, ratio: float | None, without: float | None) -> None:
+        """Notes what the last step of a chain gained, for other chains."""
+        if self._objective.goal == "latency" and ratio and without:
+            self._promises.note_ratio(candidate.steps[-1], ratio / without)
 
     def _select(self, ranking: Sequence[Measured], beam: Sequence[Measured], stage: Stage) -> list[Measured]:
         """The best chains, and with them the best that leaves the stage out."""

@@ -15,8 +15,9 @@ from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Asker
-from optim._engine.search.explore.idle_settings import IdleSettings
+from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, step_of
+from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.select.archive import ParetoArchive
@@ -28,10 +29,8 @@ from optim.passes import Role
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
 _STOPPED = "search time ran out while it was tried; give more with --search-seconds"
+_NO_FASTER = "not repaired: it is no faster than the model without it"
 _UNSET: tuple[Any, ...] = (None, [], ())
-
-_AT_ONCE = 2
-"""Candidates applied at the same time: with more, each has less of the processors and of the memory."""
 
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
@@ -41,7 +40,13 @@ class Expander:
     """Tries the passes of a stage on a candidate."""
 
     def __init__(
-        self, bench: Workbench, budget: Budget, journal: Journal, archive: ParetoArchive, time: TimeBudget
+        self,
+        bench: Workbench,
+        budget: Budget,
+        journal: Journal,
+        archive: ParetoArchive,
+        time: TimeBudget,
+        promises: Promises,
     ) -> None:
         self._bench = bench
         self.asker = Asker(bench)
@@ -52,10 +57,11 @@ class Expander:
         self._board = Scoreboard()
         self._source = SourceGate(bench, budget, self._board)
         self._repairer = Repairer(bench, budget, journal, self._board, time)
-        self._idle = IdleSettings(bench, time)
+        self._idle = IdleSettings(bench, time.sameness)
         self._hopeless: dict[tuple[str, str], str] = {}
         self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
-        self._took: dict[str, float] = {}
+        self._repairs: dict[tuple[str, tuple[str, str]], Candidate | None] = {}
+        self.promises = promises
 
     def expand(self, parent: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
         """Returns the parent and every candidate that goes on from it through this stage."""
@@ -108,7 +114,7 @@ class Expander:
         }
         attempt = self._journal.open(step_of(planned.offered, options), candidate)
         tried = self._bench.try_one(candidate, planned.offered, options, GRACE_S)
-        merged = self._judge(candidate, attempt, tried)
+        merged = self.judge(candidate, attempt, tried)
         if merged is None:
             return None
         idle = self._idle.reasons(candidate, [*won, merged])
@@ -135,10 +141,15 @@ class Expander:
             if not answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered), candidate)
                 attempt.settle(StepStatus.FAILED if answer.failed else StepStatus.NOT_APPLICABLE, answer.reason)
+            against = "" if planned.forced else self.promises.reason_against(planned)
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
-                if attempt.step.key in self._hopeless and not planned.forced:
-                    attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
+                if against:
+                    if not attempt.reason:
+                        attempt.settle(StepStatus.SKIPPED, against)
+                elif attempt.step.key in self._hopeless and not planned.forced:
+                    if not attempt.reason:
+                        attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
                     if attempt.step.key in self._repaired_as:
                         options = self._repaired_as[attempt.step.key]
                         again = self._journal.open(step_of(planned.offered, options), candidate)
@@ -164,7 +175,7 @@ class Expander:
         if not self._bench.target.timed:
             return self._first_that_holds(candidate, wanted, planned)
         tried = self._try_all(candidate, wanted)
-        judged = [(attempt.step.pass_name, self._judge(candidate, attempt, outcome)) for attempt, outcome in tried]
+        judged = [(attempt.step.pass_name, self.judge(candidate, attempt, outcome)) for attempt, outcome in tried]
         # A slow rival that holds is no reason not to repair a fast pass of which nothing does.
         held = {name for name, new in judged if new is not None}
         broken = [(attempt, outcome) for attempt, outcome in tried if attempt.step.pass_name not in held]
@@ -181,7 +192,7 @@ class Expander:
                 attempt.settle(StepStatus.SKIPPED, "an earlier guess holds, and where nothing is timed that is enough")
                 continue
             for tried, outcome in self._try_all(candidate, [one]):
-                new = self._judge(candidate, tried, outcome)
+                new = self.judge(candidate, tried, outcome)
                 held = [new] if new is not None else self._repaired(candidate, planned, [(tried, outcome)])
                 if held:
                     found[name] = held[0]
@@ -190,40 +201,65 @@ class Expander:
     def _try_all(
         self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]]
     ) -> list[tuple[Attempt, Tried]]:
-        """Runs the candidate jobs; what the user named gets its full time, the rest what the search has left."""
+        """Runs the candidate jobs, those that promise most per second first.
+
+        What the user named gets its full time, the rest what the search has left.
+        """
+        order = sorted(wanted, key=lambda one: (not one[0].forced, -self.promises.per_second(one[2].step)))
+        jobs: list[tuple[Candidate, Any, dict[str, Any]]] = [
+            (candidate, planned.offered, proposal.options) for planned, proposal, _ in order
+        ]
+
+        def seconds(place: int) -> float:
+            planned, _, attempt = order[place]
+            if self._bench.has_tried(*jobs[place]):
+                return GRACE_S
+            may_begin = planned.forced or self._time.may_begin(self.promises.seconds(attempt.step.pass_name))
+            return self._time.for_candidate(named=planned.forced) if may_begin else 0.0
+
         tried: list[tuple[Attempt, Tried]] = []
         self._bench.teller.more(len(wanted))
-        for start in range(0, len(wanted), _AT_ONCE):
-            batch = wanted[start : start + _AT_ONCE]
-            forced = any(planned.forced for planned, _, _ in batch)
-            longest = max(self._took.get(attempt.step.pass_name, 0.0) for _, _, attempt in batch)
-            if not forced and not self._time.may_begin(longest):
-                for _, _, attempt in batch:
-                    attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
-                continue
-            timeout = self._time.for_candidate(named=forced)
-            jobs: list[tuple[Candidate, Any, dict[str, Any]]] = [
-                (candidate, p.offered, proposal.options) for p, proposal, _ in batch
-            ]
-            tried += zip((attempt for _, _, attempt in batch), self._bench.try_all(jobs, timeout), strict=True)
+        for (_, _, attempt), outcome in zip(order, self._bench.try_all(jobs, seconds), strict=True):
+            if outcome is None:
+                attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+            else:
+                tried.append((attempt, outcome))
         return tried
 
     def _repaired(
         self, parent: Candidate, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]
     ) -> list[Candidate]:
         """Returns the closest of the candidates that broke the budget, repaired, if it holds then."""
-        closest = self._repairer.closest(tried)
+        faster = [one for one in tried if self.promises.is_faster(one[0].step)]
+        for attempt, _ in tried:
+            if not self.promises.is_faster(attempt.step):
+                attempt.notes = tuple(dict.fromkeys((*attempt.notes, _NO_FASTER)))
+        closest = self._repairer.closest(faster)
         if closest is None:
             return []
         attempt, outcome = closest
-        one = planned[attempt.step.pass_name]
+        new = self.repair(parent, planned[attempt.step.pass_name], attempt, outcome)
+        return [new] if new is not None else []
+
+    def is_near(self, attempt: Attempt, tried: Tried) -> bool:
+        """Whether a candidate is beyond the budget by so little that it may be repaired."""
+        return self._repairer.closest([(attempt, tried)]) is not None
+
+    def repair(self, parent: Candidate, planned: Planned, attempt: Attempt, outcome: Tried) -> Candidate | None:
+        """Returns a candidate beyond the budget with nodes left in float, if it holds then; once for each."""
+        key = (parent.digest, attempt.step.key)
+        if key not in self._repairs:
+            self._repairs[key] = self._repair(parent, planned, attempt, outcome)
+        return self._repairs[key]
+
+    def _repair(self, parent: Candidate, one: Planned, attempt: Attempt, outcome: Tried) -> Candidate | None:
         new, again = self._repair_to(self._repairer.aim(outcome), parent, one, attempt, outcome)
         if new is None and again is not None and again.answer is not None:
             times = self._board.of_model(again.answer.result.model).times_too_far
             if times > 1:  # beyond the budget only from the source
                 drift = worst_drift(again.answer.comparisons).relative_l2
                 new, _ = self._repair_to(drift / times * MARGIN_TO_SOURCE, parent, one, attempt, outcome)
-        return [new] if new is not None else []
+        return new
 
     def _repair_to(
         self, limit: float, parent: Candidate, planned: Planned, attempt: Attempt, outcome: Tried
@@ -236,12 +272,12 @@ class Expander:
         again = self._journal.open(step_of(planned.offered, options), parent)
         timeout = self._time.for_candidate(named=planned.forced)
         tried = self._bench.try_one(parent, planned.offered, options, timeout)
-        return self._judge(parent, again, tried), tried
+        return self.judge(parent, again, tried), tried
 
-    def _judge(self, candidate: Candidate, attempt: Attempt, tried: Tried) -> Candidate | None:
+    def judge(self, candidate: Candidate, attempt: Attempt, tried: Tried) -> Candidate | None:
+        """Returns the chain with this step if it holds; its row says why not."""
         attempt.seconds += tried.seconds
-        name = attempt.step.pass_name
-        self._took[name] = max(tried.seconds, self._took.get(name, 0.0))
+        self.promises.note_seconds(attempt.step.pass_name, tried.seconds)
         cut_short = tried.ran_out and tried.seconds < self._bench.settings.timeout_s
         if cut_short and self._time.left_for_candidates < 0:
             attempt.settle(StepStatus.SKIPPED, _STOPPED)
@@ -266,4 +302,5 @@ class Expander:
             if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
                 self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
+        self.promises.note_held(attempt.step.pass_name)
         return replace(new, drift=attempt.drift, task=attempt.task)

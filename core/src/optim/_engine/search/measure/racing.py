@@ -68,8 +68,12 @@ def race_candidates(
     if known is not None:
         return known
     original = comparable_original(bench, candidates[0]) if candidates else bench.original
-    lanes = [_lane(bench, one, compared=wanted.samples, measure_task=wanted.measure_task) for one in candidates]
-    base = _lane(bench, original)
+    timed = bench.prepared.timed[: effort.most_samples]
+    lanes = [
+        replace(_lane(bench, one, compared=wanted.samples, measure_task=wanted.measure_task), timed=timed)
+        for one in candidates
+    ]
+    base = replace(_lane(bench, original), timed=timed)
     lanes += [replace(base, place=place) for place in wanted.places]
     admit = _admission(bench, candidates, wanted.budget) if wanted.budget else None
     with bench.turns.turn():

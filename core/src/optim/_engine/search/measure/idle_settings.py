@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from optim._engine.jobs import session_digests
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import GRACE_S, TimeBudget
+from optim._engine.search.time_budget import GRACE_S, Allowance
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.model import Model
@@ -20,11 +20,11 @@ _IDLE = "no change: the runtime makes the same graph of the model, byte for byte
 
 
 class IdleSettings:
-    """Finds them for one search."""
+    """Finds them for one search, in the seconds that it is allowed."""
 
-    def __init__(self, bench: Workbench, time: TimeBudget) -> None:
+    def __init__(self, bench: Workbench, allowed: Allowance) -> None:
         self._bench = bench
-        self._time = time
+        self._allowed = allowed
         self._digests: dict[str, str] = {}
 
     def reasons(self, candidate: Candidate, others: Sequence[Candidate]) -> dict[str, str]:
@@ -63,13 +63,13 @@ class IdleSettings:
         return {model.digest: self._digests.get(model.digest, "") for model in models}
 
     def _ask(self, models: Sequence[Model]) -> None:
-        seconds = self._time.sameness.left
+        seconds = self._allowed.left
         if not models or seconds <= 0:
             return
         bench = self._bench
         request = session_digests.Request(tuple(models), bench.place, bench.store.models, seconds)
         try:
-            with self._time.sameness.spending():
+            with self._allowed.spending():
                 answer = bench.runner.call(session_digests.JOB, request, timeout_s=seconds + GRACE_S)
         except WorkerFailed:  # it will fail as a candidate too, and say why
             return

@@ -1,0 +1,91 @@
+"""What a plugin names as ``package.module:name``, looked at without importing it: is all of it there?"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def import_defect(path: str) -> str:
+    """Why ``package.module:name`` cannot be imported, as far as that shows without doing it; or nothing.
+
+    Modules of the same package that it imports are looked at too.
+    """
+    module, _, name = path.partition(":")
+    source = _source(module)
+    if source is None:
+        return f"there is no module {module}"
+    try:
+        tree = ast.parse(source.read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        return f"{source.name} cannot be read: {error}"
+    if name and name not in set(_defined(tree)):
+        return f"{module} has no {name}"
+    missing = next(_missing(module, {module}), None)
+    return f"{missing[0]} imports {missing[1]}, which is not installed" if missing else ""
+
+
+def _missing(module: str, seen: set[str]) -> Iterator[tuple[str, str]]:
+    """Modules that are imported when ``module`` is, and are not there: who imports which."""
+    source = _source(module)
+    if source is None or source.suffix != ".py":
+        return
+    try:
+        imported = list(_imports(ast.parse(source.read_bytes()), module))
+    except (OSError, SyntaxError, ValueError):
+        return
+    for name in imported:
+        top = name.partition(".")[0]
+        if not _is_there(top):
+            yield module, top
+        elif top == module.partition(".")[0] and name not in seen:
+            seen.add(name)
+            yield from _missing(name, seen)
+
+
+def _imports(tree: ast.Module, module: str) -> Iterator[str]:
+    """What is imported as soon as a module is; what stands in ``if`` and ``try`` may be meant to be missing."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(module.split(".")[: -node.level]) if node.level else ""
+            yield ".".join(part for part in (base, node.module) if part)
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name) for alias in node.names)
+
+
+def _is_there(top: str) -> bool:
+    try:
+        return importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _source(module: str) -> Path | None:
+    """The file of a module, found without importing more than its packages' folders."""
+    top, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    if not rest:
+        return Path(spec.origin) if spec.origin else None
+    for folder in spec.submodule_search_locations or ():
+        base = Path(folder, *rest)
+        for found in (base.with_suffix(".py"), base / "__init__.py"):
+            if found.is_file():
+                return found
+    return None

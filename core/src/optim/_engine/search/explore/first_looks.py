@@ -1,0 +1,129 @@
+"""First looks: what the best guess of each pass does to the original, before any stage has the time.
+
+Every pass has its turn within the first third of the search, whichever plugin it is of and whatever its name is. What
+runs is timed for a few rounds on one sample, also what is beyond the budget: a lossy candidate that is fast and
+near the budget is repaired before anything is polished. The stages then know what each pass gains and what it costs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from optim._engine.search.explore.expand import Expander
+from optim._engine.search.explore.promise import GUESSES, Promises
+from optim._engine.search.journal import Journal, step_of
+from optim._engine.search.measure.clock import Clock
+from optim._engine.search.plan import Plan, Planned
+from optim._engine.search.state import Attempt, Candidate, Measured
+from optim._engine.search.time_budget import GRACE_S, TimeBudget
+from optim._engine.search.workbench import Tried, Workbench
+from optim.passes import Role, Stage
+
+_REPAIRED = 2
+"""The fastest that are repaired at once: the stages repair what else is near."""
+
+_WHATEVER_THE_TIME = 2
+"""Passes that are looked at even where asking them took all the time there is: what promises most is among them."""
+
+_WORTH_A_REPAIR = 0.95
+"""Latency to the original's: what is repaired has less of its gain left."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A first guess that ran: the chain, whether it holds, and what the job said."""
+
+    planned: Planned
+    attempt: Attempt
+    tried: Tried
+    candidate: Candidate
+    holds: bool
+
+
+class FirstLooks:
+    """The beginning of one search."""
+
+    def __init__(self, bench: Workbench, expander: Expander, clock: Clock, journal: Journal, time: TimeBudget) -> None:
+        self._bench = bench
+        self._expander = expander
+        self._clock = clock
+        self._journal = journal
+        self._time = time
+        self._promises: Promises = expander.promises
+
+    def run(self, plan: Plan) -> list[Measured]:
+        """Looks at each pass; returns what holds and was timed. Rows of the journal and promises have the rest."""
+        passes = _fair_order(plan)
+        if len(passes) < 2 or plan.forced():
+            return []
+        self._bench.say("first looks")
+        self._bench.teller.stage("first looks", lambda: self._time.left)
+        found = self._try(passes)
+        if not found:
+            return []
+        measured = self._clock.first_look([one.candidate for one in found], self._time.left_for_first_race)
+        ratios = {item.digest: item for item in measured}
+        for one in found:
+            item = ratios.get(one.candidate.digest)
+            if item is not None and item.ratio is not None:
+                self._promises.note_ratio(one.attempt.step, item.ratio)
+                self._journal.timed(item, 1.0)
+        self._repair(found, ratios)
+        return [ratios[one.candidate.digest] for one in found if one.holds and one.candidate.digest in ratios]
+
+    def _try(self, passes: Sequence[Planned]) -> list[_Look]:
+        """The best guess of each pass on the original, as far as a third of the search goes."""
+        original = self._bench.original
+        asked = self._expander.asker.ask(original, [planned.offered for planned in passes])
+        wanted: list[tuple[Planned, Attempt]] = []
+        for planned in passes:
+            proposals = [one for one in asked[planned.ordered.name].proposals if one.result is None]
+            if proposals:
+                wanted.append((planned, self._journal.open(step_of(planned.offered, proposals[0].options), original)))
+        jobs = [(original, planned.offered, attempt.step.options) for planned, attempt in wanted]
+
+        self._bench.teller.more(len(jobs))
+
+        def seconds(place: int) -> float:
+            return max(self._time.for_first_looks, GRACE_S if place < _WHATEVER_THE_TIME else 0.0)
+
+        outcomes = self._bench.try_all(jobs, seconds)
+        found = []
+        for (planned, attempt), tried in zip(wanted, outcomes, strict=True):
+            if tried is None:
+                continue
+            candidate = self._expander.judge(original, attempt, tried)
+            if candidate is not None:
+                found.append(_Look(planned, attempt, tried, candidate, holds=True))
+            elif self._expander.is_near(attempt, tried) and tried.answer is not None:
+                made = tried.answer.result
+                beyond = original.after(attempt.step, made.model, tried.answer.size_bytes, made.interface)
+                found.append(_Look(planned, attempt, tried, beyond, holds=False))
+        return found
+
+    def _repair(self, found: Sequence[_Look], measured: dict[str, Measured]) -> None:
+        """Repairs what is faster than anything that holds, the fastest first."""
+
+        def ratio(one: _Look) -> float:
+            item = measured.get(one.candidate.digest)
+            return item.ratio if item is not None and item.ratio is not None else 1.0
+
+        held = min((ratio(one) for one in found if one.holds), default=1.0)
+        broken = sorted((one for one in found if not one.holds), key=ratio)
+        for one in broken[:_REPAIRED]:
+            if ratio(one) < min(held, _WORTH_A_REPAIR):
+                self._expander.repair(self._bench.original, one.planned, one.attempt, one.tried)
+
+
+def _fair_order(plan: Plan) -> list[Planned]:
+    """Passes that change the graph to make it faster: what promises most first, a pass of each plugin in turn."""
+    by_plugin: dict[str, list[Planned]] = defaultdict(list)
+    passes = [planned for stage, passes in plan.stages.items() if stage is not Stage.TUNE for planned in passes]
+    for planned in sorted(passes, key=lambda one: -GUESSES.get(one.ordered.offered.stage, 0.0)):
+        if planned.pass_class.role is Role.IMPROVE and not planned.pass_class.session_only:
+            by_plugin[planned.offered.plugin.name].append(planned)
+    turns = zip_longest(*by_plugin.values())
+    return [planned for turn in turns for planned in turn if planned is not None]

@@ -1,0 +1,88 @@
+"""What a candidate promises per second: the gain to expect of it, and what trying it costs.
+
+Both are learned: a pass costs on this model what its first candidate cost, and gains about what it gained before on
+another chain. Until then a guess by what kind of pass it is stands for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from optim._engine.search.plan import Planned
+from optim._engine.search.state import Step
+from optim.passes import Stage
+
+GUESSES: Mapping[Stage, float] = {Stage.QUANTIZE: 0.5, Stage.CONVERT_PRECISION: 0.15, Stage.FUSE: 0.1}
+"""Logarithms of the factor by which passes of a stage make models faster that are not fast already: int8 halves the
+time of most, fusions take a tenth of it. Only their order matters."""
+
+_GUESSED_S = 2.0
+"""What a pass is expected to take that has not been tried: that of most on models of 100 MB."""
+
+_NO_GAIN = math.log(1.1)
+"""Slower by more on its first chain: such a pass is not tried on the next. With less, noise decides."""
+
+_DEAR = 0.1
+"""Share of the search: a pass that takes longer for a candidate must have shown a gain."""
+
+_LEAST_GAIN = math.log(1 / 0.95)
+"""A gain that three rounds on a busy machine do not make up."""
+
+
+class Promises:
+    """What is known of the passes of one search; ``search_s`` is the time it has."""
+
+    def __init__(self, search_s: float) -> None:
+        self._search_s = search_s
+        self._gain_of_step: dict[tuple[str, str], float] = {}
+        self._gain_of_pass: dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
+        self._held: set[str] = set()
+
+    def note_held(self, name: str) -> None:
+        """Notes that a candidate of a pass is right."""
+        self._held.add(name)
+
+    def note_seconds(self, name: str, seconds: float) -> None:
+        """Notes what a candidate of a pass took, where it was not known already."""
+        if seconds > 0:
+            self._seconds[name] = max(seconds, self._seconds.get(name, 0.0))
+
+    def note_ratio(self, step: Step, ratio: float) -> None:
+        """Notes the latency of a chain with a step to that without it."""
+        gain = -math.log(max(ratio, 1e-9))
+        self._gain_of_step[step.key] = max(gain, self._gain_of_step.get(step.key, -math.inf))
+        self._gain_of_pass[step.pass_name] = max(gain, self._gain_of_pass.get(step.pass_name, -math.inf))
+
+    def seconds(self, name: str) -> float:
+        """What a candidate of a pass takes at most; 0 where none was tried."""
+        return self._seconds.get(name, 0.0)
+
+    def gain(self, step: Step) -> float:
+        """The gain to expect: what this step gained elsewhere, else its pass, else a guess."""
+        known = self._gain_of_step.get(step.key, self._gain_of_pass.get(step.pass_name))
+        return known if known is not None else GUESSES.get(step.stage, 0.0)
+
+    def per_second(self, step: Step) -> float:
+        """What decides which candidate is tried first."""
+        return self.gain(step) / (self._seconds.get(step.pass_name) or _GUESSED_S)
+
+    def is_faster(self, step: Step) -> bool:
+        """Whether a step that was timed is worth a repair: one that is no faster needs none."""
+        return self.gain(step) > 0.0
+
+    def reason_against(self, planned: Planned) -> str:
+        """Why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
+        name, pass_class = planned.ordered.name, planned.pass_class
+        gain, seconds = self._gain_of_pass.get(name), self.seconds(name)
+        if gain is not None and gain < -_NO_GAIN and pass_class.lossy:
+            return f"it made the original slower (latency ratio {math.exp(-gain):.2f}): other passes promise more"
+        useless = gain <= _LEAST_GAIN if gain is not None else name not in self._held
+        if seconds > _DEAR * self._search_s and useless:
+            found = "nothing came of it" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
+            return (
+                f"its first candidate took {seconds:.0f} s and {found}: other passes promise more in that time; "
+                "give more with --search-seconds"
+            )
+        return ""

@@ -1,0 +1,79 @@
+"""A plugin that hangs costs its own offers, and its name is said."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from plugin_packages import GOOD, Site, site
+
+from optim._engine.plugins import time_limit
+from optim._engine.plugins.registry import load_registry
+from optim._engine.plugins.time_limit import TookTooLongError, limited
+
+__all__ = ["Site", "site"]
+
+SLOW = {"OPTIM_PLUGIN_SECONDS": "0.5"}
+HANGS_IN_A_HOOK = GOOD.replace("return [Shrink]", "import time\n    time.sleep(60)")
+HANGS_IN_ITS_PROBE = GOOD.replace('device="a {plugin}"', "probe=lambda: __import__('time').sleep(60)")
+HANGS_AND_CATCHES = "import time\nwhile True:\n    try:\n        time.sleep(60)\n    except Exception:\n        pass\n"
+
+
+@pytest.mark.parametrize("source", ["import time\ntime.sleep(60)\n", HANGS_AND_CATCHES])
+def test_one_that_hangs_at_its_import_is_listed_with_its_reason(site, monkeypatch, source):
+    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.3")
+    site.add("hangs", source)
+    site.add("acme", GOOD)
+    states = {plugin.name: (str(plugin.state), plugin.reason) for plugin in load_registry({"hangs", "acme"}).plugins}
+    assert states["hangs"] == ("failed", "loading did not end within 0.3 s: every command would wait for it")
+    assert states["acme"][0] == "ok"
+
+
+def test_one_that_hangs_in_a_hook_costs_that_offer(site, monkeypatch):
+    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.3")
+    site.add("hangs", HANGS_IN_A_HOOK)
+    registry = load_registry({"hangs"})
+    assert registry.offers(registry.target("hangs-device")) == []
+    assert [problem.reason for problem in registry.problems] == ["optim_fuse did not end within 0.3 s"]
+
+
+def test_a_probe_that_hangs_is_a_reason_and_the_listing_goes_on(site):
+    site.add("hangs", HANGS_IN_ITS_PROBE)
+    done = site.run("targets", environment=SLOW)
+    assert done.returncode == 0
+    assert "its probe did not end within 0.5 s" in " ".join(done.stdout.split())
+
+
+def test_what_cannot_be_interrupted_ends_the_process_and_is_named(site):
+    """A thread is as a library is: no signal reaches what waits in it for the lock."""
+    path = site.add("hangs", "")
+    script = (
+        "import threading, time\n"
+        "from optim._engine.plugins import time_limit\n"
+        "time_limit._GRACE_S = 0.1\n"
+        "def load():\n"
+        "    with time_limit.limited('hangs', 'loading'):\n"
+        "        time.sleep(60)\n"
+        "threading.Thread(target=load).start()\n"
+    )
+    started = time.monotonic()
+    done = site.python("-c", script, environment=SLOW)
+    assert path.exists()
+    assert done.returncode == 1
+    assert time.monotonic() - started < 30
+    assert "error[plugin-hangs]: plugin hangs hangs" in done.stderr
+    assert "optim --disable-plugin hangs" in done.stderr
+
+
+def test_the_clock_of_whoever_has_one_goes_on_afterwards(monkeypatch):
+    import signal
+
+    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.2")
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(TookTooLongError), limited("acme", "loading"):
+        time.sleep(5)
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert not [one for one in threading.enumerate() if isinstance(one, threading.Timer) and not one.finished.is_set()]
+    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "no number")
+    assert time_limit.limit_s() == time_limit._LIMIT_S

@@ -1,0 +1,71 @@
+"""Each pass has its turn early, whichever plugin it is of: one that is slow and useless takes no one's place."""
+
+from __future__ import annotations
+
+import pytest
+from dawdling_plugin import SLEEP_S
+from installed_plugin import installed
+from timed_models import write_network
+
+from optim._engine.plugins.registry import load_registry
+from optim._engine.runs.execute import execute
+from optim._engine.search.explore.first_looks import _fair_order
+from optim._engine.search.plan import make_plan
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.state import StepStatus
+from optim._engine.search.time_budget import TimeBudget
+from optim._engine.store import Store
+from optim.passes import Stage
+
+pytestmark = pytest.mark.usefixtures("jobs_here")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("looks")
+    with installed(folder, "dawdling_plugin", "timed_plugin"):
+        write_network(folder / "model.onnx", {"a": 6, "b": 6, "c": 6})
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def settings(folder):
+    registry = load_registry()
+    chosen = ("dawdling.useless", "dawdling.lossily", "timed.drop-a", "timed.round")
+    offers = {offered.name for offered in registry.offers(registry.target("cpu"))}
+    return RunSettings(
+        folder / "model.onnx",
+        without=tuple(sorted(offers - set(chosen))),
+        stages=(Stage.FUSE, Stage.QUANTIZE),
+        search_seconds=6.0,
+        most_samples=2,
+    )
+
+
+def test_plugins_take_turns_and_each_begins_with_what_promises_most(settings):
+    registry = load_registry()
+    plan = make_plan(settings, registry, registry.target("cpu"))
+    order = [planned.ordered.name for planned in _fair_order(plan)]
+    assert order == ["dawdling.lossily", "timed.round", "dawdling.useless", "timed.drop-a"]
+
+
+@pytest.mark.slow
+def test_a_plugin_of_slow_and_useless_candidates_makes_no_result_worse(settings, folder):
+    """Its twelve candidates would take twice the search; each pass has its first, and the others what they need."""
+    outcome = execute(settings, load_registry(), Store(folder / "cache"), lambda text: None)
+    rows = [one for one in outcome.attempts if one.step.pass_name == "timed.round" and one.ratio is not None]
+    assert rows
+    assert min(one.ratio for one in rows) < 0.9
+    dawdled = [one for one in outcome.attempts if one.step.plugin == "dawdling"]
+    tried = [one for one in dawdled if one.seconds >= SLEEP_S]
+    assert len(tried) <= 3
+    skipped = {one.reason for one in dawdled if one.status is StepStatus.SKIPPED}
+    assert any("other passes promise more" in reason for reason in skipped)
+
+
+@pytest.mark.slow
+def test_what_was_right_at_its_first_look_is_raced_though_the_time_is_over(settings, folder, monkeypatch):
+    """Asking took the time of the search: what had its first look whatever the time may still win."""
+    monkeypatch.setattr(TimeBudget, "left_for_candidates", property(lambda self: -1.0))
+    outcome = execute(settings, load_registry(), Store(folder / "another"), lambda text: None)
+    assert "timed.round" in [step.pass_name for step in outcome.result.candidate.steps]

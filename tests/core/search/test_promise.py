@@ -1,0 +1,68 @@
+"""What a candidate promises per second: from what its pass gained and cost before, else by its kind."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from optim._engine.search.explore.promise import Promises
+from optim._engine.search.state import Step
+from optim.passes import Role, Stage
+
+
+def step(name, stage=Stage.QUANTIZE, **options):
+    return Step(stage, name, "plugin", options, Role.IMPROVE, lossy=stage is Stage.QUANTIZE)
+
+
+def planned(name, *, lossy=True):
+    return SimpleNamespace(ordered=SimpleNamespace(name=name), pass_class=SimpleNamespace(lossy=lossy))
+
+
+@pytest.fixture
+def promises():
+    return Promises(60.0)
+
+
+def test_what_nobody_tried_goes_by_its_stage(promises):
+    assert promises.per_second(step("q")) > promises.per_second(step("c", Stage.CONVERT_PRECISION))
+    assert promises.per_second(step("c", Stage.CONVERT_PRECISION)) > promises.per_second(step("f", Stage.FUSE))
+
+
+def test_a_pass_that_took_long_promises_less_per_second_than_one_that_nobody_tried(promises):
+    promises.note_seconds("slow", 22.0)
+    assert promises.per_second(step("slow")) < promises.per_second(step("other"))
+
+
+def test_what_a_step_gained_elsewhere_counts_before_what_its_pass_gained(promises):
+    promises.note_ratio(step("q", bits=8), 0.5)
+    promises.note_ratio(step("q", bits=4), 0.9)
+    assert promises.gain(step("q", bits=4)) < promises.gain(step("q", bits=2)) == promises.gain(step("q", bits=8))
+
+
+def test_a_lossy_pass_that_made_the_original_slower_is_not_tried_on_other_chains(promises):
+    promises.note_ratio(step("q"), 1.31)
+    assert promises.reason_against(planned("q")) == (
+        "it made the original slower (latency ratio 1.31): other passes promise more"
+    )
+    assert not promises.is_faster(step("q"))
+
+
+def test_a_fusion_that_is_slower_by_itself_is_tried_on_as_long_as_it_costs_little(promises):
+    promises.note_ratio(step("f", Stage.FUSE), 1.31)
+    assert promises.reason_against(planned("f", lossy=False)) == ""
+    promises.note_seconds("f", 9.0)
+    assert promises.reason_against(planned("f", lossy=False)).startswith(
+        "its first candidate took 9 s and latency ratio 1.31: other passes promise more in that time"
+    )
+
+
+def test_a_slow_pass_of_which_nothing_came_is_not_tried_again_and_one_that_held_is(promises):
+    promises.note_seconds("slow", 22.0)
+    assert promises.reason_against(planned("slow")).startswith("its first candidate took 22 s and nothing came of it")
+    promises.note_held("slow")
+    assert promises.reason_against(planned("slow")) == ""
+    promises.note_ratio(step("slow"), 0.97)
+    assert promises.reason_against(planned("slow")).startswith("its first candidate took 22 s and latency ratio 0.97")
+    promises.note_ratio(step("slow"), 0.6)
+    assert promises.reason_against(planned("slow")) == ""
