@@ -43,9 +43,9 @@ def verdict(monkeypatch):
         settings = RunSettings(Path("m.onnx"), **{"max_drift": 0.01, **changes})
         bench = SimpleNamespace(
             settings=settings,
-            target=SimpleNamespace(timed=True, requires=()),
+            target=SimpleNamespace(timed=True, requires=(), exact=True),
             original=ORIGINAL,
-            prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
+            prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
             recast_originals={},
             say=lambda text: None,
         )
@@ -134,3 +134,12 @@ def test_what_was_asked_for_is_prepared_and_called_improved_only_where_the_goal_
     found = verdict(goal=goal)
     assert (found.status, found.result.ratio) == (status, figures[0])
     assert EXIT_STATUS[found.status] is ExitStatus.DELIVERED
+
+
+def test_what_is_undecided_is_called_improved_and_said_to_be_undecided(verdict, monkeypatch):
+    fused = Step(Stage.FUSE, "fuse", "plugin", {}, Role.IMPROVE, lossy=False)
+    found = Measured(Candidate(model("fused"), 100, (fused,)), 0.95, 0.90, 1.01)
+    monkeypatch.setattr(Selection, "decide", lambda *_: found)
+    judged = verdict()
+    assert (judged.status, judged.result) == (RunStatus.IMPROVED, found)
+    assert judged.reason.startswith("undecided: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import onnx
@@ -145,13 +146,28 @@ class Told:
         pass
 
 
+class Unsteady(Told):
+    """Seconds that differ from round to round."""
+
+    def __init__(self, *rounds):
+        self.rounds = itertools.cycle(rounds)
+
+    def receive(self, timeout_s):
+        self.seconds = next(self.rounds)
+        return super().receive(timeout_s)
+
+
+def _told(lane):
+    return lane if isinstance(lane, Told) else Told(*lane)
+
+
 @pytest.fixture
 def raced(monkeypatch):
     """Results of a race of lanes that take so many seconds in every sample of every round; the first is the base."""
     ready = Ready((), 0, {}, ())
 
     def opened(base, lanes, timeout_s):
-        return [race_module._Lane(Told(*seconds), ready) for seconds in (base, *lanes)]
+        return [race_module._Lane(_told(seconds), ready) for seconds in (base, *lanes)]
 
     monkeypatch.setattr(race_module, "_open", opened)
     monkeypatch.setattr(race_module.NoiseWatch, "foreign_share", lambda watch: None)  # whatever else the machine does
@@ -184,6 +200,17 @@ def test_a_beaten_lane_leaves_the_race(raced):
 def test_a_race_ends_when_its_interval_is_narrow(raced):
     _, (won,) = raced([0.1], [0.05], least_rounds=7, width=0.02)
     assert won.ratio.rounds == 7
+
+
+def test_rounds_go_on_while_it_is_open_whether_the_best_is_faster(raced):
+    """An interval within the width that was asked for ends a race, unless it reaches over the line."""
+    straddling = {"least_rounds": 7, "most_rounds": 20, "width": 0.5}
+    _, (open_,) = raced([0.1], [0.0996], decides=True, **straddling)
+    _, (clear,) = raced([0.1], [0.09], decides=True, **straddling)
+    _, (told,) = raced([0.1], [0.0996], **straddling)
+    assert (clear.ratio.rounds, told.ratio.rounds) == (7, 7)
+    assert open_.ratio.rounds == 7  # 0.996 in every round: clearly no faster
+    assert raced([0.1], Unsteady([0.09], [0.11]), decides=True, **straddling)[1][0].ratio.rounds > 7
 
 
 # Chains on a workbench.

@@ -27,7 +27,7 @@ from optim.passes import Role, Stage
 
 def step(name: str) -> Step:
     role = Role.ENABLE if name.startswith("way") else Role.REQUESTED if name == "wish" else Role.IMPROVE
-    return Step(Stage.FUSE, name, "plugin", {}, role, lossy=False)
+    return Step(Stage.FUSE, name, "plugin", {}, role, lossy=name == "lossy")
 
 
 def candidate(*names: str, size: int = 100) -> Candidate:
@@ -48,9 +48,9 @@ def decide(monkeypatch):
         journal = journal or Journal()
         bench = SimpleNamespace(
             settings=RunSettings(Path("m.onnx"), **changes),
-            target=SimpleNamespace(timed=True, requires=()),
+            target=SimpleNamespace(timed=True, requires=(), exact=True),
             original=candidate(),
-            prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
+            prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
             recast_originals={},
             say=lambda text: None,
         )
@@ -89,6 +89,13 @@ def test_the_fastest_is_delivered(decide):
 def test_within_one_per_cent_the_shorter_chain_is_delivered(decide):
     assert decide({"a-b": (0.800, 0.79, 0.81), "a": (0.806, 0.79, 0.82)}) == "a"
     assert decide({"a-b": (0.800, 0.79, 0.81), "a": (0.815, 0.79, 0.83)}) == "a-b"
+
+
+def test_what_is_undecided_and_lossless_is_delivered_where_its_median_is_better(decide):
+    assert decide({"a": (0.95, 0.90, 1.01)}) == "a"
+    assert decide({"a": (0.95, 0.90, 1.01), "b": (0.97, 0.96, 0.98)}) == "b"
+    assert decide({"lossy": (0.95, 0.90, 1.01)}) is None
+    assert decide({"way": (0.95, 0.90, 1.01)}) is None
 
 
 def test_what_is_not_clearly_faster_is_not_delivered(decide):
@@ -164,9 +171,9 @@ def test_what_is_no_faster_on_fresh_rounds_says_so_with_both_figures(decide):
     journal = Journal()
     attempt = journal.open(step("a"), candidate())
     attempt.ratio = 0.8
-    assert decide({"a": (0.97, 0.9, 1.04)}, journal=journal) is None
+    assert decide({"a": (0.99, 0.9, 1.04)}, journal=journal) is None
     assert attempt.reason == (
-        "not clearly faster than the original: latency ratio 0.97 on fresh rounds (95 % interval 0.90 to 1.04), "
+        "not clearly faster than the original: latency ratio 0.99 on fresh rounds (95 % interval 0.90 to 1.04), "
         "0.80 when explored"
     )
 
@@ -177,8 +184,8 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
     original, smaller, larger = (replace(candidate("recast", size=size), recast=recast) for size in (100, 90, 110))
     bench = SimpleNamespace(  # nothing of it can run a job
         settings=RunSettings(Path("m.onnx"), goal="size"),
-        target=SimpleNamespace(timed=True, requires=()),
-        prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
+        target=SimpleNamespace(timed=True, requires=(), exact=True),
+        prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
         original=candidate(size=50),
         recast_originals={recast.key: original},
     )
@@ -201,8 +208,8 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
     """One that is slow and a little nearer says nothing about a larger budget."""
     bench = SimpleNamespace(
         settings=RunSettings(Path("m.onnx")),
-        target=SimpleNamespace(timed=True, requires=()),
-        prepared=SimpleNamespace(open_s=0.0, run_s=0.0),
+        target=SimpleNamespace(timed=True, requires=(), exact=True),
+        prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
         original=candidate(),
         exported=None,
         recast_originals={},

@@ -100,7 +100,7 @@ def test_a_look_is_as_long_as_is_left_after_opening_and_a_second_at_least(time):
 
 
 def test_the_last_race_waits_half_as_long_again_for_quiet_rounds(time):
-    final, again = time.final(drop=True), time.again(drop=False)
+    final, again = time.final(3, drop=True), time.again(2, drop=False)
     assert (final.seconds, final.patience_s, final.open_timeout_s) == (FINAL_S, FINAL_S / 2, 300.0)
     assert (again.seconds, again.drop) == (AGAIN_S, False)
 
@@ -109,7 +109,7 @@ def test_the_pace_scales_races_and_nothing_else(time, monkeypatch):
     monkeypatch.setattr(TimeBudget, "pace", 0.1)
     time.expect_lanes(open_s=16 / 3, run_s=0.05)
     assert time.look(20.0, lanes=5).seconds == pytest.approx(1.2)
-    assert time.final(drop=True).seconds == pytest.approx(FINAL_S / 10)
+    assert time.final(3, drop=True).seconds == pytest.approx(FINAL_S / 10)
     assert (time.left, time.left_for_candidates, time.final_repairs.left) == (100.0, 80.0, FINAL_REPAIRS_S)
 
 
@@ -145,3 +145,16 @@ def test_first_looks_have_a_third_of_the_search_and_most_of_it_is_for_trying(tim
     assert time.left_for_first_race == LOOK_S
     look = time.first_look(60.0)
     assert (look.least_rounds, look.most_samples, look.seconds) == (3, 1, 2 * LOOK_S)
+
+
+@pytest.mark.parametrize(("run_s", "models", "rounds"), [(0.01, 6, 10), (0.2, 5, 3), (0.1, 6, 5), (2.0, 2, 3)])
+def test_the_last_race_of_a_slow_model_has_few_models_and_few_rounds(time, run_s, models, rounds):
+    """Two seconds a run, three models with the original: 36 seconds in place of 280."""
+    time.expect_lanes(open_s=1.0, run_s=run_s)
+    assert time.lanes_at_the_end(6) == models
+    assert time.final(models, drop=True).least_rounds == rounds
+
+
+def test_each_shape_that_is_timed_makes_a_round_longer(time):
+    time.expect_lanes(open_s=1.0, run_s=0.1, samples=3)
+    assert time.lanes_at_the_end(6) == 3

@@ -19,6 +19,11 @@ from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 
+UNDECIDED = (
+    "undecided: other programs made its interval reach beyond 0.995; it is lossless and its median is better, so it is "
+    "delivered"
+)
+
 _NEAREST = 3
 """Models beyond the budget that are measured at the end: the nearest may be slow where the next is fast."""
 
@@ -72,6 +77,8 @@ def _judged(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, budg
     winner = selection.decide(ranking)
     if winner is not None:
         beam.journal.timed(winner, None)
+        if selection.is_undecided(winner):
+            return _verdict(RunStatus.IMPROVED, UNDECIDED, winner, beam, selection)
         return _verdict(_delivered(winner, selection), "", winner, beam, selection)
     forced = plan.forced()
     if forced:

@@ -16,6 +16,9 @@ from optim._engine.sources.result import SourceDrift
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
 
+FASTER = 0.995
+"""The upper end of the interval must lie below this for a result to be called faster."""
+
 
 class StepStatus(StrEnum):
     """What became of an attempt."""
@@ -164,6 +167,11 @@ class Ratio:
     low: float
     high: float
     rounds: int
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the interval reaches over the line below which a result is called faster."""
+        return self.low < FASTER <= self.high
 
 
 @dataclass(frozen=True, slots=True)

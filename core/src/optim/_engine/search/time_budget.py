@@ -101,6 +101,12 @@ FIRST_LOOKS_SHARE = 1 / 3
 _FIRST_TRIES = 0.7
 """Part of it in which candidates may begin: the rest is for timing them."""
 
+_RUNS_A_ROUND = 2
+"""Of a slow model, by sample: one that is not timed, and one that is."""
+
+_LEAST_ROUNDS = 3
+"""Of slow models: the report's interval says how little that is."""
+
 _SLOW_S = 0.05
 """A model whose run takes longer is slow: looks at it have three rounds, on one sample."""
 
@@ -126,6 +132,7 @@ class Effort:
         fresh: whether each lane is a program of its own. Forks start ten times faster, and their memory lies where it
             lay in the last one: what is delivered is timed in programs.
         most_samples: so many of the shapes are timed; None: all.
+        decides: whether rounds go on, twice as long at most, while noise leaves open if the best is faster.
     """
 
     seconds: float
@@ -137,6 +144,7 @@ class Effort:
     patience_s: float = 0.0
     fresh: bool = True
     most_samples: int | None = None
+    decides: bool = False
 
 
 class Allowance:
@@ -197,6 +205,7 @@ class TimeBudget:
         self._later_s = 0.0
         self._lane_s = 0.0
         self._run_s = 0.0
+        self._round_s = 0.0
         self.repairs = Allowance(REPAIR_SHARE * (search_s - self._races_s), now)
         self.sameness = Allowance(SAMENESS_SHARE * search_s, now)
         self.last_sameness = Allowance(LAST_SAMENESS_S, now)
@@ -252,9 +261,10 @@ class TimeBudget:
         """The share of the time that is left for the races of one of ``stages`` stages still to come."""
         return SHARE_OF_A_STAGE / stages
 
-    def expect_lanes(self, open_s: float, run_s: float) -> None:
-        """Note what opening the original and running it once took: lanes will take about that."""
+    def expect_lanes(self, open_s: float, run_s: float, samples: int = 1) -> None:
+        """Note what opening the original and running it once took, and on how many samples it is timed."""
         self._run_s = run_s
+        self._round_s = _RUNS_A_ROUND * run_s * max(1, samples)
         self._lane_s = _START_S + _STARTING_SHARE * open_s + self._runs_s
 
     def note_lanes(self, open_s: float) -> None:
@@ -297,15 +307,24 @@ class TimeBudget:
         seconds = self.pace * min(seconds, 2 * LOOK_S)
         return Effort(seconds, least_rounds=3, most_rounds=7, width=0.05, fresh=False, most_samples=1)
 
-    def final(self, *, drop: bool) -> Effort:
-        """Fresh rounds for what may be delivered."""
-        return self._exact(FINAL_S, least_rounds=10, drop=drop)
+    def lanes_at_the_end(self, wanted: int) -> int:
+        """How many of so many models have three rounds in the last race, two at least."""
+        if self._run_s <= _SLOW_S:
+            return wanted
+        return min(wanted, max(2, int(FINAL_S / (_LEAST_ROUNDS * self._round_s)) - 1))
 
-    def again(self, *, drop: bool) -> Effort:
+    def final(self, lanes: int, *, drop: bool) -> Effort:
+        """Fresh rounds for so many models that may be delivered."""
+        return self._exact(FINAL_S, lanes, least_rounds=10, drop=drop)
+
+    def again(self, lanes: int, *, drop: bool) -> Effort:
         """Fresh rounds in fresh processes, for what contends."""
-        return self._exact(AGAIN_S, least_rounds=8, drop=drop)
+        return self._exact(AGAIN_S, lanes, least_rounds=8, drop=drop)
 
-    def _exact(self, seconds: float, *, least_rounds: int, drop: bool) -> Effort:
+    def _exact(self, seconds: float, lanes: int, *, least_rounds: int, drop: bool) -> Effort:
+        if self._run_s > _SLOW_S:
+            there_is_time_for = int(seconds / ((lanes + 1) * self._round_s))
+            least_rounds = min(least_rounds, max(_LEAST_ROUNDS, there_is_time_for))
         seconds *= self.pace
         return Effort(
             seconds=seconds,

@@ -20,8 +20,8 @@ from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, slots
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.select.goal import FASTER, Objective
-from optim._engine.search.state import Candidate, Measured, StepStatus, unique
+from optim._engine.search.select.goal import Objective
+from optim._engine.search.state import FASTER, Candidate, Measured, StepStatus, unique
 from optim._engine.search.time_budget import LEFT_FOR_LOSSY, TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError

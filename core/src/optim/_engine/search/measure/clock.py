@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.search.measure.race import joined
@@ -29,7 +30,7 @@ class Clock:
         self._time = time
         self.base: LaneResult | None = None
         self.board = Scoreboard()
-        time.expect_lanes(bench.prepared.open_s, bench.prepared.run_s)
+        time.expect_lanes(bench.prepared.open_s, bench.prepared.run_s, len(bench.prepared.timed))
 
     def is_beaten(self, candidate: Candidate) -> bool:
         """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
@@ -84,7 +85,7 @@ class Clock:
 
     def prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Fresh rounds for what may be delivered, compared on every sample that the gate uses."""
-        effort = self._time.final(drop=len(candidates) > 1)
+        effort = self._decided(self._time.final(len(candidates), drop=len(candidates) > 1))
         samples = self._bench.prepared.compared
         return self.measure(candidates, effort, Wanted("final", samples, measure_task=True, budget=self._budget))
 
@@ -114,7 +115,7 @@ class Clock:
             run a second time has an objection.
         """
         self._bench.say(f"timing {_models(items)} again in fresh processes")
-        effort = self._time.again(drop=len(items) > 1)
+        effort = self._decided(self._time.again(len(items), drop=len(items) > 1))
         _, results = race_candidates(self._bench, [item.candidate for item in items], effort, Wanted("again"))
         found = []
         for item, second in zip(items, results, strict=True):
@@ -131,7 +132,9 @@ class Clock:
         if not self._bench.target.timed:
             return [check_candidate(self._bench, candidate) for candidate in candidates]
         wanted = Wanted("aside", self._bench.prepared.compared, measure_task=True)
-        self.base, results = race_candidates(self._bench, candidates, self._time.again(drop=False), wanted)
+        self.base, results = race_candidates(
+            self._bench, candidates, self._time.again(len(candidates), drop=False), wanted
+        )
         return results
 
     def check(self, candidate: Candidate) -> Measured | None:
@@ -139,6 +142,10 @@ class Clock:
         self._bench.say("running the result on every sample")
         result = self.board[candidate].result = check_candidate(self._bench, candidate)
         return None if self._objects(candidate, result) else Measured.of(candidate, result)
+
+    def _decided(self, effort: Effort) -> Effort:
+        """The effort, or more of it as long as the noise leaves open whether the best is faster than the original."""
+        return replace(effort, decides=self._bench.settings.goal == "latency")
 
     def _objects(self, candidate: Candidate, result: LaneResult) -> bool:
         """Whether it does not run, or is not right; the reason is noted."""

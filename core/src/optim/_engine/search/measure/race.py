@@ -166,19 +166,16 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int) -> _Rounds:
             quiet += window if share <= _FOREIGN_SHARE else []
             window = []
         half_a_round = (time.monotonic() - began) / 2
-        late = time.monotonic() + half_a_round > deadline + (
-            effort.patience_s if len(quiet) < effort.least_rounds else 0
-        )
+        spent = time.monotonic() + half_a_round - deadline
         kept = _usable(quiet + window, number + 1, effort.least_rounds)
-        if number + 1 >= effort.least_rounds:
-            best = _judge(lanes, failures, kept, effort.drop)
-            if late or (
-                best is not None
-                and best.rounds >= effort.least_rounds
-                and best.high - best.low < effort.width * best.value
-            ):
-                break
-        elif late and number + 1 >= 3:
+        enough = number + 1 >= effort.least_rounds
+        best = _judge(lanes, failures, kept, effort.drop) if enough else None
+        undecided = effort.decides and best is not None and best.is_undecided
+        patience_s = effort.patience_s if len(quiet) < effort.least_rounds else 0.0
+        if spent > max(patience_s, effort.seconds if undecided else 0.0) and (enough or number + 1 >= 3):
+            break
+        clear = best is not None and best.rounds >= effort.least_rounds and not undecided
+        if clear and best is not None and best.high - best.low < effort.width * best.value:
             break
         if len(quiet) >= effort.most_rounds:
             break

@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 
 from optim._engine.search.settings import Goal
-from optim._engine.search.state import Candidate, LaneResult, Measured
-
-FASTER = 0.995
-"""The upper end of the interval must lie below this for a result to be called faster."""
+from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured
 
 _SMALLER = 0.995
 """A difference that a report calls the same size is no result."""

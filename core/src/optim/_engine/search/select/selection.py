@@ -14,9 +14,9 @@ from optim._engine.search.measure.racing import comparable_original, lanes_at_on
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.select.archive import ParetoArchive, beats
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.select.goal import FASTER, Objective
+from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.repair import Repairer
-from optim._engine.search.state import Candidate, LaneResult, Measured, Step, StepStatus, unique
+from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured, Step, StepStatus, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role
@@ -38,6 +38,10 @@ _CONTENDS = 1.05
 
 _SAME = 1.01
 """Within one per cent the shorter chain is taken: less than processes of one graph differ by."""
+
+_LEANS = 0.98
+"""What is undecided is delivered where its median is better than this: the same graph differs by about that much from
+process to process, and what changes nothing would be delivered now and then with less."""
 
 _NEEDED = 1.05
 """A step that only makes way must show more: the same graph differs by some per cent from process to process."""
@@ -71,7 +75,9 @@ class Selection:
         What looked best on few samples may break the budget on all of them, or be slower on fresh rounds: then what
         came next is measured, until something holds that nothing explored promises to beat.
         """
-        finalists = [item.candidate for item in ranking if not self._only_makes_way(item.candidate.steps)][:_FINALISTS]
+        finalists = [item.candidate for item in ranking if not self._only_makes_way(item.candidate.steps)][
+            : self._time.lanes_at_the_end(_FINALISTS)
+        ]
         finalists = self._without_idle(finalists)
         if not finalists:
             return None
@@ -80,7 +86,8 @@ class Selection:
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         better = [item for item in measured if self.is_better(item)]
         if not better:
-            return None
+            undecided = [item for item in measured if self.is_undecided(item)]
+            return min(undecided, key=self._rank, default=None)
         best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
         if self.objective.goal == "size":
             return self._unbeaten(best, better)
@@ -177,6 +184,15 @@ class Selection:
         if all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in steps):
             return True
         return self.would_help(item)
+
+    def is_undecided(self, item: Measured) -> bool:
+        """Whether a lossless chain looks faster, and noise left it open: there is nothing to lose."""
+        if self.objective.goal != "latency" or item.candidate.is_lossy or not item.candidate.steps:
+            return False
+        if item.ratio is None or item.high is None or self.would_help(item):
+            return False
+        makes_way = self._only_makes_way(item.candidate.steps)
+        return item.ratio < _LEANS and item.high >= FASTER and self._bench.target.exact and not makes_way
 
     def would_help(self, item: Measured) -> bool:
         """Whether its figures say that it is better than the original, whatever it drifts."""
@@ -299,7 +315,8 @@ class Selection:
 
     def _room(self, finalists: Sequence[Candidate]) -> int:
         """How many more models may be open at once."""
-        return max(0, min(_OTHERS, lanes_at_once(self._bench) - len(finalists)))
+        there_are = min(lanes_at_once(self._bench), self._time.lanes_at_the_end(len(finalists) + _OTHERS))
+        return max(0, min(_OTHERS, there_are - len(finalists)))
 
     def _first_right(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Returns the first candidate that is right, on a target that cannot be timed: the others need no look."""
