@@ -10,7 +10,7 @@ TOOLS := .venv/tools-$(VERSION)
 # is made once for a file.
 PARALLEL := --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))') --dist loadfile
 
-.PHONY: help demo test test-quick test-suite test-faults coverage lint bench clean
+.PHONY: help demo test test-quick test-suite test-faults coverage lint docs dist bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,8 @@ help:
 	@echo "make test-faults run every case of tests/faults, killed and starved processes too; minutes"
 	@echo "make coverage    run every test, and count which lines ran, in subprocesses too"
 	@echo "make lint        ruff and mypy"
+	@echo "make docs        the pages as a site, .cache/site/index.html; fails where a link leads nowhere"
+	@echo "make dist        five sdists and wheels, into dist/, each tried from its wheel in the Pythons that are there"
 	@echo "make bench       time optim and its peers on the same models; hours, or a part: make bench BENCH='--models digits-cnn'"
 	@echo "make clean       remove what make made"
 	@echo "With another Python, 3.11 or later: make demo PYTHON=python3.12"
@@ -53,6 +55,23 @@ lint: $(TOOLS)
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy --strict core/src plugins/src plugins-qnn/src plugins-inc/src plugins-prepost/src
 
+docs: .cache/docs-env/installed
+	NO_MKDOCS_2_WARNING=1 .cache/docs-env/bin/mkdocs build --quiet --strict
+	@echo "look at .cache/site/index.html"
+
+.cache/docs-env/installed: constraints-dev.txt
+	$(PYTHON) -m venv --clear .cache/docs-env
+	.cache/docs-env/bin/python -m pip install --quiet --constraint constraints-dev.txt mkdocs-material
+	touch $@
+
+dist: .cache/dist-env/installed
+	.cache/dist-env/bin/python packaging/dist.py $(DIST)
+
+.cache/dist-env/installed: constraints-dev.txt
+	$(PYTHON) -m venv --clear .cache/dist-env
+	.cache/dist-env/bin/python -m pip install --quiet --constraint constraints-dev.txt build hatchling
+	touch $@
+
 bench: .cache/bench-env/installed .cache/bench-olive/installed
 	.cache/bench-env/bin/python benchmarks/bench.py $(BENCH)
 
@@ -69,7 +88,7 @@ bench: .cache/bench-env/installed .cache/bench-olive/installed
 	touch $@
 
 clean:
-	rm -rf .venv .cache demo-run .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .cache dist demo-run .pytest_cache .mypy_cache .ruff_cache
 
 # A stamp names the version of Python: another PYTHON gets a new environment, a changed pyproject.toml does not.
 $(INSTALLED): core/pyproject.toml plugins/pyproject.toml constraints-dev.txt

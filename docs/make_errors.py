@@ -6,6 +6,7 @@ usage: python docs/make_errors.py
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from optim.errors import ExitStatus, OptimError
 
 ROOT = Path(__file__).parents[1]
 PAGE = Path(__file__).with_name("errors.md")
+LISTING = ROOT / "core" / "src" / "optim" / "_engine" / "cli" / "errors.json"
 SOURCES = (
     "core/src/optim",
     "plugins/src/optim_plugins",
@@ -91,13 +93,34 @@ class UnlistedReferenceError(Exception):
 
 
 def main() -> None:
-    """Write the page."""
+    """Write the page, and the same for `optim help errors/NAME`."""
     PAGE.write_text(page(ROOT), encoding="utf-8")
-    print(f"wrote {PAGE}")
+    LISTING.write_text(listing(ROOT), encoding="utf-8")
+    print(f"wrote {PAGE} and {LISTING}")
+
+
+def listing(root: Path) -> str:
+    """The errors as JSON, by reference: what a wheel has of the page."""
+    found = {
+        reference: {"about": heading, "what": entry.whats, "fix": entry.fixes, "status": sorted(entry.statuses)}
+        for heading, entries in grouped(root).items()
+        for reference, entry in entries.items()
+    }
+    return json.dumps(dict(sorted(found.items())), ensure_ascii=False, indent=1) + "\n"
 
 
 def page(root: Path) -> str:
     """The text of the page for the source below ``root``."""
+    parts = [_INTRODUCTION]
+    for heading, entries in grouped(root).items():
+        if entries:
+            parts += [f"\n## {heading}\n", "| reference | what | what to do | exit status |", "|---|---|---|---|"]
+            parts += [_row(reference, entries[reference]) for reference in sorted(entries)]
+    return "\n".join(parts) + "\n"
+
+
+def grouped(root: Path) -> dict[str, dict[str, Entry]]:
+    """The errors of the source below ``root``, by heading and reference."""
     groups: dict[str, dict[str, Entry]] = {heading: {} for heading in GROUPS}
     for source in SOURCES:
         found: dict[str, dict[str, Entry]] = {}
@@ -111,12 +134,7 @@ def page(root: Path) -> str:
         order = [*GROUPS, *sorted(set(headings.values()))]
         for place in sorted(found, key=lambda place: (order.index(headings[place]), place)):
             sort_in(found[place], groups.setdefault(headings[place], {}), groups)
-    parts = [_INTRODUCTION]
-    for heading, entries in groups.items():
-        if entries:
-            parts += [f"\n## {heading}\n", "| reference | what | what to do | exit status |", "|---|---|---|---|"]
-            parts += [_row(reference, entries[reference]) for reference in sorted(entries)]
-    return "\n".join(parts) + "\n"
+    return groups
 
 
 def _plugin(source: str, place: str) -> str:

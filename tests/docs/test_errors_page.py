@@ -26,6 +26,10 @@ def test_the_page_is_what_the_source_says(script: ModuleType) -> None:
     assert PAGE.read_text(encoding="utf-8") == script.page(ROOT), "make it again: python docs/make_errors.py"
 
 
+def test_what_a_wheel_has_of_the_page_is_what_the_source_says(script: ModuleType) -> None:
+    assert script.LISTING.read_text(encoding="utf-8") == script.listing(ROOT), "make it again: docs/make_errors.py"
+
+
 def test_every_reference_is_kebab_case_and_stands_once() -> None:
     references = re.findall(r"^\| `(.*?)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(references) > 60

@@ -12,7 +12,7 @@ import pytest
 from optim import Pass
 from optim._engine.cli.main import optim
 from optim._engine.scaffold.package import STAGES
-from optim.testing import PassConformance, models
+from optim.testing import BackendConformance, PassConformance, models
 
 PAGE = (Path(__file__).parents[2] / "docs" / "writing-a-plugin.md").read_text(encoding="utf-8")
 LINES = re.findall(r"^    (optim .+)$", PAGE, re.MULTILINE)
@@ -78,6 +78,12 @@ def test_every_promise_of_the_kit_is_on_the_page() -> None:
     }
     assert {name.removeprefix("test_") for name in vars(PassConformance) if name.startswith("test_")} == set(promises)
     assert [sentence for sentence in promises.values() if sentence not in section] == []
+
+
+def test_every_promise_of_a_backend_is_on_the_page() -> None:
+    section = PAGE.split("## 2.")[1].split("\n## ")[0]
+    promises = {name.removeprefix("test_") for name in vars(BackendConformance) if name.startswith("test_")}
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) >= promises
 
 
 def test_the_page_names_every_model_of_the_kit() -> None:

@@ -17,7 +17,8 @@ from filelock import FileLock
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 _UV = shutil.which("uv", path=sysconfig.get_path("scripts"))
-_INSTALLED = ("core/pyproject.toml", "tests/thirdparty/acme/pyproject.toml", "tests/thirdparty/broken/pyproject.toml")
+_VENDORS = ("acme", "broken", "volt")
+_INSTALLED = ("core/pyproject.toml", *(f"tests/thirdparty/{name}/pyproject.toml" for name in _VENDORS))
 
 
 class Environment:
@@ -79,7 +80,7 @@ def fresh_environment() -> Environment:
             environment.install_fast(
                 "--constraint", constraints, "--editable", f"{ROOT / 'core'}[cpu,testing]", "hatchling", "editables"
             )
-            for name in ("acme", "broken"):
+            for name in _VENDORS:
                 environment.install_fast("--no-deps", "--no-build-isolation", "--editable", str(HERE / name))
             (folder / "ready").touch()
     return environment

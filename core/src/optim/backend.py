@@ -186,6 +186,14 @@ class Backend(ABC):
         del delivery
         return ()
 
+    def load_script(self, delivery: Delivery) -> str:
+        """The text of ``load.py``: a function ``load()`` that opens what lies beside it without optim.
+
+        Of a backend on onnxruntime optim writes one itself; without text there is none.
+        """
+        del delivery
+        return ""
+
     def device(self, target: Target) -> str:
         """What an exclusive backend's sessions on a target take turns at: two targets on two devices have two names."""
         del target

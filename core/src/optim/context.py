@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -52,14 +52,36 @@ class Context:
 
         return np.random.default_rng(self.seed)
 
-    def save(self, graph: onnx_ir.Model, model: Model, *, session: SessionConfig | None = None) -> Model:
+    def save(
+        self,
+        graph: onnx_ir.Model,
+        model: Model,
+        *,
+        session: SessionConfig | None = None,
+        artefacts: Mapping[str, Path] | None = None,
+    ) -> Model:
         """Write ``graph`` into the store as the successor of ``model``.
 
         Weights that still lie in the store are referred to, not copied; new ones go to one new data file.
         The successor has the session settings of ``model`` unless ``session`` says otherwise.
+
+        Args:
+            graph: what becomes of it.
+            model: that it was made from.
+            session: other settings.
+            artefacts: files that were made of this very graph, such as a compiled program, by what the backend calls
+                them (:attr:`optim.Model.artefacts`). They are delivered beside the model. The next graph has none of
+                them, unless its pass hands them over again.
+
+        Raises:
+            OptimError[bad-artefact]: a name that cannot be a file's, or a file that is not there.
         """
+        from optim.onnx.context_files import set_artefacts, store_contexts
         from optim.onnx.files import save_in_store
 
+        set_artefacts(graph, artefacts or {})
+        if artefacts:
+            store_contexts(graph, self.store, self.store)
         return save_in_store(graph, self.store, session=model.session if session is None else session)
 
     def adopt(self, path: Path, model: Model) -> Model:
@@ -82,11 +104,22 @@ class MeasuringContext(Context):
 
     made: list[Model] = field(default_factory=list)
 
-    def save(self, graph: onnx_ir.Model, model: Model, *, session: SessionConfig | None = None) -> Model:
+    def save(
+        self,
+        graph: onnx_ir.Model,
+        model: Model,
+        *,
+        session: SessionConfig | None = None,
+        artefacts: Mapping[str, Path] | None = None,
+    ) -> Model:
         """As :meth:`Context.save`, under names of its own."""
+        from optim.onnx.context_files import set_artefacts, store_contexts
         from optim.onnx.files import save_for_measuring
 
         session = model.session if session is None else session
+        set_artefacts(graph, artefacts or {})
+        if artefacts:
+            store_contexts(graph, self.store, self.store)
         self.made.append(save_for_measuring(graph, self.store, session=session))
         return self.made[-1]
 

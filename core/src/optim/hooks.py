@@ -55,6 +55,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "plugins": "List the plugins, or show one.",
     "cache": "Show or prune what earlier runs left.",
     "completion": "Print the completion script for a shell.",
+    "help": "Tell what an error means, or what a recipe can say.",
 }
 """Verbs of optim itself, with what ``optim --help`` says of each; a plugin's command may not be called like one."""
 

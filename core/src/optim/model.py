@@ -86,6 +86,13 @@ class Model:
     session: SessionConfig = field(default_factory=SessionConfig)
     provenance: tuple[str, ...] = ()
 
+    @property
+    def artefacts(self) -> Mapping[str, Path]:
+        """Files that were made of this graph, by what their pass called them (:meth:`optim.Context.save`)."""
+        from optim.onnx.context_files import artefacts_of
+
+        return artefacts_of(self.path)
+
     def ir(self) -> onnx_ir.Model:
         """A fresh onnx-ir model whose weights are memory-mapped; yours to change."""
         from optim.onnx.files import read_ir

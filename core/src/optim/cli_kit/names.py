@@ -43,9 +43,22 @@ def _pass_names(registry: Registry) -> Iterable[str]:
     return (item.offered.name for item in survey_passes(registry))
 
 
+def _conversions(registry: Registry) -> Iterable[str]:
+    """Lossy passes, and the types that they make."""
+    from optim._engine.plugins.survey import survey_passes
+    from optim.passes import MODEL_STAGES
+
+    offers = [item.offered for item in survey_passes(registry) if item.offered.stage in MODEL_STAGES]
+    lossy = [offered for offered in offers if offered.over_models.lossy]
+    return {offered.over_models.makes for offered in lossy if offered.over_models.makes} | {o.name for o in lossy}
+
+
 PASS_NAME = _Name("pass", _pass_names)
 TARGET_NAME = _Name("target", lambda registry: registry.targets())
 STAGE_NAME = _Name("stage", lambda registry: Stage)
+METRIC_NAME = _Name("metric", lambda registry: registry.offered("metric"))
+POINT_NAME = _Name("point", lambda registry: ("fastest", "smallest", "most-accurate"))
+CONVERSION_NAME = _Name("type or pass", _conversions)
 PLUGIN_NAME = _Name("plugin", lambda registry: {plugin.name for plugin in registry.plugins})
 
 

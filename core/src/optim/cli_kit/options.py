@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from optim.cli_kit.names import TARGET_NAME
+from optim.cli_kit.names import METRIC_NAME, TARGET_NAME
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -41,7 +41,10 @@ def metric_options(function: Decorated) -> Decorated:
     help_of_loss = "How much worse the metric may get; then drift need not be bounded."
     function = click.option("--max-loss", metavar="X|X%", help=help_of_loss)(function)
     return click.option(
-        "--metric", metavar="NAME[:k=v,...]", help="Task metric, see optim metrics; or package.module:function."
+        "--metric",
+        type=METRIC_NAME,
+        metavar="NAME[:k=v,...]",
+        help="Task metric, see optim metrics; or package.module:function.",
     )(function)
 
 

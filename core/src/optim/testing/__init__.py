@@ -1,4 +1,4 @@
-"""The author's kit: a conformance class to subclass, tiny real models, and what both are made of.
+"""The author's kit: conformance classes for passes and backends, tiny real models, and what both are made of.
 
     from optim.testing import PassConformance, models
 
@@ -24,13 +24,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optim.testing import models
+    from optim.testing.backend_conformance import BackendConformance
     from optim.testing.conformance import PassConformance
     from optim.testing.installation import Installed, installed
     from optim.testing.trial import Trial
 
-__all__ = ["Installed", "PassConformance", "Trial", "installed", "models"]
+__all__ = ["BackendConformance", "Installed", "PassConformance", "Trial", "installed", "models"]
 
 _HOMES = {
+    "BackendConformance": "optim.testing.backend_conformance",
     "Installed": "optim.testing.installation",
     "PassConformance": "optim.testing.conformance",
     "Trial": "optim.testing.trial",

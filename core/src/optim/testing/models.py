@@ -30,6 +30,20 @@ def identity(folder: Path) -> Path:
     return _write(folder, "identity", [_node("Identity", ["x"], ["y"])], {"x": ["batch", 4]}, {"y": ["batch", 4]}, {})
 
 
+def foreign(folder: Path) -> Path:
+    """One node of an operator that nobody has, x [batch, 4] to y: what runs it is not honest."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in ("x", "y")]
+    node = helper.make_node("Unheard", ["x"], ["y"], name="Unheard_y", domain="an.operator.of.nobody")
+    graph = helper.make_graph([node], "foreign", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid("an.operator.of.nobody", 1)]
+    path = folder / "foreign.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION), path)
+    return path
+
+
 def mlp(folder: Path, width: int = 64) -> Path:
     """Maps x [batch, 32] to y [batch, 10]: MatMul, Add, Relu, an Identity and a Dropout left by an exporter, Gemm.
 

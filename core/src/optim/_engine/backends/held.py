@@ -105,6 +105,13 @@ class HeldBackend(Backend):
         """What it adds to a run folder."""
         return tuple(self.blame("could not add its files to the result", lambda: self._inner.deliver(delivery)))
 
+    def load_script(self, delivery: Delivery) -> str:
+        """What ``load.py`` is to say."""
+        text = self.blame("could not say how its results are loaded", lambda: self._inner.load_script(delivery))
+        if not isinstance(text, str):
+            raise self.broken(f"load_script() returned {type(text).__name__}, not a text")
+        return text
+
     def versions(self) -> Mapping[str, str]:
         """Of its libraries."""
         return self.blame("could not say its versions", lambda: dict(self._inner.versions()))

@@ -26,7 +26,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        fix = "name a recipe in TOML, as in docs/recipes.md, or the recipe.lock.toml of a run folder"
+        fix = "name a recipe in TOML, see optim help recipe, or the recipe.lock.toml of a run folder"
         raise OptimError("recipe-not-readable", f"cannot read {path}", cause, fix, status=ExitStatus.USAGE) from error
     try:
         return tomllib.loads(text)
@@ -53,7 +53,7 @@ def validate(cls: type[M], data: Mapping[str, Any], path: Path) -> M:
             "bad-recipe",
             f"{path} does not fit",
             cause,
-            "docs/recipes.md has a commented sample",
+            "optim help recipe tells what each key says",
             status=ExitStatus.USAGE,
         ) from error
 
@@ -77,7 +77,7 @@ def _unknown_key(cls: type[BaseModel], location: Sequence[int | str], path: Path
     for part in location[:-1]:
         if isinstance(part, str):
             owner = _model_in(owner.model_fields[part].annotation) or owner
-    error = unknown_name("recipe key", str(location[-1]), owner.model_fields, fix="docs/recipes.md lists every key")
+    error = unknown_name("recipe key", str(location[-1]), owner.model_fields, fix="optim help recipe")
     table = _dotted(location[:-1]).removesuffix(": ")
     error.what = f"{path}: {error.what}" + (f" in {table}" if table else "")
     return error

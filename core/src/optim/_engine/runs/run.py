@@ -150,11 +150,12 @@ def _deliver(outcome: Outcome, node: Candidate, registry: Registry, folder: Path
     backend, model = held_backend(registry, outcome.target.backend), node.model
     deliver(model, folder)
     libraries = libraries_of(model.opset)
-    script = LOAD_TEXT if backend.owner is None else ""
+    delivery = Delivery(folder, model, outcome.target, node.interfaces)
+    script = LOAD_TEXT if backend.owner is None else backend.load_script(delivery)
     outcome.loader = bool(script)
     write_session_files(folder, model.session, outcome.target, libraries, owner=backend.owner, script=script)
     write_lock(lock_of(outcome), folder / "recipe.lock.toml")
-    return tuple(backend.deliver(Delivery(folder, model, outcome.target, node.interfaces)))
+    return tuple(backend.deliver(delivery))
 
 
 def _set_aside(outcome: Outcome, node: Candidate, registry: Registry, folder: Path) -> None:

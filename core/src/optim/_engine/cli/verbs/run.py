@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optim._engine.cli.source_options import source_options
-from optim.cli_kit.names import PASS_NAME, STAGE_NAME, TARGET_NAME, disable_option
+from optim.cli_kit.names import PASS_NAME, POINT_NAME, STAGE_NAME, TARGET_NAME, disable_option
 from optim.cli_kit.options import SECONDS, SEED, data_option, metric_options
 from optim.cli_kit.output import echo, echo_json, json_option, print_json, print_rich
 from optim.errors import ExitStatus, OptimError
@@ -44,7 +44,12 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print the passes in order and the reason for each place.")
 @click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
 @click.option("--seed", type=SEED, help="Of everything random. [default: 0]")
-@click.option("--pick", metavar="POINT", help="Deliver another point: fastest, smallest, most-accurate or a number.")
+@click.option(
+    "--pick",
+    type=POINT_NAME,
+    metavar="POINT",
+    help="Deliver another point: fastest, smallest, most-accurate or a number.",
+)
 @click.option("--verbose", is_flag=True, help="Print every pass with its reason.")
 @source_options
 @disable_option
@@ -74,7 +79,7 @@ def run(
     settings, lock = settings_of(source, recipe, words)
     settings.require_sound()
     if dry_run:
-        from optim._engine.cli.verbs.dry_run import print_plan
+        from optim._engine.cli.dry_run import print_plan
 
         print_plan(settings, as_json=as_json)
         return ExitStatus.DELIVERED

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim.cli_kit.names import PASS_NAME
+from optim.cli_kit.names import CONVERSION_NAME
 from optim.cli_kit.options import SECONDS, data_option, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 
@@ -25,7 +25,7 @@ _BAR = 20
     "--as",
     "wanted",
     required=True,
-    type=PASS_NAME,
+    type=CONVERSION_NAME,
     metavar="TYPE|PASS[:k=v,...]",
     help="What to convert to: int8, float16, ..., or a lossy pass by name, with options.",
 )

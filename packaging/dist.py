@@ -1,0 +1,129 @@
+"""Builds the five distributions, and tries them from their wheels alone in every Python that is there.
+
+python packaging/dist.py                  # into dist/: five sdists, and a wheel made of each
+python packaging/dist.py --pythons 3.11   # try them in these only
+
+Each trial is a fresh environment with nothing of this checkout: `pip check`, `optim --plugins list`, and a small run
+whose model is opened. Needs the packages `build` and `hatchling` in the Python that runs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("core", "plugins", "plugins-qnn", "plugins-inc", "plugins-prepost")
+PLUGINS = ("inc", "metrics", "ort", "prepost", "qnn", "torch")
+PYTHONS = ("3.11", "3.12", "3.13")
+SMALL_RUN = """
+import pathlib, optim
+from optim.testing import models
+
+model = models.mlp(pathlib.Path())
+report = optim.run(model, "out", search_seconds=1, data={"x": [[0.5] * 32] * 4})
+print(report.status, optim.load("out").get_inputs()[0].name, optim.__file__)
+assert report.result and any(step.pass_name == "ort.clean" for step in report.steps), report.reason
+assert "site-packages" in optim.__file__
+"""
+
+
+def build(out: Path) -> list[Path]:
+    """Make an sdist of each package, and a wheel of each sdist: what is published builds without this checkout."""
+    shutil.rmtree(out, ignore_errors=True)
+    for folder in FOLDERS:
+        _call([sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT / folder)], quiet=True)
+    wheels = sorted(out.glob("*.whl"))
+    version = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
+    strange = [file.name for file in out.iterdir() if f"-{version}" not in file.name]
+    if len(wheels) != len(FOLDERS) or strange:
+        raise SystemExit(f"expected {len(FOLDERS)} wheels of {version}, there are {wheels}; {strange}")
+    for wheel in wheels:
+        _require_files(wheel)
+    return wheels
+
+
+def _require_files(wheel: Path) -> None:
+    """A wheel has its types and its license, and nothing that is compiled."""
+    names = zipfile.ZipFile(wheel).namelist()
+    for wanted in ("py.typed", "LICENSE"):
+        if not any(name.endswith(wanted) for name in names):
+            raise SystemExit(f"{wheel.name} has no {wanted}")
+    if any("__pycache__" in name for name in names):
+        raise SystemExit(f"{wheel.name} has compiled files")
+    sdist = next(wheel.parent.glob(f"{wheel.name.split('-')[0]}-*.tar.gz"))
+    with tarfile.open(sdist) as archive:
+        if not any(name.endswith("/LICENSE") for name in archive.getnames()):
+            raise SystemExit(f"{sdist.name} has no LICENSE")
+
+
+def find(version: str) -> str | None:
+    """A Python of this version that runs, or None."""
+    pyenv = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(f"versions/{version}*/bin/python"))
+    for candidate in (f"python{version}", *map(str, reversed(pyenv)), sys.executable):
+        asked = [candidate, "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"]
+        try:
+            done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        except OSError:
+            continue
+        if done.returncode == 0 and done.stdout.strip() == version:
+            return candidate
+    return None
+
+
+def try_in(python: str, wheels: list[Path]) -> None:
+    """Install the wheels into a fresh environment, and use them from a folder that has nothing else."""
+    with tempfile.TemporaryDirectory(prefix="optim-dist-") as name:
+        folder = Path(name)
+        _call([python, "-m", "venv", str(folder / "env")])
+        own = folder / "env" / ("Scripts" if os.name == "nt" else "bin")
+        core, *others = sorted(wheels, key=lambda wheel: not wheel.name.startswith("optim_core"))
+        _call([str(own / "python"), "-m", "pip", "install", "--quiet", f"{core}[cpu]", *map(str, others)])
+        _call([str(own / "python"), "-m", "pip", "check"])
+        work = folder / "work"
+        work.mkdir()
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        environment |= {"OPTIM_CACHE_DIR": str(folder / "cache")}
+        listed = subprocess.check_output([str(own / "optim"), "--plugins", "list"], text=True, env=environment)
+        print(listed, flush=True)
+        absent = [plugin for plugin in PLUGINS if not any(line.startswith(plugin) for line in listed.splitlines())]
+        if absent:
+            raise SystemExit(f"not listed: {', '.join(absent)}")
+        subprocess.run([str(own / "python"), "-c", SMALL_RUN], check=True, cwd=work, env=environment)
+
+
+def _call(command: list[str], *, quiet: bool = False) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL if quiet else None)
+
+
+def main() -> None:
+    """Build, and try in each Python."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    parser.add_argument("--pythons", default=",".join(PYTHONS), help="by default those that there are of %(default)s")
+    words = parser.parse_args()
+    wheels = build(words.out)
+    print("built", *(wheel.name for wheel in wheels), sep="\n  ", flush=True)
+    tried = []
+    for version in words.pythons.split(","):
+        python = find(version)
+        if python is None:
+            print(f"Python {version} is not here: not tried", flush=True)
+            continue
+        print(f"Python {version}: {python}", flush=True)
+        try_in(python, wheels)
+        tried.append(version)
+    if not tried:
+        raise SystemExit("no Python was there to try the wheels in")
+    print(f"the wheels work in Python {', '.join(tried)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from optim._engine.cli.main import main, optim
+from optim.errors import ExitStatus
+
+
+def shown(capsys, *arguments: str) -> str:
+    assert main(["help", *arguments]) == ExitStatus.DELIVERED
+    return capsys.readouterr().out
+
+
+def test_an_error_is_explained_without_the_pages(capsys):
+    text = shown(capsys, "errors/unknown-pass")
+    assert "there is no pass" in text
+    assert "2 (usage)" in text
+    assert json.loads(shown(capsys, "errors/unknown-pass", "--json"))["status"] == [2]
+
+
+def test_every_error_and_every_key_of_a_recipe_is_listed(capsys):
+    assert "model-missing" in shown(capsys, "errors")
+    keys = [row["key"] for row in json.loads(shown(capsys, "recipe", "--json"))]
+    assert {"target", "[budget] max_drift", "[[passes]] name"} <= set(keys)
+
+
+def test_without_a_topic_it_is_the_help_with_the_topics(capsys):
+    text = shown(capsys)
+    assert "Commands" in text
+    assert "errors/NAME" in text
+
+
+@pytest.mark.parametrize(("topic", "near"), [("errors/unknown-pas", "unknown-pass"), ("recipes", "recipe")])
+def test_an_unknown_topic_names_the_near_ones(capsys, topic, near):
+    assert main(["help", topic]) == ExitStatus.USAGE
+    assert near in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "wanted"),
+    [
+        (["run", "m.onnx", "--metric"], "top", "top-1"),
+        (["run", "m.onnx", "--pick"], "s", "smallest"),
+        (["sensitivity", "m.onnx", "--as"], "int", "int8"),
+        (["sensitivity", "m.onnx", "--as"], "ort.quantize-d", "ort.quantize-dynamic"),
+    ],
+)
+def test_a_shell_completes_metrics_points_and_types(words, incomplete, wanted):
+    from click.shell_completion import ShellComplete
+
+    found = ShellComplete(optim, {}, "optim", "_OPTIM_COMPLETE").get_completions(words, incomplete)
+    assert wanted in [item.value for item in found]

@@ -1,0 +1,62 @@
+"""The site, the workflow and the packages agree with what is there; ``make docs`` and ``make dist`` build them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+PAGES = {page.name for page in (ROOT / "docs").glob("*.md")}
+PACKAGES = sorted(path.parent for path in ROOT.glob("*/pyproject.toml"))
+
+
+def test_every_page_is_in_the_navigation_and_on_the_first_page() -> None:
+    assert set(re.findall(r": ([\w-]+\.md)$", SITE, re.MULTILINE)) == PAGES
+    first = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\]\(([\w-]+\.md)\)", first)) == PAGES - {"index.md"}
+
+
+def test_every_anchor_that_a_page_links_to_is_a_heading() -> None:
+    wrong = []
+    for page in sorted(PAGES):
+        for target, anchor in re.findall(r"\]\(([\w-]*\.md)?#([\w-]+)\)", (ROOT / "docs" / page).read_text("utf-8")):
+            headings = re.findall(r"^#+ (.*)$", (ROOT / "docs" / (target or page)).read_text("utf-8"), re.MULTILINE)
+            known = {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+            wrong += [] if anchor in known else [f"{page}: {target}#{anchor}"]
+    assert wrong == []
+
+
+def test_the_workflow_runs_targets_of_the_makefile_and_nothing_else() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    steps = re.findall(r"run: (.*)", workflow)
+    assert steps
+    assert [step for step in steps if not re.fullmatch(r"make [\w-]+", step) or step.split()[1] not in targets] == []
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=lambda path: path.name)
+def test_a_package_has_its_version_from_the_one_place_and_its_license(folder: Path) -> None:
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["dynamic"] == ["version"]
+    assert (folder / project["tool"]["hatch"]["version"]["path"]).resolve() == ROOT / "VERSION"
+    assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert "Typing :: Typed" in project["project"]["classifiers"]
+
+
+def test_the_four_rows_of_the_readme_are_those_of_the_results() -> None:
+    results = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
+    names = {"MiniLM": "minilm-dynamo", "GPT-2": "gpt2-dynamo", "Llama": "llama-dynamo", "ResNet-50": "resnet50-dynamo"}
+    rows = re.findall(
+        r"^\| ([\w-]+)[^|]*\| ([^|]+) \| \**([\d.]+)\** \| (\S+) \| ([\d.]+), .* \|$",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert len(rows) == 4
+    for name, budget, ours, drift, theirs in rows:
+        asked = budget.replace("drift ", "max-drift ")
+        row = rf"^\| {names[name]} \| {asked}0? \| {ours} \(.*\) \| {re.escape(drift)} \| {theirs} \("
+        assert re.search(row, results, re.MULTILINE), (name, row)
