@@ -277,6 +277,17 @@ def test_a_new_plugin_passes_its_own_tests_at_once(environment, gadget):
     assert done.returncode == 0, done.stdout
 
 
+def test_a_new_plugin_with_a_runtime_of_its_own_passes_its_tests_at_once(environment, tmp_path):
+    folder = tmp_path / "optim-plugin-widget"
+    done = environment.run(
+        *("optim", "plugins", "new", "widget", "--target", "runtime", "--stage", "fuse", "--folder", str(folder))
+    )
+    assert done.returncode == 0, done.stderr
+    command = ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_conformance.py")
+    done = environment.run(*command, cwd=folder, PYTHONPATH=str(folder / "src"))
+    assert done.returncode == 0, done.stdout
+
+
 def test_a_new_plugin_keeps_no_command_waiting(environment, gadget):
     (found,) = [one for one in environment.optim_json("--plugins", "list")["plugins"] if one["name"] == "gadget"]
     assert (found["state"], found["warnings"], len(found["passes"])) == ("ok", [], 5)

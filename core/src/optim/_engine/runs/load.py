@@ -61,8 +61,6 @@ def load(folder: str | PathLike[str]) -> onnxruntime.InferenceSession | OwnSessi
 
 def open_folder(path: Path) -> onnxruntime.InferenceSession | OwnSession:
     """The session of a folder with one model, with its tuned settings; raises as :func:`load`."""
-    from optim.onnx.sessions import open_session
-
     if not (path / MODEL_FILE).is_file() and (read_mark(path) is not None or (path / SESSION_FILE).is_file()):
         raise OptimError(
             "no-model",
@@ -76,6 +74,8 @@ def open_folder(path: Path) -> onnxruntime.InferenceSession | OwnSession:
         from optim._engine.backends.own_session import open_own
 
         return open_own(path / MODEL_FILE, saved.target, saved.package, saved.config)
+    from optim.onnx.sessions import open_session
+
     return open_session(
         path / MODEL_FILE,
         saved.config,

@@ -64,13 +64,14 @@ STAGES = tuple(_SAMPLES)
 """The stages that a new plugin can start with a pass in."""
 
 
-def write_package(name: str, folder: Path, stages: Sequence[Stage]) -> list[Path]:
+def write_package(name: str, folder: Path, stages: Sequence[Stage], *, own_runtime: bool = False) -> list[Path]:
     """Write the package of a plugin.
 
     Args:
         name: of the plugin, in kebab-case; the distribution becomes ``optim-plugin-<name>``.
         folder: must not exist, or be empty; filled at the end, when everything is written.
         stages: each gets a pass.
+        own_runtime: whether its target has a runtime of its own, and is no provider of onnxruntime.
 
     Returns:
         The files, relative to the folder.
@@ -88,7 +89,8 @@ def write_package(name: str, folder: Path, stages: Sequence[Stage]) -> list[Path
             f"optim plugins new {name} --folder another-folder",
             status=ExitStatus.USAGE,
         )
-    files = _rendered(name, module, [_SAMPLES[stage] for stage in STAGES if stage in stages])
+    passes = [_SAMPLES[stage] for stage in STAGES if stage in stages]
+    files = _rendered(name, module, passes, target="target_own_runtime.py" if own_runtime else "target.py")
     try:
         _write(files, folder)
     except OSError as error:
@@ -133,7 +135,7 @@ def _require_name(name: str, module: str) -> None:
         )
 
 
-def _rendered(name: str, module: str, passes: Sequence[_Sample]) -> dict[Path, str]:
+def _rendered(name: str, module: str, passes: Sequence[_Sample], *, target: str) -> dict[Path, str]:
     environment = Environment(
         loader=PackageLoader("optim._engine.scaffold"),
         undefined=StrictUndefined,
@@ -154,7 +156,7 @@ def _rendered(name: str, module: str, passes: Sequence[_Sample]) -> dict[Path, s
         Path("pyproject.toml"): "pyproject.toml",
         Path("README.md"): "README.md",
         source / "plugin.py": "plugin.py",
-        source / "target.py": "target.py",
+        source / "target.py": target,
         Path("tests/test_conformance.py"): "tests/test_conformance.py",
         Path("tests/test_plugin.py"): "tests/test_plugin.py",
     }
