@@ -116,7 +116,8 @@ class Budget:
         free = [comparison for comparison in comparisons if comparison.limit is None]
         if drift.relative_l2 > limit:
             worst = max(free, key=lambda comparison: comparison.relative_l2)
-            return kind(f"drift {drift.relative_l2:.3g} at output '{worst.name}' is beyond {bound} ({limit:.3g})")
+            where = f"output '{worst.name}'" + (f" ({worst.slices})" if worst.slices else "")
+            return kind(f"drift {drift.relative_l2:.3g} at {where} is beyond {bound} ({limit:.3g})")
         if lossy and self.held(drift) > limit:
             worst = max(free, key=lambda comparison: comparison.foreseen)
             seen = f"{min(worst.by_sample):.3g} to {worst.relative_l2:.3g} on {len(worst.by_sample)} samples"

@@ -2,7 +2,8 @@
 
 The drift of an output is ``||other - reference|| / max(||reference||, 1e-6 * sqrt(n))`` in float64: the relative
 Frobenius distance, with a floor so that an output of zeros does not divide by zero. A model's drift is the worst
-over outputs and samples.
+over outputs and samples. Where an output mixes scales, its drift is that of its worst slices,
+see :mod:`optim._engine.gate.scales`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from optim._engine.gate.foresight import foresee
 from optim._engine.gate.masks import valid_positions
+from optim._engine.gate.scales import worst_group
 from optim.arrays import Array, Feeds, Outputs
 from optim.errors import OptimError
 from optim.model import TensorInfo
@@ -72,6 +74,7 @@ class OutputComparison:
         limit: relative L2 that this output alone is held to, in place of the budget; None for most.
         each: relative L2 of every sample, where several were compared; empty for one.
         overflowed: whether NaN or infinity appeared in an output that is as it should be otherwise.
+        slices: where ``relative_l2`` is that of some slices, see :mod:`optim._engine.gate.scales`; else empty.
     """
 
     name: str
@@ -88,6 +91,7 @@ class OutputComparison:
     limit: float | None = None
     each: tuple[float, ...] = ()
     overflowed: bool = False
+    slices: str = ""
 
     @property
     def drift(self) -> Drift:
@@ -121,6 +125,7 @@ class OutputComparison:
             self.limit,
             (*self.by_sample, *other.by_sample),
             self.overflowed if self.problem else other.overflowed,
+            self.slices if self.relative_l2 >= other.relative_l2 else other.slices,
         )
 
 
@@ -178,6 +183,7 @@ def compare_output(
     if reference.dtype != other.dtype:
         return _incomparable(name, dtype, shape, f"dtype {reference.dtype} became {other.dtype}")
     rows = _top1_agreement(reference, other, valid)
+    whole, whole_other = reference, other
     if valid is not None:
         chosen = np.broadcast_to(valid, reference.shape)
         reference, other = reference[chosen], other[chosen]
@@ -194,8 +200,29 @@ def compare_output(
         return replace(_incomparable(name, dtype, shape, problem), overflowed=True)
     finite = np.isfinite(a) & np.isfinite(b)
     ulp = _max_ulp(reference.ravel()[finite], other.ravel()[finite])
-    a, b = a[finite], b[finite]
-    return _figures(name, dtype, shape, a, b, ulp, rows)
+    found = _figures(name, dtype, shape, a[finite], b[finite], ulp, rows)
+    return _held_by_slices(found, whole, whole_other, valid) if finite.all() else found
+
+
+def _held_by_slices(
+    found: OutputComparison, reference: Array, other: Array, valid: NDArray[np.bool_] | None
+) -> OutputComparison:
+    """The comparison, with the drift of the worst slices where the output mixes scales."""
+    if reference.dtype.kind != "f" or not found.relative_l2:
+        return found
+    mask = np.ones((), bool) if valid is None else valid
+    a, b = (np.where(mask, array, 0).astype(np.float64) for array in (reference, other))
+    worst = worst_group(a, b)
+    if worst is None or worst[0].relative_l2 <= found.relative_l2:
+        return found
+    return replace(found, relative_l2=worst[0].relative_l2, slices=worst[0].text(worst[1]))
+
+
+def mixed_outputs(outputs: Outputs) -> dict[str, str]:
+    """Outputs of which slices differ in scale by orders of magnitude, with which these are."""
+    floats = {name: array.astype(np.float64) for name, array in outputs.items() if array.dtype.kind == "f"}
+    found = {name: worst_group(a, a) for name, a in floats.items() if a.size and np.isfinite(a).all()}
+    return {name: group[0].text(group[1]) for name, group in found.items() if group is not None}
 
 
 def faint_outputs(samples: Iterable[Outputs]) -> dict[str, float]:

@@ -17,7 +17,7 @@ from optim._engine.compare.place import Place, Reference, TaskUse, chosen, compa
 from optim._engine.feeds.feedset import FeedSet, FeedWriter
 from optim._engine.feeds.load import load_feeds
 from optim._engine.feeds.synthesize import synthesize_feeds
-from optim._engine.gate.drift import faint_outputs, only_nan, worst_drift
+from optim._engine.gate.drift import faint_outputs, mixed_outputs, only_nan, worst_drift
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
 from optim.arrays import Feeds, Outputs
@@ -133,6 +133,10 @@ def run(request: Request, channel: Channel) -> Answer:
     notes += [
         f"output '{name}' is next to zero on every sample ({value:.2g} at most), so its drift says little"
         for name, value in faint.items()
+    ]
+    notes += [
+        f"output '{name}' mixes scales, {slices}: each kind has a drift of its own, and the worst is held"
+        for name, slices in mixed_outputs(reference.expected(compared[0])).items()
     ]
     notes += task_notes
     assumptions = tuple((assumption.input, assumption.text) for assumption in feeds.assumptions)

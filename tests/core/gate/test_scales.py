@@ -1,0 +1,80 @@
+"""Outputs that mix scales: what happens to small slices counts, though the whole hardly moves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from optim._engine.gate.budget import BeyondBudget, Budget
+from optim._engine.gate.drift import compare_output, mixed_outputs
+
+
+@pytest.fixture
+def detections():
+    """Four coordinates of hundreds beside eight scores below one, as a detector gives them out; one is never seen."""
+    rng = np.random.default_rng(0)
+    boxes = rng.uniform(100, 600, (1, 4, 50))
+    scores = rng.uniform(0, 0.5, (1, 8, 50))
+    scores[:, -1] = 1e-7
+    return np.concatenate([boxes, scores], axis=1).astype(np.float32)
+
+
+def moved(detections, places, factor):
+    other = detections.copy()
+    other[:, places] *= np.float32(factor)
+    return compare_output("output0", detections, other)
+
+
+def test_the_drift_of_small_slices_counts_though_the_whole_hardly_moves(detections):
+    found = moved(detections, slice(4, 11), 1.3)
+    assert found.relative_l2 == pytest.approx(0.3, rel=1e-4)
+    assert found.slices.startswith("slices 4 to 10 of axis 1, of magnitude 0.3 beside 4.2e+02")
+    objection = Budget(0.05, 1e-4).objection([found], lossy=True)
+    assert isinstance(objection, BeyondBudget)
+    assert "at output 'output0' (slices 4 to 10 of axis 1" in objection
+
+
+def test_what_is_negligible_beside_the_largest_does_not_count(detections):
+    found = moved(detections, slice(11, 12), 3.0)
+    assert (found.relative_l2 < 1e-6, found.slices) == (True, "")
+
+
+def test_the_drift_of_large_slices_counts_as_before(detections):
+    found = moved(detections, slice(0, 4), 1.1)
+    assert found.relative_l2 == pytest.approx(0.1, rel=1e-4)
+
+
+def test_slices_of_about_one_scale_have_one_drift():
+    rng = np.random.default_rng(0)
+    reference = (rng.standard_normal((2, 16, 8)) * np.geomspace(1, 50, 8)).astype(np.float32)
+    other = reference.copy()
+    other[..., 0] *= 2
+    found = compare_output("y", reference, other)
+    assert (found.relative_l2 < 0.05, found.slices) == (True, "")
+    assert mixed_outputs({"y": reference}) == {}
+
+
+def test_padding_has_no_scale(detections):
+    valid = np.ones((1, 1, 50), bool)
+    valid[..., 25:] = False
+    other = detections.copy()
+    other[:, 4:11, :25] *= np.float32(1.3)
+    other[..., 25:] = 7
+    found = compare_output("y", detections, other, valid)
+    assert found.relative_l2 == pytest.approx(0.3, rel=1e-4)
+
+
+def test_an_output_that_is_the_same_has_no_drift_in_any_slice(detections):
+    found = compare_output("y", detections, detections.copy())
+    assert (found.relative_l2, found.slices) == (0.0, "")
+
+
+def test_the_worst_of_two_samples_says_in_which_slices_it_is(detections):
+    small, large = moved(detections, slice(4, 11), 1.3), moved(detections, slice(0, 4), 1.4)
+    assert small.worst(large).slices == large.slices
+    assert large.worst(moved(detections, slice(4, 11), 1.5)).slices.startswith("slices 4 to 10")
+
+
+def test_what_mixes_scales_is_told_of_the_original(detections):
+    (text,) = mixed_outputs({"output0": detections, "ids": np.arange(3)}).values()
+    assert text.startswith("slices 4 to 10 of axis 1, of magnitude 0.3 beside 4.2e+02")
