@@ -29,7 +29,7 @@ class Context:
         seed: of the run.
         feeds_given: whether the samples are the user's; False where they were made up from the graph.
         samples: gives a fresh iterator over the feeds for calibration, one sample at a time.
-        log: the pass's logger; lines land in the report's log.
+        log: the pass's logger; what it says at INFO or above lands in the report, with the notes of its step.
         report_progress: called with a share in 0..1 and a few words.
         score: how good a model file is on the target, higher is better: the run's task metric, without one 1 less its
             drift from the original. For passes that try many models themselves; None where nothing can be compared.

@@ -13,11 +13,13 @@ from timed_models import network, write_network
 import optim
 from optim._engine.backends.held import HeldBackend
 from optim._engine.cli.main import main
+from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store
 from optim.errors import OptimError
+from optim.jobs.process import WorkerFailed
 from optim.onnx.files import describe
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
@@ -76,6 +78,21 @@ def test_what_breaks_the_contract_is_named_with_its_plugin(opened, name):
     assert cause in caught.value.cause
     assert caught.value.package == "optim-test-runtimes 1.0"
     assert "sample" not in caught.value.fix
+
+
+def test_a_runtime_that_ends_its_process_is_named_and_no_sample_is_blamed_for_it(tmp_path):
+    class Ended:
+        """A job whose process was ended by the runtime."""
+
+        def start(self, request):
+            raise WorkerFailed("its process ended with SIGABRT on sample 1", "crashed", doing="sample 1")
+
+    with pytest.raises(OptimError) as caught:
+        Runner(Store(tmp_path), print).need(
+            Ended(), None, timeout_s=1.0, reference="prepare-failed", doing="prepare x", release="optim-test 1.0"
+        )
+    assert caught.value.package == "optim-test 1.0"
+    assert "mend" not in caught.value.fix
 
 
 @pytest.mark.parametrize(

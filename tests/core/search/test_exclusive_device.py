@@ -47,6 +47,8 @@ def test_lanes_open_and_close_in_turn(run, opened):
     assert outcome.status is RunStatus.IMPROVED
     assert [step.pass_name for step in outcome.result.candidate.steps] == ["device.drop-a"]
     assert outcome.result.ratio < 0.5
+    (kept,) = [one for one in outcome.attempts if one.status is StepStatus.KEPT]
+    assert kept.notes == ("info: left group a out",)
     assert opened.stat().st_size > 10, "a session for each lane and round"
 
 

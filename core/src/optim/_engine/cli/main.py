@@ -114,12 +114,26 @@ def _answer(arguments: list[str]) -> int:
 
 def _invoke(arguments: list[str]) -> int:
     """Click's own ``main`` without its exits: they would hide what happened from ``main`` above."""
+    _warn_of_unknown_disabled()
     try:
         with optim.make_context("optim", list(arguments)) as ctx:
             status = optim.invoke(ctx)
     except click.exceptions.Exit as request:
         return request.exit_code
     return status if isinstance(status, int) else ExitStatus.DELIVERED
+
+
+def _warn_of_unknown_disabled() -> None:
+    """A name that is misspelt in the environment leaves a plugin on that somebody wants off."""
+    from optim._engine.plugins.permission import DISABLE_VARIABLE, disabled_names
+
+    if DISABLE_VARIABLE not in os.environ:
+        return
+    from optim._engine.plugins.discovery import installed_names
+
+    unknown = sorted(disabled_names() - set(installed_names()))
+    if unknown:
+        click.echo(f"warning: {DISABLE_VARIABLE} names what is not installed: {', '.join(unknown)}", err=True)
 
 
 def _fail(error: Exception, arguments: Sequence[str]) -> int:

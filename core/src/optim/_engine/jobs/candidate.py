@@ -6,6 +6,9 @@ must open it on the target, and every output is compared.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +30,9 @@ from optim.model import Model
 from optim.onnx.files import size_bytes
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Interface, Pass, PassResult
+
+_MOST_LINES = 20
+"""Lines of a pass's log that a report has: more hide what else it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,5 +130,29 @@ def _apply(transformation: Pass, options: PassOptions, request: Request) -> Pass
     feeds, interfaces = request.reference.feeds, request.interfaces
     comparison = Comparison(request.place, request.reference, interfaces)
     score = partial(comparison.score, request.model.session, request.samples)
-    with context_for(request.place.target, request.store, feeds, request.seed, interfaces, score) as context:
-        return transformation.apply(request.model, options, context)
+    where = context_for(request.place.target, request.store, feeds, request.seed, interfaces, score)
+    with where as context, _logged(context.log) as lines:
+        result = transformation.apply(request.model, options, context)
+    if lines and isinstance(result, PassResult) and result.changed:
+        return replace(result, notes=(*result.notes, *lines))
+    return result
+
+
+@contextmanager
+def _logged(log: logging.Logger) -> Iterator[list[str]]:
+    """What a pass tells its logger, at level INFO and above: the report has it with the pass's notes."""
+    lines: list[str] = []
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if len(lines) < _MOST_LINES:
+                lines.append(f"{record.levelname.lower()}: {record.getMessage()}")
+
+    handler, level = Lines(logging.INFO), log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)

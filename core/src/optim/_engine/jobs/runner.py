@@ -25,6 +25,10 @@ Item = TypeVar("Item")
 
 _WAY_OUT_OF_SAMPLE = "mend that sample, or leave it out of --data; --debug shows the whole trace"
 
+_WAY_OUT_OF_CRASH = (
+    "leave that sample out of --data; where others fail too, report it to the package whose runtime it is"
+)
+
 
 class Runner:
     """Runs jobs, keeps their answers, and counts both.
@@ -83,7 +87,14 @@ class Runner:
         return answer
 
     def need(
-        self, job: Job[Request, Answer], request: Request, *, timeout_s: float, reference: str, doing: str
+        self,
+        job: Job[Request, Answer],
+        request: Request,
+        *,
+        timeout_s: float,
+        reference: str,
+        doing: str,
+        release: str = "",
     ) -> Answer:
         """The answer of a job that the whole run depends on; what it says on its way is said on.
 
@@ -93,6 +104,7 @@ class Runner:
             timeout_s: seconds it may take.
             reference: of the error, e.g. ``ingest-failed``.
             doing: what the job does, for the error, e.g. ``ingest model.onnx``.
+            release: the distribution whose runtime it runs models with, where it does.
 
         Raises:
             OptimError: the job's own, or ``reference`` where it did not come back.
@@ -104,11 +116,14 @@ class Runner:
         except WorkerFailed as failed:
             if failed.error:
                 raise failed.error from failed
+            way_out = _WAY_OUT_OF_SAMPLE if failed.doing else "run it with --debug for the whole trace"
+            ended = failed.kind != "raised" and bool(failed.doing and release)  # by the runtime, whatever the sample is
             raise OptimError(
                 reference,
                 f"could not {doing}",
                 failed.reason,
-                _WAY_OUT_OF_SAMPLE if failed.doing else "run it with --debug for the whole trace",
+                _WAY_OUT_OF_CRASH if ended else way_out,
+                release if ended else "",
             ) from failed
 
     def events(self, job: Job[Request, Answer], request: Request, *, silence_s: float) -> Iterator[Event]:

@@ -67,6 +67,11 @@ def disable(names: Iterable[str]) -> None:
     os.environ[DISABLE_VARIABLE] = ",".join(sorted({*_split(DISABLE_VARIABLE), *names}))
 
 
+def disabled_names() -> frozenset[str]:
+    """Names of plugins that the environment disables, installed or not."""
+    return _split(DISABLE_VARIABLE)
+
+
 def allow_file() -> Path:
     """Where a machine's own allow list lies: not where ``XDG_CONFIG_DIRS`` says, which any user may set."""
     if sys.platform == "win32":

@@ -19,6 +19,7 @@ from optim._engine.plugins.target_settings import configured
 from optim._engine.plugins.time_limit import TookTooLongError, limited
 from optim.backend import Backend
 from optim.errors import ExitStatus, OptimError, describe_exception, unknown_name
+from optim.hooks import RESERVED_NAMES
 from optim.passes import Stage
 from optim.target import Target
 
@@ -232,6 +233,12 @@ class Registry:
             return offers[name]
         self.raise_if_lost(kind, name)
         error = unknown_name(kind, name, offers, fix=_WHERE_LISTED[kind])
+        for plugin in self.plugins:
+            if plugin.state is State.DISABLED and _may_be_of(kind, name, plugin.name):
+                error.cause = f"it is of plugin {plugin.name}, which is disabled: {plugin.reason}"
+                error.fix = "optim plugins list"
+                error.package = plugin.info.release
+                raise error
         if not offers:
             error.cause = f"no plugin that can be used brings a {kind}"
             error.fix = "pip install optim-plugins   # the standard plugins; optim plugins list shows what is there"
@@ -265,6 +272,11 @@ class Registry:
 
 def _pass_check(stage: Stage, item: Any, plugin: Any) -> str:
     return checks.pass_defect(item, stage, plugin)
+
+
+def _may_be_of(kind: str, name: str, plugin: str) -> bool:
+    """Whether a name is one that this plugin would have, were it loaded."""
+    return RESERVED_NAMES.get(kind, {}).get(name, "") == plugin or _begins_with(name, plugin)
 
 
 def _begins_with(name: str, plugin: str) -> bool:

@@ -395,6 +395,7 @@ class Workbench:
             timeout_s=self.settings.needed_timeout_s,
             reference=f"{what}-failed",
             doing=f"{what} {self.settings.source.name}",
+            release=self.registry.offered("backend")[self.target.backend].plugin.release,
         )
 
 
