@@ -39,6 +39,15 @@ def test_what_is_negligible_beside_the_largest_does_not_count(detections):
     assert (found.relative_l2 < 1e-6, found.slices) == (True, "")
 
 
+def test_a_channel_that_is_next_to_dead_is_no_kind_of_its_own():
+    reference = np.random.default_rng(0).standard_normal((6, 96)).astype(np.float32)
+    reference[:, 89] *= np.float32(1e-4)
+    other = reference.copy()
+    other[:, 89] = 0
+    found = compare_output("y", reference, other)
+    assert (found.relative_l2 < 1e-3, found.slices) == (True, "")
+
+
 def test_the_drift_of_large_slices_counts_as_before(detections):
     found = moved(detections, slice(0, 4), 1.1)
     assert found.relative_l2 == pytest.approx(0.1, rel=1e-4)

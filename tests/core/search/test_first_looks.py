@@ -10,6 +10,7 @@ from timed_models import write_network
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.search.explore.first_looks import _fair_order
+from optim._engine.search.explore.promise import Promises
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import StepStatus
@@ -49,23 +50,40 @@ def test_plugins_take_turns_and_each_begins_with_what_promises_most(settings):
     assert order == ["dawdling.lossily", "timed.round", "dawdling.useless", "timed.drop-a"]
 
 
+@pytest.fixture
+def told(monkeypatch):
+    """What each pass is said to gain: noise of tenths of seconds decides nothing here."""
+    note = Promises.note_ratio
+
+    def note_given(self, step, ratio):
+        note(self, step, 1.0 if step.plugin == "dawdling" else 0.7)
+
+    monkeypatch.setattr(Promises, "note_ratio", note_given)
+
+
+def rounds(outcome):
+    return [one for one in outcome.attempts if one.step.pass_name == "timed.round"]
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("told")
 def test_a_plugin_of_slow_and_useless_candidates_makes_no_result_worse(settings, folder):
     """Its twelve candidates would take twice the search; each pass has its first, and the others what they need."""
     outcome = execute(settings, load_registry(), Store(folder / "cache"), lambda text: None)
-    rows = [one for one in outcome.attempts if one.step.pass_name == "timed.round" and one.ratio is not None]
-    assert rows
-    assert min(one.ratio for one in rows) < 0.9
+    assert any(one.ratio is not None for one in rounds(outcome))
     dawdled = [one for one in outcome.attempts if one.step.plugin == "dawdling"]
-    tried = [one for one in dawdled if one.seconds >= SLEEP_S]
-    assert len(tried) <= 3
+    assert len([one for one in dawdled if one.seconds >= SLEEP_S]) <= 2
     skipped = {one.reason for one in dawdled if one.status is StepStatus.SKIPPED}
     assert any("other passes promise more" in reason for reason in skipped)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("told")
 def test_what_was_right_at_its_first_look_is_raced_though_the_time_is_over(settings, folder, monkeypatch):
     """Asking took the time of the search: what had its first look whatever the time may still win."""
     monkeypatch.setattr(TimeBudget, "left_for_candidates", property(lambda self: -1.0))
     outcome = execute(settings, load_registry(), Store(folder / "another"), lambda text: None)
-    assert "timed.round" in [step.pass_name for step in outcome.result.candidate.steps]
+    first = rounds(outcome)[0]
+    assert first.on == ()
+    assert first.parent_ratio is not None
+    assert first.status is not StepStatus.SKIPPED

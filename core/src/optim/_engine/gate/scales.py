@@ -20,6 +20,9 @@ hidden states that have outliers by tens."""
 _NEGLIGIBLE = 1e-6
 """Of the largest scale: what is smaller is rounding of it, as classes that a detector never sees."""
 
+_LEAST_SHARE = 0.1
+"""Of an axis: fewer slices are no kind of their own but channels that happen to be next to dead."""
+
 _FLOOR = 1e-6
 """Smaller numbers say nothing, see the floor of the drift itself."""
 
@@ -71,7 +74,7 @@ def worst_group(reference: NDArray[np.float64], other: NDArray[np.float64]) -> t
         if len(parts) < 2:
             continue
         noise = np.square(other - reference).sum(axis=rest)
-        for part in parts:
+        for part in (part for part in parts if part.size >= _LEAST_SHARE * count):
             drift = float(np.sqrt(noise[part].sum() / energy[part].sum()))
             scale = float(np.sqrt(np.mean(np.square(scales[part]))))
             places = tuple(sorted(int(place) for place in part))
