@@ -9,7 +9,7 @@ import sample_outcome as sample
 
 from optim._engine.gate.drift import Drift
 from optim._engine.reports.build import build_report
-from optim._engine.reports.machine import _from_cpuinfo, this_machine
+from optim._engine.reports.machine import _from_cpuinfo, _instruction_sets, this_machine
 from optim._engine.reports.schema import Report
 from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.settings import RunSettings
@@ -185,6 +185,18 @@ def test_the_machine_is_known():
 )
 def test_processors_name_themselves_in_different_ways(text, name):
     assert _from_cpuinfo(text) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("processor\t: 0\nflags\t\t: fpu avx2 fma avx512_vnni avx512f\n", ("avx2", "fma", "avx512f", "avx512_vnni")),
+        ("processor\t: 0\nFeatures\t: fp asimd asimddp i8mm\n", ("asimd", "asimddp", "i8mm")),
+        ("", ()),
+    ],
+)
+def test_a_report_names_the_instruction_sets_that_kernels_differ_by(text, names):
+    assert _instruction_sets(text) == names
 
 
 def test_latencies_that_stand_side_by_side_are_of_one_measurement():

@@ -10,6 +10,29 @@ from pathlib import Path
 
 from optim._engine.reports.schema import MachineReport
 
+_INSTRUCTION_SETS = [
+    "sse4_1",
+    "avx",
+    "avx2",
+    "fma",
+    "avx_vnni",
+    "avx512f",
+    "avx512bw",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_int8",
+    "amx_bf16",
+    "asimd",
+    "asimdhp",
+    "asimddp",
+    "i8mm",
+    "bf16",
+    "sve",
+    "sve2",
+]
+"""What kernels of runtimes differ by: a figure of a machine with VNNI says nothing about one without."""
+
 
 def this_machine() -> MachineReport:
     """Processor, memory, system and Python of this process."""
@@ -19,6 +42,7 @@ def this_machine() -> MachineReport:
         memory_bytes=_memory_bytes(),
         os=platform.platform(aliased=True, terse=False),
         python=platform.python_version(),
+        instruction_sets=_instruction_sets(_text(Path("/proc/cpuinfo"))) if sys.platform == "linux" else (),
     )
 
 
@@ -50,6 +74,16 @@ def _from_cpuinfo(text: str) -> str:
             fields.setdefault(name.strip().lower(), value.strip())
     board = fields.get("model", "") if "cpu part" in fields else ""
     return fields.get("model name") or fields.get("hardware") or board
+
+
+def _instruction_sets(text: str) -> tuple[str, ...]:
+    """Those of the first processor: Intel and AMD call them ``flags``, ARM ``Features``."""
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            there = set(value.split())
+            return tuple(name for name in _INSTRUCTION_SETS if name in there)
+    return ()
 
 
 def _memory_bytes() -> int:

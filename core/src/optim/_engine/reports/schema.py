@@ -234,6 +234,9 @@ class MachineReport(_Part):
     memory_bytes: int | None
     os: str
     python: str
+    instruction_sets: tuple[str, ...] = Field(
+        default=(), description="what kernels differ by, in the names of Linux; empty where unknown"
+    )
 
 
 class SearchReport(_Part):
