@@ -26,7 +26,7 @@ Item = TypeVar("Item")
 _WAY_OUT_OF_SAMPLE = "mend that sample, or leave it out of --data; --debug shows the whole trace"
 
 _WAY_OUT_OF_CRASH = (
-    "leave that sample out of --data; where others fail too, report it to the package whose runtime it is"
+    "mend that sample, or leave it out of --data; where others fail too, report it to whoever brings the runtime"
 )
 
 
