@@ -13,9 +13,9 @@ from optim_inc.environment import ISOLATION
 DATA = Path(__file__).parents[2] / ".cache" / "isolated"
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def neural_compressor():
-    """The real one, in an environment made once and kept in ``.cache``; one worker for the tests of this folder alone:
+    """The real one, in an environment made once and kept in ``.cache``; one worker for the tests of a file alone:
     with that environment its passes take part in every search.
     """
     with pytest.MonkeyPatch.context() as patch, ending_workers():

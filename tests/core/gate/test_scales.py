@@ -48,6 +48,23 @@ def test_a_channel_that_is_next_to_dead_is_no_kind_of_its_own():
     assert (found.relative_l2 < 1e-3, found.slices) == (True, "")
 
 
+def test_probabilities_of_one_picture_are_no_kinds():
+    """Their scale is chance: the class that was seen has nearly all of it."""
+    reference = np.array([[0.97, 0.03, 1e-4, 2e-4, 1e-4, 1e-4, 3e-4, 1e-4, 1e-4, 1e-4]], np.float32)
+    for seen in (reference, reference * 100):
+        found = compare_output("scores", seen, seen + np.float32(1e-3) * seen.max())
+        assert (found.relative_l2 < 0.01, found.slices) == (True, "")
+
+
+def test_classes_that_were_not_seen_are_no_kind_beside_those_that_were():
+    reference = np.random.default_rng(0).uniform(0, 0.9, (1, 10, 400)).astype(np.float32)
+    reference[:, 5:] *= np.float32(1e-4)
+    other = reference.copy()
+    other[:, 5:] *= 3
+    found = compare_output("scores", reference, other)
+    assert (found.relative_l2 < 0.01, found.slices) == (True, "")
+
+
 def test_the_drift_of_large_slices_counts_as_before(detections):
     found = moved(detections, slice(0, 4), 1.1)
     assert found.relative_l2 == pytest.approx(0.1, rel=1e-4)

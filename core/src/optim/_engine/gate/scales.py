@@ -23,6 +23,13 @@ _NEGLIGIBLE = 1e-6
 _LEAST_SHARE = 0.1
 """Of an axis: fewer slices are no kind of their own but channels that happen to be next to dead."""
 
+_LEAST_NUMBERS = 32
+"""In a slice: of fewer the scale is chance, as of ten probabilities of one picture."""
+
+_QUANTITY = 1.0
+"""Scale of the largest slices: where they are smaller, all are probabilities or the like, and what is far smaller is
+a class that was not seen, not another kind."""
+
 _FLOOR = 1e-6
 """Smaller numbers say nothing, see the floor of the drift itself."""
 
@@ -65,12 +72,12 @@ def worst_group(reference: NDArray[np.float64], other: NDArray[np.float64]) -> t
     """
     found: list[tuple[Group, float]] = []
     for axis, count in enumerate(reference.shape):
-        if not 2 <= count <= _MOST_SLICES:
+        if not 2 <= count <= _MOST_SLICES or reference.size < _LEAST_NUMBERS * count:
             continue
         rest = tuple(place for place in range(reference.ndim) if place != axis)
         energy = np.square(reference).sum(axis=rest)
         scales = np.sqrt(energy * (count / reference.size))
-        parts = _parts(scales)
+        parts = _parts(scales) if scales.max() >= _QUANTITY else ()
         if len(parts) < 2:
             continue
         noise = np.square(other - reference).sum(axis=rest)

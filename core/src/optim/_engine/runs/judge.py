@@ -8,7 +8,7 @@ from optim._engine.gate.budget import Budget
 from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.journal import Journal, failures
-from optim._engine.search.measure.racing import TimingFailed
+from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.archive import ParetoArchive, Point
 from optim._engine.search.select.chains import repeat
@@ -154,14 +154,22 @@ def _delivered(winner: Measured, selection: Selection) -> RunStatus:
 
 
 def _original(bench: Workbench, selection: Selection) -> Measured:
-    """The original as its own result: its figures against itself are 1 by definition."""
+    """The original as its own result: its figures against itself are 1 by definition.
+
+    Raises:
+        TimingFailed: it does not run any more.
+        OptimError[not-reproducible]: it gives other outputs each time.
+    """
     if not bench.target.timed:
         return Measured(bench.original, None)
     if selection.clock.base is None and not selection.measure([bench.original]):
+        score = selection.clock.board[bench.original]
+        if score.result is not None and score.result.failure:
+            raise original_failed(bench, score.result.failure)
         raise OptimError(
             "not-reproducible",
             "the model does not repeat its own outputs",
-            selection.clock.board[bench.original].objection,
+            score.objection,
             "fix the seed of random operators in the model, or give --data that avoids them",
         )
     base = selection.clock.base

@@ -99,14 +99,24 @@ def _race(
     try:
         return race(base, lanes, effort, bench.settings.seed, admit)
     except WorkerFailed as failed:
-        release = bench.registry.offered("backend")[bench.target.backend].plugin.release
-        found = failed.error or OptimError(
-            "original-failed",
-            "the original model stopped running while it was timed",
-            failed.reason,
-            "run it again: it ran before; where it comes again, look at the free memory, and run with --debug",
-        )
-        raise TimingFailed.of(found, release) from failed
+        raise original_failed(bench, failed.reason, failed.error) from failed
+
+
+def original_failed(bench: Workbench, reason: str, error: OptimError | None = None) -> TimingFailed:
+    """The error of an original that ran before and does not run any more.
+
+    Args:
+        bench: tells which plugin runs it.
+        reason: what became of it.
+        error: what was raised, where it was an error of its own.
+    """
+    found = error or OptimError(
+        "original-failed",
+        "the original model stopped running while it was timed",
+        reason,
+        "run it again: it ran before; where it comes again, look at the free memory, and run with --debug",
+    )
+    return TimingFailed.of(found, bench.registry.offered("backend")[bench.target.backend].plugin.release)
 
 
 def check_candidate(bench: Workbench, candidate: Candidate) -> LaneResult:
