@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.slow
 def index(tmp_path, monkeypatch):
     """A folder of wheels, and no other index."""
     monkeypatch.setenv("OPTIM_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))  # without uv
+    monkeypatch.setenv("PATH", os.defpath)  # without uv, which may lie beside this Python
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
