@@ -11,13 +11,14 @@ from installed_plugin import installed
 from timed_models import network, write_network
 
 import optim
-from optim._engine.backends.held import HeldBackend
+from optim._engine.backends.held import HeldBackend, HeldSession
 from optim._engine.cli.main import main
 from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store
+from optim.backend import Backend, Session
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.onnx.files import describe
@@ -134,3 +135,12 @@ def test_a_result_is_opened_by_the_targets_own_runtime(folder, tmp_path, capsys,
     with pytest.raises(OptimError) as caught:
         optim.load(tmp_path / "out")
     assert (caught.value.reference, caught.value.fix) == ("runtime-missing", "pip install optim-test-runtimes")
+
+
+@pytest.mark.parametrize(("contract", "wrapper"), [(Backend, HeldBackend), (Session, HeldSession)])
+def test_what_a_plugin_s_class_can_say_is_asked_of_it_and_not_of_the_wrapper(contract, wrapper):
+    """A method that is added to the contract and not handed on would silently have its default."""
+    methods = {name for name, value in vars(contract).items() if callable(value) or isinstance(value, property)}
+    public = {name for name in methods if not name.startswith("_")} - {"device"}  # the wrapper alone takes turns at it
+    assert public
+    assert public - vars(wrapper).keys() == set()
