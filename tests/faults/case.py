@@ -46,6 +46,7 @@ class Case:
         earlier: a result lies in OUT before.
         mend: makes good what was wrong; then the same command must succeed.
         real: the command runs in a process of its own, its jobs too.
+        dear: takes more than a second; as real ones, only ``make test-faults`` plays it.
         shell: what a shell does before and after ``"$@"``, which is the command.
         settings: environment variables.
         says: what the error must have in it.
@@ -61,6 +62,7 @@ class Case:
     earlier: bool = True
     mend: Callable[[World], object] | None = None
     real: bool = False
+    dear: bool = False
     shell: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     says: str = ""
@@ -74,7 +76,7 @@ def rows(table: Iterable[Case]) -> pytest.MarkDecorator:
     assert len(names) == len(set(names)), sorted(name for name in names if names.count(name) > 1)
     marks = [pytest.mark.faults, pytest.mark.slow]
     return pytest.mark.parametrize(
-        "case", [pytest.param(case, id=case.name, marks=marks if case.real else []) for case in table]
+        "case", [pytest.param(case, id=case.name, marks=marks if case.real or case.dear else []) for case in table]
     )
 
 

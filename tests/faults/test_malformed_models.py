@@ -272,9 +272,14 @@ TABLE = [
         if name != "an empty tensor"
     ),
     Case("inspect: 10,000 nodes", saved(lambda: many_nodes(10_000)), INSPECT, (0,)),
-    Case("run: two outputs of one name", changed(lambda m: m.graph.output.append(m.graph.output[0])), status=(0,)),
+    Case(
+        "run: two outputs of one name",
+        changed(lambda m: m.graph.output.append(m.graph.output[0])),
+        status=(0,),
+        dear=True,
+    ),
     Case("inspect: twenty nested branches", saved(lambda: nested_ifs(20)), INSPECT, (0,)),
-    Case("run: twenty nested branches", saved(lambda: nested_ifs(20)), status=(0,)),
+    Case("run: twenty nested branches", saved(lambda: nested_ifs(20)), status=(0,), dear=True),
     Case("run: a folder in place of a model", lambda world: world.model.mkdir(), reference=("model-is-a-folder",)),
     Case("run: nothing at all", reference=("model-missing",)),
     Case("run: a link to nothing", lambda world: world.model.symlink_to("gone"), reference=("model-missing",)),
