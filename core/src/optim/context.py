@@ -76,12 +76,9 @@ class Context:
         Raises:
             OptimError[bad-artefact]: a name that cannot be a file's, or a file that is not there.
         """
-        from optim.onnx.context_files import set_artefacts, store_contexts
         from optim.onnx.files import save_in_store
 
-        set_artefacts(graph, artefacts or {})
-        if artefacts:
-            store_contexts(graph, self.store, self.store)
+        self._carry(artefacts or {}, graph)
         return save_in_store(graph, self.store, session=model.session if session is None else session)
 
     def adopt(self, path: Path, model: Model) -> Model:
@@ -92,6 +89,14 @@ class Context:
         from optim.onnx.files import adopt_into_store
 
         return adopt_into_store(path, self.store, like=model)
+
+    def _carry(self, artefacts: Mapping[str, Path], graph: onnx_ir.Model) -> None:
+        """Bring files into the store and name them in a graph, in place of those that it had."""
+        from optim.onnx.context_files import set_artefacts, store_contexts
+
+        set_artefacts(graph, artefacts)
+        if artefacts:
+            store_contexts(graph, self.store, self.store)
 
 
 @dataclass
@@ -113,13 +118,10 @@ class MeasuringContext(Context):
         artefacts: Mapping[str, Path] | None = None,
     ) -> Model:
         """As :meth:`Context.save`, under names of its own."""
-        from optim.onnx.context_files import set_artefacts, store_contexts
         from optim.onnx.files import save_for_measuring
 
         session = model.session if session is None else session
-        set_artefacts(graph, artefacts or {})
-        if artefacts:
-            store_contexts(graph, self.store, self.store)
+        self._carry(artefacts or {}, graph)
         self.made.append(save_for_measuring(graph, self.store, session=session))
         return self.made[-1]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +17,7 @@ import psutil
 import pytest
 from installed_plugin import workers_import
 
-from optim.jobs import forked
+from optim.jobs import fork_server, forked
 from optim.jobs.process import WorkerFailed, WorkerProcess, run_job
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux alone")
@@ -84,6 +86,24 @@ def test_a_server_that_is_killed_ends_its_workers_and_the_next_one_gets_another(
             worker.receive(30.0)
     assert gone(event["own"])
     assert described()["left"] == "nothing"
+
+
+def test_a_fork_that_fails_costs_its_worker_alone(monkeypatch, tmp_path):
+    def no_more():
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    client, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with client, its_end, (tmp_path / "output").open("wb") as output:
+        server = fork_server.Server(its_end)
+        monkeypatch.setattr(os, "fork", no_more)
+        connection, other = os.pipe()
+        socket.send_fds(client, [b'{"start": 1}'], [other, output.fileno()])
+        os.close(other)
+        assert server._obey()
+        assert json.loads(client.recv(forked.PACKET_BYTES)) == {"ended": 1, "status": 1}
+        assert os.read(connection, 1) == b""  # whoever waits for the worker sees that there is none
+        os.close(connection)
+    assert (tmp_path / "output").read_text() == f"no worker could be forked: {os.strerror(errno.EAGAIN)}"
 
 
 def test_without_a_server_workers_are_programs(monkeypatch):

@@ -45,6 +45,7 @@ _IMPORTED_AHEAD = (
     "optim.jobs.wire",
     "optim.onnx.sessions",
 )
+"""What nearly every job imports, by name: nothing here depends on it, and a job that misses one imports it itself."""
 
 
 def main() -> None:
@@ -104,18 +105,23 @@ class Server:
         return True
 
     def _fork(self, number: int, connection: int, output: int) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # threads of numpy's library: it makes new ones after a fork
-            process = os.fork()
-        if process == 0:
-            try:
-                self._become_worker(connection, output)
-            finally:
-                os._exit(1)
-        with contextlib.suppress(OSError):  # the child did it first, and has gone on
-            os.setpgid(process, process)
-        self._number_of[process] = number
-        self._say({"started": number, "process": process})
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # threads of numpy's library: it makes new ones after a fork
+                process = os.fork()
+            if process == 0:
+                try:
+                    self._become_worker(connection, output)
+                finally:
+                    os._exit(1)
+        except OSError as error:  # no more processes, or no memory for one: it costs this worker alone
+            os.write(output, f"no worker could be forked: {error.strerror}".encode())
+            self._say({"ended": number, "status": 1})
+        else:
+            with contextlib.suppress(OSError):  # the child did it first, and has gone on
+                os.setpgid(process, process)
+            self._number_of[process] = number
+            self._say({"started": number, "process": process})
         os.close(connection)
         os.close(output)
 
