@@ -9,14 +9,13 @@ from dataclasses import replace
 from optim._engine.gate.budget import Budget
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
-from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.select.archive import ParetoArchive, beats
-from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.repair import Repairer
-from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured, Step, StepStatus, unique
+from optim._engine.search.select.shorter import ShorterChains
+from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured, StepStatus, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role
@@ -64,8 +63,7 @@ class Selection:
         self.objective = Objective(bench.settings.goal, bench.target.timed)
         self.clock = Clock(bench, budget, time)
         self._board = self.clock.board
-        self._chains = Chains(bench, journal)
-        self._idle = IdleSettings(bench, time.last_sameness)
+        self._shorter = ShorterChains(bench, journal, time)
         self._repairer = Repairer(bench, budget, journal, self._board, time)
         self._source = SourceGate(bench, budget, self._board)
 
@@ -75,13 +73,13 @@ class Selection:
         What looked best on few samples may break the budget on all of them, or be slower on fresh rounds: then what
         came next is measured, until something holds that nothing explored promises to beat.
         """
-        finalists = [item.candidate for item in ranking if not self._only_makes_way(item.candidate.steps)][
+        finalists = [item.candidate for item in ranking if not self._shorter.only_makes_way(item.candidate.steps)][
             : self._time.lanes_at_the_end(_FINALISTS)
         ]
-        finalists = self._without_idle(finalists)
+        finalists = self._shorter.without_idle(finalists)
         if not finalists:
             return None
-        shorter = [*self._only_what_was_asked_for(finalists[0]), *self._shorter(finalists[0])]
+        shorter = [*self._shorter.only_what_was_asked_for(finalists[0]), *self._shorter.without_doubtful(finalists[0])]
         finalists = unique([*finalists, *shorter])
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         better = [item for item in measured if self.is_better(item)]
@@ -93,32 +91,6 @@ class Selection:
             return self._unbeaten(best, better)
         as_good = [item for item in better if self._is_as_good(item, best)]
         return min(as_good, key=lambda item: len(item.candidate.steps))
-
-    def _without_idle(self, finalists: Sequence[Candidate]) -> list[Candidate]:
-        """Takes settings off that change nothing: that must be known in the end, whatever time exploring had for it."""
-        found: list[Candidate] = []
-        for one in finalists:
-            plain = self._plain(one)
-            idle = self._idle.reasons(plain, [one]).get(one.digest) if plain is not None else None
-            if plain is None or idle is None:
-                found.append(one)
-                continue
-            attempt = self._journal.find(one)
-            if attempt is not None:
-                attempt.settle(StepStatus.DROPPED, idle)
-            if not self._only_makes_way(plain.steps):
-                found.append(plain)
-        return unique(found)
-
-    def _plain(self, candidate: Candidate) -> Candidate | None:
-        """Returns the chain without the settings at its end; None where it has none, or the user asked for them."""
-        place = len(candidate.steps)
-        while place and candidate.steps[place - 1].session_only:
-            place -= 1
-        settings = candidate.steps[place:]
-        if not settings or any(self._was_asked_for(step) for step in settings):
-            return None
-        return self._chains.apply(candidate.steps[:place])
 
     def _unbeaten(self, best: Measured, better: Sequence[Measured]) -> Measured:
         """What is as good by the goal may be faster, or simpler: the same bytes can be slower for nothing."""
@@ -181,7 +153,7 @@ class Selection:
         steps = item.candidate.steps
         if not self._bench.target.timed and self._bench.target.requires:
             return bool(steps)
-        if all(step.role is not Role.IMPROVE and self._was_asked_for(step) for step in steps):
+        if all(step.role is not Role.IMPROVE and self._shorter.was_asked_for(step) for step in steps):
             return True
         return self.would_help(item)
 
@@ -191,7 +163,7 @@ class Selection:
             return False
         if item.ratio is None or item.high is None or self.would_help(item):
             return False
-        makes_way = self._only_makes_way(item.candidate.steps)
+        makes_way = self._shorter.only_makes_way(item.candidate.steps)
         return item.ratio < _LEANS and item.high >= FASTER and self._bench.target.exact and not makes_way
 
     def would_help(self, item: Measured) -> bool:
@@ -214,7 +186,7 @@ class Selection:
         known = {candidate.digest for candidate in finalists}
         with self._time.fallbacks.spending():
             for _ in range(_FALLBACKS):
-                promised = [item for item in ranking if not self._only_makes_way(item.candidate.steps)]
+                promised = [item for item in ranking if not self._shorter.only_makes_way(item.candidate.steps)]
                 promised += [item for item in self._archive.held() if _is_alike(item.candidate, finalists[0])]
                 new = [item for item in promised if item.digest not in known]
                 waiting = self._promising(new, measured)
@@ -335,10 +307,6 @@ class Selection:
         self._note_objections([candidate])
         return found
 
-    def _was_asked_for(self, step: Step) -> bool:
-        asked = self._bench.settings.named_options(step.pass_name) is not None
-        return asked or step.pass_name in self._bench.target.requires
-
     def _rank(self, item: Measured) -> float:
         return self.objective.figure(item, self.clock.base)
 
@@ -355,53 +323,7 @@ class Selection:
             return True
         more = [step for step in best.candidate.steps if step not in item.candidate.steps]
         fits = all(step in best.candidate.steps for step in item.candidate.steps)
-        return fits and self._only_makes_way(more) and self._rank(item) <= self._rank(best) * _NEEDED
-
-    def _only_what_was_asked_for(self, candidate: Candidate) -> list[Candidate]:
-        """Returns the candidate with only what the user asked for, to be delivered where nothing else helps."""
-        asked = [step for step in candidate.steps if step.role is not Role.IMPROVE and self._was_asked_for(step)]
-        found = self._chains.apply(asked) if asked and len(asked) < len(candidate.steps) else None
-        return [found] if found is not None else []
-
-    def _only_makes_way(self, steps: Sequence[Step]) -> bool:
-        """Whether nothing of this is more than making way for something that is not there; True for no step at all."""
-        return all(step.role is Role.ENABLE and not self._was_asked_for(step) for step in steps)
-
-    def _shorter(self, candidate: Candidate) -> list[Candidate]:
-        """Takes each step out that has not shown its worth, as far as the steps after it still apply.
-
-        What makes way and can go stays out of the shorter chains that follow: nothing needs it.
-        """
-        found, steps = [], list(candidate.steps)
-        with self._time.shorter.spending():
-            for place, step in reversed(list(enumerate(candidate.steps))):
-                if self._took(steps) > self._time.shorter.left:
-                    break
-                doubtful = self._is_doubtful(candidate.steps[: place + 1]) and not self._was_asked_for(step)
-                if len(steps) > 1 and doubtful:
-                    shorter = self._chains.apply([other for other in steps if other is not step])
-                    if shorter is not None:
-                        found.append(shorter)
-                        steps = list(shorter.steps) if step.role is Role.ENABLE else steps
-        return found
-
-    def _took(self, steps: Sequence[Step]) -> float:
-        """Seconds that applying these steps took before, the longest of each pass."""
-        names = {step.pass_name for step in steps}
-        longest = dict.fromkeys(names, 0.0)
-        for attempt in self._journal.attempts:
-            if attempt.step.pass_name in names:
-                longest[attempt.step.pass_name] = max(longest[attempt.step.pass_name], attempt.seconds)
-        return sum(longest.values())
-
-    def _is_doubtful(self, steps: tuple[Step, ...]) -> bool:
-        """Whether the last of these steps only makes way, or was no faster than the chain without it."""
-        if steps[-1].role is Role.ENABLE:
-            return True
-        attempt = self._journal.find_chain(steps)
-        if attempt is None or attempt.ratio is None or attempt.parent_ratio is None:
-            return False
-        return attempt.ratio >= attempt.parent_ratio * FASTER
+        return fits and self._shorter.only_makes_way(more) and self._rank(item) <= self._rank(best) * _NEEDED
 
 
 def _is_alike(one: Candidate, other: Candidate) -> bool:

@@ -1,0 +1,101 @@
+"""Chains with fewer steps: without settings that change nothing, and without steps that have not shown their worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optim._engine.search.journal import Journal
+from optim._engine.search.measure.idle_settings import IdleSettings
+from optim._engine.search.select.chains import Chains
+from optim._engine.search.state import FASTER, Candidate, Step, StepStatus, unique
+from optim._engine.search.time_budget import TimeBudget
+from optim._engine.search.workbench import Workbench
+from optim.passes import Role
+
+
+class ShorterChains:
+    """Tells what a chain could do without, and applies the rest of it anew."""
+
+    def __init__(self, bench: Workbench, journal: Journal, time: TimeBudget) -> None:
+        self._bench = bench
+        self._journal = journal
+        self._time = time
+        self._chains = Chains(bench, journal)
+        self._idle = IdleSettings(bench, time.last_sameness)
+
+    def was_asked_for(self, step: Step) -> bool:
+        """Whether the user named this pass, or the target requires it."""
+        asked = self._bench.settings.named_options(step.pass_name) is not None
+        return asked or step.pass_name in self._bench.target.requires
+
+    def only_makes_way(self, steps: Sequence[Step]) -> bool:
+        """Whether nothing of this is more than making way for something that is not there; True for no step at all."""
+        return all(step.role is Role.ENABLE and not self.was_asked_for(step) for step in steps)
+
+    def without_idle(self, finalists: Sequence[Candidate]) -> list[Candidate]:
+        """Takes settings off that change nothing: that must be known in the end, whatever time exploring had for it."""
+        found: list[Candidate] = []
+        for one in finalists:
+            plain = self._plain(one)
+            idle = self._idle.reasons(plain, [one]).get(one.digest) if plain is not None else None
+            if plain is None or idle is None:
+                found.append(one)
+                continue
+            attempt = self._journal.find(one)
+            if attempt is not None:
+                attempt.settle(StepStatus.DROPPED, idle)
+            if not self.only_makes_way(plain.steps):
+                found.append(plain)
+        return unique(found)
+
+    def only_what_was_asked_for(self, candidate: Candidate) -> list[Candidate]:
+        """Returns the candidate with only what the user asked for, to be delivered where nothing else helps."""
+        asked = [step for step in candidate.steps if step.role is not Role.IMPROVE and self.was_asked_for(step)]
+        found = self._chains.apply(asked) if asked and len(asked) < len(candidate.steps) else None
+        return [found] if found is not None else []
+
+    def without_doubtful(self, candidate: Candidate) -> list[Candidate]:
+        """Takes each step out that has not shown its worth, as far as the steps after it still apply.
+
+        What makes way and can go stays out of the shorter chains that follow: nothing needs it.
+        """
+        found, steps = [], list(candidate.steps)
+        with self._time.shorter.spending():
+            for place, step in reversed(list(enumerate(candidate.steps))):
+                if self._took(steps) > self._time.shorter.left:
+                    break
+                doubtful = self._is_doubtful(candidate.steps[: place + 1]) and not self.was_asked_for(step)
+                if len(steps) > 1 and doubtful:
+                    shorter = self._chains.apply([other for other in steps if other is not step])
+                    if shorter is not None:
+                        found.append(shorter)
+                        steps = list(shorter.steps) if step.role is Role.ENABLE else steps
+        return found
+
+    def _plain(self, candidate: Candidate) -> Candidate | None:
+        """Returns the chain without the settings at its end; None where it has none, or the user asked for them."""
+        place = len(candidate.steps)
+        while place and candidate.steps[place - 1].session_only:
+            place -= 1
+        settings = candidate.steps[place:]
+        if not settings or any(self.was_asked_for(step) for step in settings):
+            return None
+        return self._chains.apply(candidate.steps[:place])
+
+    def _took(self, steps: Sequence[Step]) -> float:
+        """Seconds that applying these steps took before, the longest of each pass."""
+        names = {step.pass_name for step in steps}
+        longest = dict.fromkeys(names, 0.0)
+        for attempt in self._journal.attempts:
+            if attempt.step.pass_name in names:
+                longest[attempt.step.pass_name] = max(longest[attempt.step.pass_name], attempt.seconds)
+        return sum(longest.values())
+
+    def _is_doubtful(self, steps: tuple[Step, ...]) -> bool:
+        """Whether the last of these steps only makes way, or was no faster than the chain without it."""
+        if steps[-1].role is Role.ENABLE:
+            return True
+        attempt = self._journal.find_chain(steps)
+        if attempt is None or attempt.ratio is None or attempt.parent_ratio is None:
+            return False
+        return attempt.ratio >= attempt.parent_ratio * FASTER
