@@ -1,7 +1,8 @@
 """A limit for what plugins do in the process of a command: loading, answering a hook, probing for a device.
 
 On its main thread a clock interrupts Python code, also one that sleeps or waits for a child. What hangs inside a
-library cannot be interrupted: then the process says which plugin it is, and ends. On Windows it only says so.
+library cannot be interrupted: then the process says which plugin it is. A command's own process ends with that; the
+program of somebody who imports optim goes on.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ _GRACE_S = 5.0
 """What cannot be interrupted has so much longer: the interruption may wait for a library's call to return."""
 
 
+_process_is_ours = threading.Event()
+
+
 class TookTooLongError(BaseException):
     """Code of a plugin did not come back in time; no ``except Exception`` of its own swallows it."""
 
@@ -39,6 +43,11 @@ def limit_s() -> float:
         return max(0.1, float(os.environ.get(LIMIT_VARIABLE, _LIMIT_S)))
     except ValueError:
         return _LIMIT_S
+
+
+def process_is_a_command() -> None:
+    """Let a plugin that cannot be interrupted end this process, which would hang with it and holds nobody's work."""
+    _process_is_ours.set()
 
 
 @contextmanager
@@ -83,7 +92,7 @@ def _interrupting(message: str, seconds: float) -> Iterator[None]:
 
 
 def _end(plugin: str, doing: str, seconds: float) -> None:
-    """Say who hangs; end the process where its main thread is a command's, which would hang with it."""
+    """Say who hangs; end the process where it is a command's."""
     error = OptimError(
         "plugin-hangs",
         f"plugin {plugin} hangs",
@@ -94,5 +103,5 @@ def _end(plugin: str, doing: str, seconds: float) -> None:
     )
     sys.stderr.write(f"{error}\n")
     sys.stderr.flush()
-    if hasattr(signal, "setitimer") and "pytest" not in sys.modules:
+    if _process_is_ours.is_set():
         os._exit(ExitStatus.INTERNAL)
