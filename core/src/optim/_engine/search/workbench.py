@@ -13,6 +13,7 @@ from typing import Any
 
 from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
+from optim._engine.diagnosis import measure_job, repair_job
 from optim._engine.feeds.feedset import is_intact
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
@@ -29,7 +30,6 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
 from optim._engine.search.time_budget import GRACE_S, REFUSAL_S
 from optim._engine.search.turns import Turns
-from optim._engine.sensitivity import measure_job, repair_job
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.pipeline import Choice
 from optim._engine.standing import Teller
@@ -336,7 +336,7 @@ class Workbench:
     def sensitivity(
         self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
     ) -> measure_job.Answer:
-        """What a lossy pass costs at each node of a model; see :mod:`optim._engine.sensitivity.measure_job`.
+        """What a lossy pass costs at each node of a model; see :mod:`optim._engine.diagnosis.measure_job`.
 
         Raises:
             OptimError: not-applicable, nothing-to-measure, measure-failed.

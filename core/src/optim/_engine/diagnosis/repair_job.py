@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from optim._engine.diagnosis.replay import NoReplay, Replay
+from optim._engine.diagnosis.subject import Subject
 from optim._engine.gate.repair import Estimate, OutOfEvaluations, Repair, find_keep
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
-from optim._engine.sensitivity.replay import NoReplay, Replay
-from optim._engine.sensitivity.subject import Subject
 from optim.jobs.channel import Channel
 
 _SHARE_TO_ESTIMATE = 0.5

@@ -1,7 +1,7 @@
 """What a pass does to each node, replayed: one application and one run for the errors of all nodes.
 
 The error of a node is what the pass makes of it alone, given what it is given in the unchanged model. Added back into
-the unchanged model (:mod:`optim._engine.sensitivity.isolate` shows the graphs), errors give the drift of any set of
+the unchanged model (:mod:`optim._engine.diagnosis.isolate` shows the graphs), errors give the drift of any set of
 converted nodes for one run, without applying the pass or opening a model again. To first order that is what converting
 them does; what the sum of many does to each other is left out, so whoever decides measures in the end.
 """
@@ -17,10 +17,10 @@ from typing import Self
 import numpy as np
 
 from optim._engine.compare.place import compare_run, mapped_feeds, mapped_outputs
+from optim._engine.diagnosis import isolate
+from optim._engine.diagnosis.isolate import NodePlace
+from optim._engine.diagnosis.subject import Subject
 from optim._engine.gate.drift import worst_drift
-from optim._engine.sensitivity import isolate
-from optim._engine.sensitivity.isolate import NodePlace
-from optim._engine.sensitivity.subject import Subject
 from optim.arrays import Array, Feeds
 from optim.backend import Session
 from optim.errors import describe_exception
