@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
 from optim._engine.feeds.feedset import is_intact
@@ -100,6 +101,10 @@ class Preparation:
         graphs = self.exported.graphs
         graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
         return Ingested(graph.model, graph.size_bytes, graph.operators)
+
+    def comparison(self, candidate: Candidate) -> Comparison:
+        """How the model at the end of a chain is held against the original; after :meth:`prepare`."""
+        return Comparison(self.place, self.reference, candidate.interfaces, candidate.given)
 
     def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
         """Have the passes that the user named look at their options and at the model.

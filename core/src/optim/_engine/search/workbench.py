@@ -213,15 +213,12 @@ class Workbench(Preparation):
             name=offered.name,
             plugin=offered.plugin.name,
             options=options,
-            place=self.place,
-            reference=self.reference,
+            comparison=self.comparison(candidate),
             samples=samples,
-            interfaces=candidate.interfaces,
             store=self.store.models,
             seed=self.settings.seed,
             lossy=lossy,
-            measure_task=lossy and self.reference.task is not None,
-            given=candidate.given,
+            measure_task=lossy,
         )
 
     def restore(self, candidate: Candidate) -> bool:
