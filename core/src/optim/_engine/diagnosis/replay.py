@@ -105,7 +105,7 @@ class Replay:
                 isolate.error_name(name): (one.errors if name in chosen else one.zeros)[name] for name in one.errors
             }
             outputs = self._session.run({**one.feeds, **added})
-            asked = self._subject.request
+            asked = self._subject.request.comparison
             found = compare_run(outputs, asked.reference, one.sample, one.original_feeds, asked.interfaces)
             worst = max(worst, worst_drift(found).relative_l2)
             self.runs += 1
@@ -189,7 +189,7 @@ def _difference(
         with np.errstate(all="ignore"):
             error = np.subtract(np.asarray(got[name], values[name].dtype), values[name])
         errors[name] = error if np.isfinite(error).all() else zeros[name]
-    original = subject.request.reference.feed_set().sample(sample)
+    original = subject.request.comparison.reference.feed_set().sample(sample)
     if not errors:
         raise NoReplay("none of its nodes makes floating-point numbers")
     return _Replayed(sample, subject.feeds(sample), original, errors, zeros)
