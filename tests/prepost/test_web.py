@@ -15,7 +15,7 @@ import onnx
 import pytest
 import task_models
 
-from optim._engine.gate.drift import compare_output
+from optim._engine.gate.outputs import compare_output
 from optim.backend import Delivery
 from optim.errors import OptimError
 from optim.model import SessionConfig
