@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
 from optim.onnx.backend import OnnxRuntimeBackend
+from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
@@ -23,7 +24,7 @@ from optim_plugins.ort.tune.tune_session import TuneSession
 
 OPTIM_HOOK_API = 1
 
-_FUSE: tuple[type[Pass], ...] = (FixShapes, ConvertOpset, Clean, FuseTransformer)
+_FUSE: tuple[type[Pass], ...] = (FixShapes, ConvertOpset, Clean, FuseConvolution, FuseTransformer)
 _QUANTIZE: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeDynamic, QuantizeStatic, QuantizeWeights)
 _PRECISION: tuple[type[Pass], ...] = (ConvertFloat16, ConvertBfloat16, MixedPrecision)
 _TUNE: tuple[type[Pass], ...] = (TuneSession, TuneExecution)
