@@ -84,6 +84,8 @@ def open_folder(path: Path) -> onnxruntime.InferenceSession | OwnSession:
         library=saved.library,
         libraries=saved.operator_libraries,
         fallback=saved.fallback,
+        also=saved.also,
+        shapes_on_cpu=saved.shapes_on_cpu,
     )
 
 
