@@ -63,7 +63,7 @@ def test_options_of_the_model_lie_over_those_of_the_target(model: Path, monkeypa
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: [TENSORRT, CUDA, CPU])
     monkeypatch.setattr(onnxruntime, "InferenceSession", opened)
     with pytest.raises(OptimError):
-        open_session(model, TUNED, GPU.provider, GPU.provider_options, also=GPU.also, shapes_on_cpu=True)
+        open_session(model, TUNED, GPU)
     assert asked == [
         [(TENSORRT, {"device_id": "0", "trt_fp16_enable": "1"}), (CUDA, {"device_id": "1", "prefer_nhwc": "1"})]
     ]
@@ -75,7 +75,7 @@ def test_a_provider_that_does_not_start_is_an_error_with_the_missing_library(
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: [CUDA, CPU])
     monkeypatch.setattr("optim.onnx.sessions.missing_library", lambda _provider: "libcublasLt.so.13 is missing")
     with pytest.warns(UserWarning), pytest.raises(OptimError, match="cpu-fallback") as caught:
-        open_session(model, SessionConfig(), CUDA, shapes_on_cpu=True)
+        open_session(model, SessionConfig(), replace(GPU, provider=CUDA, also={}))
     assert "libcublasLt.so.13 is missing" in caught.value.cause
     assert caught.value.fix == start.CUDA_COMMAND
 
@@ -92,7 +92,7 @@ def test_what_is_missing_has_its_own_remedy() -> None:
 
 def test_the_cpu_build_is_told_how_it_becomes_the_gpu_build(model: Path) -> None:
     with pytest.raises(OptimError, match="provider-missing") as caught:
-        open_session(model, SessionConfig(), CUDA)
+        open_session(model, SessionConfig(), Target("cuda", "cuda", CUDA))
     assert caught.value.fix == "pip uninstall -y onnxruntime && pip install 'onnxruntime-gpu[cuda,cudnn]'"
 
 

@@ -74,16 +74,7 @@ class OnnxRuntimeBackend(Backend):
         from optim.onnx.sessions import open_session
 
         session = open_session(
-            model.path,
-            model.session,
-            target.provider,
-            target.provider_options,
-            library=target.library,
-            extra_config=_HARNESS,
-            libraries=libraries_of(model.opset),
-            fallback=target.fallback,
-            also=target.also,
-            shapes_on_cpu=target.shapes_on_cpu,
+            model.path, model.session, target, extra_config=_HARNESS, libraries=libraries_of(model.opset)
         )
         return OnnxRuntimeSession(session, target.provider, recorded=target.shapes_on_cpu)
 

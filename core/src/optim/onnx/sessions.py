@@ -24,8 +24,10 @@ from optim.onnx.linked import FOLDER_CONFIG, session_model
 from optim.onnx.refusals import plain, session_failed
 from optim.providers.assignment import RECORD, require_shapes_only
 from optim.providers.start import build_command, missing_library, preload, remedy
+from optim.target import Target
 
 CPU = "CPUExecutionProvider"
+PLAIN_CPU = Target("cpu", "ort", CPU, device="CPU")
 _ENUMS = {
     "graph_optimization_level": ort.GraphOptimizationLevel,
     "execution_mode": ort.ExecutionMode,
@@ -76,29 +78,19 @@ def session_options(settings: SessionConfig) -> ort.SessionOptions:
 def open_session(
     path: Path,
     settings: SessionConfig,
-    provider: str = CPU,
-    provider_options: Mapping[str, str] | None = None,
+    target: Target = PLAIN_CPU,
     *,
-    library: str = "",
     extra_config: Mapping[str, str] | None = None,
     libraries: Iterable[str] = (),
-    fallback: bool = False,
-    also: Mapping[str, Mapping[str, str]] | None = None,
-    shapes_on_cpu: bool = False,
 ) -> ort.InferenceSession:
-    """Open a model so that it really runs on ``provider``.
+    """Open a model so that it really runs on a target's provider; nodes go to the CPU only where the target admits it.
 
     Args:
         path: the graph.
         settings: of the model; its options of a provider are laid over those of the target.
-        provider: execution provider.
-        provider_options: of the provider, from the target.
-        library: Python package of a provider that is installed apart from onnxruntime.
+        target: its providers, with options and package; by default the CPU.
         extra_config: further config entries of this session alone, never part of the model.
         libraries: packages with operators that the graph needs, see :mod:`optim.onnx.libraries`.
-        fallback: let nodes that the provider does not take run on the CPU; the session says which.
-        also: providers that take what the first leaves, in order, with their options.
-        shapes_on_cpu: let nodes that compute shapes and other integers run on the CPU, and no others.
 
     Raises:
         OptimError[provider-missing]: this onnxruntime has no such provider, or the package is not installed.
@@ -106,13 +98,14 @@ def open_session(
         OptimError[session-failed]: the runtime refused the model.
         OptimError[operators-missing]: a library of operators is not installed.
     """
-    devices = register_provider(library, provider) if library else []
+    provider = target.provider
     chosen = {
         name: {**options, **settings.provider_options.get(name, {})}
-        for name, options in {provider: provider_options or {}, **(also or {})}.items()
+        for name, options in {provider: target.provider_options, **target.also}.items()
     }
     for name in chosen:
         preload(name)
+    devices = register_provider(target.library, provider) if target.library else []
     available = ort.get_available_providers()
     if not devices and provider not in available:
         raise OptimError(
@@ -128,9 +121,9 @@ def open_session(
         options.add_session_config_entry(key, text)
     for package in libraries:
         options.register_custom_ops_library(library_path(package))
-    if provider != CPU and not fallback and not shapes_on_cpu:
+    if provider != CPU and not target.fallback and not target.shapes_on_cpu:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    if shapes_on_cpu:
+    if target.shapes_on_cpu:
         for key, text in RECORD.items():
             options.add_session_config_entry(key, text)
     from_memory = session_model(path)
@@ -151,7 +144,7 @@ def open_session(
     started = session.get_providers()
     if absent := [name for name in chosen if name not in started]:
         raise _fell_back(path, absent[0], started[0])
-    if shapes_on_cpu and not fallback:
+    if target.shapes_on_cpu and not target.fallback:
         require_shapes_only(session, path)
     return session
 

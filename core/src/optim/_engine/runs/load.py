@@ -76,17 +76,7 @@ def open_folder(path: Path) -> onnxruntime.InferenceSession | OwnSession:
         return open_own(path / MODEL_FILE, saved.target, saved.package, saved.config)
     from optim.onnx.sessions import open_session
 
-    return open_session(
-        path / MODEL_FILE,
-        saved.config,
-        saved.provider,
-        saved.provider_options,
-        library=saved.library,
-        libraries=saved.operator_libraries,
-        fallback=saved.fallback,
-        also=saved.also,
-        shapes_on_cpu=saved.shapes_on_cpu,
-    )
+    return open_session(path / MODEL_FILE, saved.config, saved.opened_on, libraries=saved.operator_libraries)
 
 
 def _open(model: Path) -> onnxruntime.InferenceSession:
