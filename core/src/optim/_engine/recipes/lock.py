@@ -101,6 +101,7 @@ class LockedSession(_Table):
     session_options: Mapping[str, SessionValue] = {}
     session_config: Mapping[str, str] = {}
     disabled_optimizers: tuple[str, ...] = ()
+    provider_options: Mapping[str, Mapping[str, str]] = {}
 
     @classmethod
     def of(cls, session: SessionConfig) -> LockedSession:
@@ -109,6 +110,7 @@ class LockedSession(_Table):
             session_options=session.session_options,
             session_config=session.session_config,
             disabled_optimizers=session.disabled_optimizers,
+            provider_options=session.provider_options,
         )
 
 
