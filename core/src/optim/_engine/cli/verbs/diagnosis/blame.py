@@ -36,7 +36,7 @@ def blame(
 
     Each is an .onnx file or a run folder. Exit status 0: nothing is blamed; 4: something is.
     """
-    from optim._engine.api.early import require_models
+    from optim._engine.api.request import require_models
     from optim.cli_kit.progress import progress
 
     names = dict(_pair(text) for text in pairs)
