@@ -188,9 +188,11 @@ def quantized(model: Path, folder: Path, samples: Path) -> Path:
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     made = folder / f"{model.name.split('.')[0]}.quantized.onnx"
+    prepared = folder / f"{model.name.split('.')[0]}.prepared.onnx"
+    quant_pre_process(str(model), str(prepared), skip_symbolic_shape=True, save_as_external_data=True)
     operators = {node.op_type for node in onnx.load(model, load_external_data=False).graph.node}
     if "Conv" not in operators:
-        quantize_dynamic(model, made, weight_type=QuantType.QInt8, use_external_data_format=True)
+        quantize_dynamic(prepared, made, weight_type=QuantType.QInt8, use_external_data_format=True)
         return made
 
     class Reader(CalibrationDataReader):
@@ -204,8 +206,6 @@ def quantized(model: Path, folder: Path, samples: Path) -> Path:
         def get_next(self) -> dict[str, np.ndarray] | None:
             return next(self._samples, None)
 
-    prepared = folder / f"{model.name.split('.')[0]}.prepared.onnx"
-    quant_pre_process(str(model), str(prepared), skip_symbolic_shape=True)
     quantize_static(prepared, made, Reader(), quant_format=QuantFormat.QDQ, use_external_data_format=True)
     return made
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim._engine.diagnosis.cutting import OpenGraph, Part
-from optim._engine.gate.drift import FLOOR_PER_ELEMENT
+from optim._engine.gate.outputs import FLOOR_PER_ELEMENT
 from optim.arrays import Array, Feeds
 
 _MOST_WEIGHT_BYTES = 128 << 20
