@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from optim._engine.cli.main import main
-from optim._engine.diagnosis.origin import joined
-from optim._engine.diagnosis.trace import NodeTime, read_timeline
+from optim._engine.diagnosis.timing.origin import joined
+from optim._engine.diagnosis.timing.trace import NodeTime, read_timeline
 from optim.errors import ExitStatus
 
 pytestmark = pytest.mark.usefixtures("jobs_here")

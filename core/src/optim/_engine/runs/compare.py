@@ -71,6 +71,7 @@ def verify_models(
     max_drift: float | None = None,
     metric: MetricSpec | None = None,
     max_loss: MaxLoss | None = None,
+    other_target: str = "",
 ) -> Verification:
     """Compare every output of ``other`` with ``reference`` on the same feeds.
 
@@ -81,16 +82,20 @@ def verify_models(
         max_drift: largest relative L2 accepted; when None 0.05, or no bound where a loss is given.
         metric: task metric to measure beside drift.
         max_loss: how much worse it may be.
+        other_target: where ``other`` runs; empty: where the reference does.
 
     Raises:
-        OptimError: a model or the feeds cannot be used.
+        OptimError: a model, the feeds or the target cannot be used.
     """
+    elsewhere = require_target(conditions.registry, other_target) if other_target else None
     asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss)
     asked.require_sound()
     with workbench_for(reference, conditions, asked) as (bench, _):
         candidate = other_model(bench, other)
         budget = Budget.of(asked, bench.prepared.tolerance)
-        result = _compared(bench, candidate)
+        if elsewhere is not None:
+            bench.move_to(elsewhere)
+        result = check_candidate(bench, candidate) if elsewhere else _compared(bench, candidate)
         if result.ready is None:
             raise OptimError(
                 "other-failed",

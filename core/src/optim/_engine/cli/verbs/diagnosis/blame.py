@@ -13,7 +13,7 @@ from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
     from optim._engine.diagnosis.blame import Blamed
-    from optim._engine.runs.blame import Blame
+    from optim._engine.runs.diagnosis.blame import Blame
 
 _NAMES = 6
 """Names of nodes in a row; a path or a fused part may have hundreds. ``--json`` has all."""
@@ -42,8 +42,8 @@ def blame(
     names = dict(_pair(text) for text in pairs)
     require_models((reference, other), data, target)
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.blame import blame_models
     from optim._engine.runs.compare import Conditions
+    from optim._engine.runs.diagnosis.blame import blame_models
     from optim._engine.store import Store
 
     with progress() as say:

@@ -13,9 +13,9 @@ from optim.cli_kit.output import NOTHING, echo, json_option, print_json, print_t
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.diagnosis.origin import Origin
-    from optim._engine.diagnosis.profile_job import Answer, Profile
-    from optim._engine.diagnosis.trace import NodeTime
+    from optim._engine.diagnosis.timing.origin import Origin
+    from optim._engine.diagnosis.timing.profile_job import Answer, Profile
+    from optim._engine.diagnosis.timing.trace import NodeTime
 
 _GROWTH_PAYS = 1.5
 """How many times a usual run the first one of a new largest shape must cost for a warm-up to be advised."""
@@ -58,7 +58,7 @@ def profile(
         )
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.compare import Conditions
-    from optim._engine.runs.profile import profile_models
+    from optim._engine.runs.diagnosis.profile import profile_models
     from optim._engine.store import Store
 
     with progress() as say:

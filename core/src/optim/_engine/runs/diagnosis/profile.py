@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim._engine.diagnosis import profile_job
+from optim._engine.diagnosis.timing import profile_job
 from optim._engine.jobs import prepare
 from optim._engine.runs.compare import Conditions, other_model, workbench_for
 

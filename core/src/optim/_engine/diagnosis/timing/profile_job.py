@@ -17,8 +17,8 @@ import numpy as np
 import onnx
 
 from optim._engine.compare.place import Place
-from optim._engine.diagnosis.origin import Origin, joined
-from optim._engine.diagnosis.trace import NodeTime, Timeline, read_timeline
+from optim._engine.diagnosis.timing.origin import Origin, joined
+from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, read_timeline
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
 from optim.arrays import Feeds

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from optim._engine.diagnosis.trace import NodeTime
+from optim._engine.diagnosis.timing.trace import NodeTime
 
 
 @dataclass(frozen=True, slots=True)
