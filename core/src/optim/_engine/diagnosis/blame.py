@@ -71,6 +71,18 @@ class Blamed:
     counts: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """A part, how it rounds, and how far it is off and may be."""
+
+    value: str
+    part: Part
+    precision: Precision
+    local: Distance
+    limit: float
+    alone: float
+
+
 def find_blamed(couple: Couple, drift: float) -> list[Blamed]:
     """The parts that are wrong, whichever moves the outputs most first.
 
@@ -93,10 +105,8 @@ def find_blamed(couple: Couple, drift: float) -> list[Blamed]:
     if not guilty and not math.isfinite(drift):  # the reference's operators take what the other's do not
         guilty = [name for name in suspects if not math.isfinite(local[name].relative_l2)]
     guilty.sort(key=lambda name: (-alone[name], order[name]))
-    return [
-        _blamed(couple, name, parts[name], precisions[name], local[name], limits[name], alone[name], place < _JUDGED)
-        for place, name in enumerate(guilty)
-    ]
+    found = [_Suspect(n, parts[n], precisions[n], local[n], limits[n], alone[n]) for n in guilty]
+    return [_blamed(couple, one, judged=place < _JUDGED) for place, one in enumerate(found)]
 
 
 def _limits(couple: Couple, precisions: Mapping[str, Precision]) -> dict[str, float]:
@@ -188,16 +198,8 @@ def _alone(couple: Couple, suspects: Sequence[str], cuts: Sequence[str]) -> dict
     return moved
 
 
-def _blamed(
-    couple: Couple,
-    name: str,
-    part: Part,
-    precision: Precision,
-    local: Distance,
-    limit: float,
-    alone: float,
-    judged: bool,
-) -> Blamed:
+def _blamed(couple: Couple, suspect: _Suspect, *, judged: bool) -> Blamed:
+    name, part, local = suspect.value, suspect.part, suspect.local
     ours, value = couple.ours, couple.partner(name)
     cuts = {couple.partner(one) for one in couple.cuts if couple.partner(one) != value}
     same = ours.part(value, cuts) if value in ours.values else Part((), ())
@@ -220,13 +222,13 @@ def _blamed(
         reference_value=value,
         given=part.given,
         local=_finite(local.relative_l2),
-        limit=limit,
-        alone=_finite(alone),
+        limit=suspect.limit,
+        alone=_finite(suspect.alone),
         max_abs=local.max_abs if math.isfinite(local.max_abs) else 0.0,
         ulp=local.ulp,
         nearer=nearer,
         errors=errors,
-        precision=precision.kind,
+        precision=suspect.precision.kind,
         problem=local.problem,
         path=_path(couple, name),
         edges=edges,

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 @click.option("--max-drift", type=float, help="Largest relative L2 of any output. [default: 0.05]")
 @metric_options
 @target_option
-@click.option(
-    "--other-target", type=TARGET_NAME, default="", help="Where OTHER, or REFERENCE itself, is held against it."
-)
+@click.option("--other-target", type=TARGET_NAME, default="", help="Where OTHER, or REFERENCE itself, is run.")
 @seed_option("Of synthesized feeds.")
 @json_option
 def verify(
