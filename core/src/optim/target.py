@@ -28,6 +28,8 @@ class Target:
         requires: passes of role ``requested`` that run for this target unless the user leaves them out by name.
         runs_sources: whether it runs the module that a model was exported from, and takes no ONNX file: it is for
             ``optim bench --beside`` only.
+        viewer: the command that shows a run folder of this target, with ``DIR`` for the folder; empty where there is
+            none. Whoever runs for the target is told of it.
         probe: cheap check that returns None where the target is available, else the reason it is not.
             It looks for a library file or a device node and never imports the runtime.
         configure: makes the target of what stands behind its name in ``--target name:key=value,...``; None where
@@ -47,6 +49,7 @@ class Target:
     requires: tuple[str, ...] = ()
     runs_sources: bool = False
     runtime: str = ""
+    viewer: str = ""
     probe: Callable[[], str | None] | None = field(default=None, compare=False)
     configure: Callable[[Mapping[str, str]], Target] | None = field(default=None, compare=False)
 

@@ -190,6 +190,9 @@ class StepReport(_Part):
     seconds: float = Field(description="spent on it, timing excluded")
     counts: dict[str, int] = Field(description="what the pass says happened")
     notes: tuple[str, ...]
+    not_here: bool = Field(
+        default=False, description="not tried because of this machine or what is installed, whatever the model is"
+    )
 
 
 class PointReport(_Part):
@@ -274,6 +277,7 @@ class Report(_Part):
     seed: int
     seconds: float
     search: SearchReport
+    viewer: str = Field(default="", description="the target's command that shows the run folder DIR; empty: none")
     cached: bool = Field(description="whether the whole run was served from the cache")
     first_seconds: float | None = Field(
         default=None, description="how long the run took that was made before, where this one is cached; else null"

@@ -19,13 +19,15 @@ from optim.jobs.wire import from_wire
 class Proposals:
     """What a pass offers for a model: proposals, or the reason there are none; ``failed`` where it broke down.
 
-    ``unknown`` are names in the user's ``keep`` that no node of the model has, each with what comes near.
+    ``unknown`` are names in the user's ``keep`` that no node of the model has, each with what comes near; ``not_here``
+    says that it applies and is known not to help on this machine.
     """
 
     proposals: tuple[offer.Proposal, ...]
     reason: str = ""
     failed: bool = False
     unknown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    not_here: bool = False
 
 
 class Asker:
@@ -110,4 +112,4 @@ class Asker:
 
 
 def _asked(answer: offer.PassOffer) -> Proposals:
-    return Proposals(answer.proposals, answer.reason, unknown=answer.unknown)
+    return Proposals(answer.proposals, answer.reason, unknown=answer.unknown, not_here=answer.not_here)

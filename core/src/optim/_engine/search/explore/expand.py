@@ -141,6 +141,7 @@ class Expander:
             if not answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered), candidate)
                 attempt.settle(StepStatus.FAILED if answer.failed else StepStatus.NOT_APPLICABLE, answer.reason)
+                attempt.not_here = answer.not_here
             against = "" if planned.forced else self.promises.reason_against(planned)
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
