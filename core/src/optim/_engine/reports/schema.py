@@ -70,6 +70,7 @@ class ExportStepReport(_Part):
     counts: dict[str, int]
     notes: tuple[str, ...]
     seconds: float
+    printed: tuple[str, ...] = Field(default=(), description="what it printed")
 
 
 class SourceDriftReport(_Part):

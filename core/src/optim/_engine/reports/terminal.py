@@ -66,7 +66,7 @@ def print_report(
         said = f"  {others} other{'s' if others > 1 else ''}: {page}, or --verbose"
         console.print(said, markup=False, highlight=False)
     if verbose:
-        _print_said(report.steps, console)
+        _print_said(report, console)
     if debug:
         for step in report.steps:
             if step.trace:
@@ -94,9 +94,12 @@ def _printable(value: Any) -> Any:
     return [_printable(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
-def _print_said(steps: tuple[StepReport, ...], console: Console) -> None:
+def _print_said(report: Report, console: Console) -> None:
     """What passes said and printed; notes of what was kept stand at the end anyway."""
-    for step in steps:
+    for exporting in report.export.steps if report.export else ():
+        for line in exporting.printed:
+            console.print(f"  {exporting.name}: {line}", markup=False, highlight=False)
+    for step in report.steps:
         lines = [*(step.notes if step.status != "kept" else ()), *step.printed]
         told = [line for line in lines if line not in step.reason]
         if told:
