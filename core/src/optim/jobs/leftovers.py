@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,11 @@ _MEANT_TO_STAY = (str(Path("isolation", "server.py")), "multiprocessing.resource
 shares, and the helpers of Python's multiprocessing, which end by themselves."""
 
 _LONGEST_NAME = 100
+
+_ENDING_S = 1.0
+"""For what was killed to be gone: the system takes thousandths, more where it has much memory to give back."""
+
+_LOOK_S = 0.005
 
 
 @contextmanager
@@ -85,13 +91,25 @@ def _running(parent: psutil.Process) -> Iterator[psutil.Process]:
 def _end(processes: Iterable[psutil.Process]) -> list[str]:
     import psutil
 
-    named = []
+    named, killed = [], []
     for process in list(processes):
         with contextlib.suppress(psutil.Error):
             name = " ".join(process.cmdline())[:_LONGEST_NAME] or process.name()
             process.kill()
             named.append(name)
+            killed.append(process)
+    deadline = time.monotonic() + _ENDING_S
+    while any(map(_is_running, killed)) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
     return named
+
+
+def _is_running(process: psutil.Process) -> bool:
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _is_of_what_stays(process: psutil.Process) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from optim._engine.gate.drift import compare_output
+from optim._engine.gate.outputs import compare_output
 from optim._engine.plugins.checks import pass_defect
 from optim._engine.plugins.plugin import PluginInfo
 from optim.arrays import Outputs
