@@ -91,7 +91,8 @@ def _running(parent: psutil.Process) -> Iterator[psutil.Process]:
 def _end(processes: Iterable[psutil.Process]) -> list[str]:
     import psutil
 
-    named, killed = [], []
+    named: list[str] = []
+    killed: list[psutil.Process] = []
     for process in list(processes):
         with contextlib.suppress(psutil.Error):
             name = " ".join(process.cmdline())[:_LONGEST_NAME] or process.name()
