@@ -109,7 +109,7 @@ def _is_running(process: psutil.Process) -> bool:
     import psutil
 
     with contextlib.suppress(psutil.Error):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     return False
 
 
