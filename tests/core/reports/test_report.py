@@ -34,6 +34,8 @@ STEP_FIELDS = {
     "counts",
     "notes",
     "not_here",
+    "printed",
+    "trace",
 }
 
 

@@ -198,7 +198,7 @@ def _step(attempt: Attempt) -> StepReport:
         options=step.options,
         on=attempt.on,
         status=attempt.status.value,
-        reason=attempt.reason,
+        reason=attempt.why,
         ratio_to_original=attempt.ratio,
         ratio_ci=(attempt.low, attempt.high) if attempt.low is not None and attempt.high is not None else None,
         size_bytes=attempt.size_bytes,
@@ -210,6 +210,8 @@ def _step(attempt: Attempt) -> StepReport:
         counts=attempt.counts,
         notes=attempt.notes,
         not_here=attempt.not_here,
+        printed=attempt.printed,
+        trace=attempt.trace,
     )
 
 

@@ -70,6 +70,7 @@ class ExportStepReport(_Part):
     counts: dict[str, int]
     notes: tuple[str, ...]
     seconds: float
+    printed: tuple[str, ...] = Field(default=(), description="what it printed")
 
 
 class SourceDriftReport(_Part):
@@ -193,6 +194,8 @@ class StepReport(_Part):
     not_here: bool = Field(
         default=False, description="not tried because of this machine or what is installed, whatever the model is"
     )
+    printed: tuple[str, ...] = Field(default=(), description="what the pass printed")
+    trace: str = Field(default="", description="of the exception that it ended with, the plugin's own lines first")
 
 
 class PointReport(_Part):

@@ -119,6 +119,9 @@ class Attempt:
         peak_memory_bytes: the least that opening and running the model after it took; 0 where nobody looked.
         not_here: whether it was not tried for a reason that has to do with this machine and what is installed, and not
             with what was found.
+        printed: what the pass printed.
+        trace: of the exception that it ended with.
+        unrepaired: why it was not repaired, where that was looked into; it follows the reason.
     """
 
     step: Step
@@ -139,6 +142,14 @@ class Attempt:
     behind: tuple[tuple[str, str], ...] = ()
     peak_memory_bytes: int = 0
     not_here: bool = False
+    printed: tuple[str, ...] = ()
+    trace: str = ""
+    unrepaired: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason, and why it was not repaired."""
+        return f"{self.reason}; {self.unrepaired}" if self.reason and self.unrepaired else self.reason
 
     @property
     def chain(self) -> tuple[tuple[str, str], ...]:
