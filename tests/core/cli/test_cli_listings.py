@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from optim._engine.recipes.write import write_lock
 from plugin_packages import GOOD, site
 
 from optim._engine.cli.main import main
