@@ -22,6 +22,9 @@ _SUSPECTS = 12
 _LEAST_SHARE = 0.2
 """Of the outputs' distance that a blamed part makes alone: the noise of 25 equal parts adds up to five times one's."""
 
+_TAKEN_BACK = 0.25
+"""Of an error, what is left of one that the next node takes back; a sum with a residual leaves more of a fault."""
+
 _JUDGED = 4
 """Parts that are computed in float64, whichever move the outputs most."""
 
@@ -147,10 +150,11 @@ def _without_rescaled(
     local: dict[str, Distance],
     limits: Mapping[str, float],
 ) -> list[str]:
-    """The suspects but those that only carry another scale, which what reads them takes back.
+    """The suspects but those that are meant to be different: what reads them takes it back.
 
-    Such a value is far from the reference's, and so is what follows if it is given the reference's; given the other
-    model's own value, what follows is right.
+    Such a value is far from the reference's; given the other model's own value, what follows is right. A scale that
+    moved into the next weight is one, given the reference's value what follows is far off; a Relu that the next
+    QuantizeLinear does by where its range ends is another.
     """
     readers = {one: [name for name in couple.cuts if one in parts[name].given] for one in suspects}
     if not any(readers.values()):
@@ -161,7 +165,8 @@ def _without_rescaled(
     def is_rescaled(one: str) -> bool:
         found = readers[one]
         right = all(through[n].relative_l2 <= max(limits[n], FLOAT_LIMIT) + limits[one] for n in found)
-        return right and any(local[n].relative_l2 > limits[n] for n in found)
+        taken_back = max(through[n].relative_l2 for n in found) < _TAKEN_BACK * local[one].relative_l2
+        return right and (taken_back or any(local[n].relative_l2 > limits[n] for n in found))
 
     rescaled = [one for one in suspects if math.isfinite(local[one].relative_l2) and is_rescaled(one)]
     for one in rescaled:

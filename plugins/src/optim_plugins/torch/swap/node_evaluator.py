@@ -129,7 +129,7 @@ def as_dtype(model: onnx.ModelProto, dtype: np.dtype[Any]) -> onnx.ModelProto:
     """The model with every float of its interface, weights and casts in another type; a copy."""
     kind = helper.np_dtype_to_tensor_dtype(dtype)
     floats = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
-    changed = onnx.ModelProto.FromString(model.SerializeToString())
+    changed: onnx.ModelProto = onnx.ModelProto.FromString(model.SerializeToString())
     del changed.graph.value_info[:]
     for value in (*changed.graph.input, *changed.graph.output):
         if value.type.tensor_type.elem_type in floats:

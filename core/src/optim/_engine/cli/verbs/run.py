@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     metavar="POINT",
     help="Deliver another point: fastest, smallest, most-accurate or a number.",
 )
-@click.option("--verbose", is_flag=True, help="Print every pass with its reason.")
+@click.option("--verbose", is_flag=True, help="Print every pass with its reason, and what it printed.")
 @source_options
 @disable_option
 @json_option
@@ -133,11 +134,14 @@ def _print(report: Report, folder: Path, component: str, *, verbose: bool) -> No
     if component:
         echo(f"\n{component}\n")
     page = str(folder / "report.html")
-    print_rich(lambda console: print_report(report, console, page=page, verbose=verbose))
+    debug = bool(click.get_current_context().find_root().params.get("debug"))
+    print_rich(lambda console: print_report(report, console, page=page, verbose=verbose, debug=debug))
     echo(f"\nreport  {folder / 'report.html'}")
     if report.result is not None:
         loader = folder / "load.py"
         echo(f"model   {folder / 'model.onnx'}" + (f" (load it with {loader})" if loader.is_file() else ""))
+        if report.viewer:
+            echo(f"look    {report.viewer.replace('DIR', shlex.quote(str(folder)))}")
     if report.nearest is not None:
         echo(f"nearest {folder / 'nearest' / 'model.onnx'}, beyond the budget, kept aside")
 
