@@ -15,7 +15,7 @@ import click
 import pytest
 from plugin_packages import GOOD, site
 
-from optim._engine.api.early import default_output
+from optim._engine.api.request import default_output
 from optim._engine.cli.commands import OptimGroup, module_of
 from optim._engine.cli.failures import diagnose, print_error
 from optim._engine.cli.main import main, optim

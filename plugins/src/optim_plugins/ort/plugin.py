@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from optim import Backend, Pass, Target, hookimpl
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.passes import Stage
+from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
@@ -28,7 +29,7 @@ _QUANTIZE: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeDynamic, QuantizeStat
 _PRECISION: tuple[type[Pass], ...] = (ConvertFloat16, ConvertBfloat16, MixedPrecision)
 _TUNE: tuple[type[Pass], ...] = (TuneSession, TuneExecution)
 
-_FIRST: tuple[type[Pass], ...] = (FixShapes, ConvertOpset, Clean)
+_FIRST: tuple[type[Pass], ...] = (FixShapes, ConvertOpset, Clean, FuseConvolution)
 """They write standard operators, which every runtime of ONNX reads."""
 
 

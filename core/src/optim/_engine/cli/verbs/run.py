@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.source_options import source_options
+from optim._engine.cli.request import source_options
 from optim.cli_kit.names import PASS_NAME, POINT_NAME, STAGE_NAME, TARGET_NAME, disable_option
 from optim.cli_kit.options import SECONDS, SEED, data_option, metric_options
 from optim.cli_kit.output import echo, echo_json, json_option, print_json, print_rich
@@ -73,7 +73,7 @@ def run(
     """
     if pick is not None and _is_run_folder(source):
         return _pick(source, pick, output or source, as_json=as_json, verbose=verbose)
-    from optim._engine.api.early import default_output, require_run
+    from optim._engine.api.request import default_output, require_run
     from optim._engine.cli.request import settings_of
 
     settings, lock = settings_of(source, recipe, words)

@@ -45,7 +45,8 @@ class PairRewriter(StaticRewriter):
             if stored.bias is not None:
                 self._set_bias(one.node, stored.bias)
         self._done.append(one)
-        self._pair_behind(one.result)
+        for result in one.results:
+            self._pair_behind(result)
         return True
 
     def rewrite_product(self, product: Product) -> bool:
