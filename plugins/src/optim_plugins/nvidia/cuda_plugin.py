@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
 from optim.providers.start import CUDA
-from optim_plugins.nvidia.backends import CudaBackend, CudaOfflineBackend
 from optim_plugins.nvidia.cuda.fuse import Fuse
 from optim_plugins.nvidia.cuda.tune_provider import TuneProvider
-from optim_plugins.nvidia.targets import cuda_targets
+from optim_plugins.nvidia.gpu.backends import CudaBackend, CudaOfflineBackend
+from optim_plugins.nvidia.gpu.targets import cuda_targets
 
 OPTIM_HOOK_API = 1
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
 from optim.providers.start import TENSORRT
-from optim_plugins.nvidia.backends import TensorrtBackend, TensorrtOfflineBackend
-from optim_plugins.nvidia.targets import tensorrt_targets
+from optim_plugins.nvidia.gpu.backends import TensorrtBackend, TensorrtOfflineBackend
+from optim_plugins.nvidia.gpu.targets import tensorrt_targets
 from optim_plugins.nvidia.tensorrt.engine import Engine
 from optim_plugins.nvidia.tensorrt.prepare import Prepare
 from optim_plugins.nvidia.tensorrt.quantize import Quantize

@@ -12,7 +12,8 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
     from optim._engine.search.plan import make_plan
 
     registry = load_registry()
-    target = require_target(registry, settings.target)
+    target = require_target(registry, settings.target, here=False)
+    unavailable = registry.unavailable(target) or ""
     plan = make_plan(settings, registry, target)
     if as_json:
         considered = [
@@ -28,7 +29,7 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
             for planned in passes
         ]
         left_out = [{"pass": item.offered.name, "reason": item.reason} for item in plan.left_out]
-        print_json({"target": target.name, "passes": considered, "left_out": left_out})
+        print_json({"target": target.name, "passes": considered, "left_out": left_out, "unavailable": unavailable})
         return
     rows = [
         [
@@ -41,5 +42,7 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
         for planned in passes
     ]
     print_table(["stage", "pass", "role", "why here"], rows)
+    if unavailable:
+        echo(f"target {target.name} cannot be used on this machine: {unavailable}")
     for item in plan.left_out:
         echo(f"left out: {item.offered.name}: {item.reason}")

@@ -52,8 +52,8 @@ class Engine(Pass):
 
     def apply(self, model: Model, options: EngineOptions, context: Context) -> PassResult:
         """Open once, and have the runtime write what it built."""
-        from optim_plugins.nvidia.backends import BUILT_FOR
-        from optim_plugins.nvidia.engine_cache import built_for
+        from optim_plugins.nvidia.gpu.backends import BUILT_FOR
+        from optim_plugins.nvidia.gpu.engine_cache import built_for
 
         path = context.scratch / _RESULT
         _build(model, options, context, str(path))

@@ -48,8 +48,9 @@ def write_plainly(graph: ir.Model) -> tuple[dict[str, int], list[str]]:
         if results is None or not _covers(node, results):
             left.add(node.op_type)
             continue
-        for index, value in results.items():
-            take_over(node.outputs[index], value)
+        for index, old in enumerate(node.outputs):
+            if index in results:
+                take_over(old, results[index])
         graph.graph.remove(node, safe=True)
         counts[node.op_type] += 1
     return dict(counts), sorted(left)

@@ -34,7 +34,7 @@ class Prepare(Pass):
     def apply(self, model: Model, options: NoOptions, context: Context) -> PassResult:
         """Fold, infer, rewrite."""
         del options
-        from optim_plugins.nvidia.engine_cache import other_engines
+        from optim_plugins.nvidia.gpu.engine_cache import other_engines
         from optim_plugins.nvidia.tensorrt.plain_operators import write_plainly
         from optim_plugins.ort.prepare.clean_graph import clean
 

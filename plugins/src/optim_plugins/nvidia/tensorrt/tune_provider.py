@@ -1,8 +1,8 @@
 """``tensorrt.tune-provider``: what engines TensorRT builds.
 
 Profiles from the samples' shapes, precision, how long it looks for kernels, memory. Engines and timings are kept below
-optim's cache by device and version (:mod:`optim_plugins.nvidia.engine_cache`); a model's settings name no place on the
-disk. Options: https://onnxruntime.ai/docs/execution-providers/TensorRT-ExecutionProvider.html
+optim's cache by device and version (:mod:`optim_plugins.nvidia.gpu.engine_cache`); a model's settings name no
+place on the disk. Options: https://onnxruntime.ai/docs/execution-providers/TensorRT-ExecutionProvider.html
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def cache_place(hardware: str) -> Path:
 
 def built_for(hardware: str) -> str:
     """What an engine depends on, in one line: the device with its driver, TensorRT, onnxruntime."""
-    from optim_plugins.nvidia.libraries import tensorrt_version
+    from optim_plugins.nvidia.gpu.libraries import tensorrt_version
 
     runtime = next(filter(None, map(_version, ("onnxruntime-gpu", "onnxruntime"))), "unknown")
     return f"{hardware or 'no device'}; TensorRT {tensorrt_version() or 'of the system'}; onnxruntime {runtime}"

@@ -31,9 +31,9 @@ class CudaBackend(OnnxRuntimeBackend):
         """Open on the GPU; a node of floats that is left to the CPU is an error that names it."""
         from optim.onnx.libraries import libraries_of
         from optim.onnx.sessions import open_session
-        from optim_plugins.nvidia.bound_session import BoundSession
-        from optim_plugins.nvidia.device import used_memory_bytes
-        from optim_plugins.nvidia.targets import COPIES
+        from optim_plugins.nvidia.gpu.bound_session import BoundSession
+        from optim_plugins.nvidia.gpu.device import used_memory_bytes
+        from optim_plugins.nvidia.gpu.targets import COPIES
 
         index = int(target.provider_options.get("device_id", "0"))
         before = used_memory_bytes(index)
@@ -61,7 +61,7 @@ class CudaBackend(OnnxRuntimeBackend):
 
     def versions(self) -> Mapping[str, str]:
         """onnxruntime, and the CUDA that it is built with."""
-        from optim_plugins.nvidia.libraries import built_for
+        from optim_plugins.nvidia.gpu.libraries import built_for
 
         return {**super().versions(), "CUDA": ".".join(map(str, built_for()))}
 
@@ -77,7 +77,7 @@ class TensorrtBackend(CudaBackend):
         Raises:
             OptimError[engine-elsewhere]: the graph holds engines that another device or version built.
         """
-        from optim_plugins.nvidia.engine_cache import built_for, cache_options
+        from optim_plugins.nvidia.gpu.engine_cache import built_for, cache_options
 
         here = built_for(target.hardware)
         made = model.ir().metadata_props.get(BUILT_FOR, here)
@@ -96,7 +96,7 @@ class TensorrtBackend(CudaBackend):
 
     def versions(self) -> Mapping[str, str]:
         """onnxruntime, CUDA and TensorRT."""
-        from optim_plugins.nvidia.libraries import tensorrt_version
+        from optim_plugins.nvidia.gpu.libraries import tensorrt_version
 
         return {**super().versions(), "TensorRT": tensorrt_version() or "of the system"}
 

@@ -76,8 +76,8 @@ def _offline(name: str, provider: str, *, requires: tuple[str, ...] = ()) -> Tar
 
 def gpu_missing(provider: str, index: int = 0) -> str | None:
     """Why models cannot be run by a provider of NVIDIA's here, without importing the runtime."""
-    from optim_plugins.nvidia.device import NoDevice, find_device
-    from optim_plugins.nvidia.libraries import build_missing, built_for, library_missing
+    from optim_plugins.nvidia.gpu.device import NoDevice, find_device
+    from optim_plugins.nvidia.gpu.libraries import build_missing, built_for, library_missing
 
     name = "cuda" if provider == CUDA else "tensorrt"
     instead = f" (without a GPU: --target {name}-offline)"
@@ -96,7 +96,7 @@ def gpu_missing(provider: str, index: int = 0) -> str | None:
 
 
 def _identified(index: int) -> str:
-    from optim_plugins.nvidia.device import Device, find_device
+    from optim_plugins.nvidia.gpu.device import Device, find_device
 
     device = find_device(index)
     return device.text if isinstance(device, Device) else ""
