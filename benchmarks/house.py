@@ -148,6 +148,12 @@ def files_by_folder() -> dict[Path, int]:
     return sizes
 
 
+def long_files(most: int) -> dict[str, int]:
+    """Files of core and the plugins with more than ``most`` lines."""
+    counts = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in python_files(CORE, *PLUGINS)}
+    return {name: count for name, count in counts.items() if count > most}
+
+
 def long_signatures(least: int) -> list[str]:
     """Functions that take ``least`` and more arguments, self left out.
 
