@@ -18,7 +18,7 @@ from optim.onnx.files import save_in_store
 from optim.providers.assignment import RECORD
 from optim_plugins.nvidia.gpu import engine_cache
 from optim_plugins.nvidia.gpu.backends import BUILT_FOR, CudaBackend, TensorrtBackend
-from optim_plugins.nvidia.gpu.bound_session import BoundSession
+from optim_plugins.nvidia.gpu.bound_session import BoundSession, DeviceMemory
 from optim_plugins.nvidia.gpu.targets import cuda_targets, tensorrt_targets
 
 CPU = "CPUExecutionProvider"
@@ -31,12 +31,12 @@ def model(tmp_path: Path) -> Model:
     return build(tmp_path, nodes, {}, {"x": [2, 3]}, {"y": [2, 3], "z": [2, 3]})
 
 
-def _opened(model: Model, **settings: Any) -> BoundSession:
+def _opened(model: Model, memory: DeviceMemory = DeviceMemory("cpu"), **settings: Any) -> BoundSession:  # noqa: B008
     options = onnxruntime.SessionOptions()
     for key, text in RECORD.items():
         options.add_session_config_entry(key, text)
     session = onnxruntime.InferenceSession(str(model.path), options, providers=[CPU])
-    return BoundSession(session, CPU, device="cpu", **settings)
+    return BoundSession(session, CPU, memory, **settings)
 
 
 @pytest.mark.parametrize("replayed", [False, True])
@@ -74,8 +74,8 @@ def test_copies_are_timed_only_where_that_is_asked_for(
 
 
 def test_memory_of_the_device_is_what_was_taken_since_opening(model: Model) -> None:
-    assert _opened(model, used_bytes=lambda: 700, used_before=500).peak_memory_bytes() == 200
-    assert _opened(model, used_bytes=lambda: None, used_before=None).peak_memory_bytes() is None
+    assert _opened(model, DeviceMemory("cpu", 0, lambda: 700, 500)).peak_memory_bytes() == 200
+    assert _opened(model).peak_memory_bytes() is None
 
 
 def test_too_little_memory_on_the_device_is_one_clear_error(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ class CudaBackend(OnnxRuntimeBackend):
         """Open on the GPU; a node of floats that is left to the CPU is an error that names it."""
         from optim.onnx.libraries import libraries_of
         from optim.onnx.sessions import open_session
-        from optim_plugins.nvidia.gpu.bound_session import BoundSession
+        from optim_plugins.nvidia.gpu.bound_session import BoundSession, DeviceMemory
         from optim_plugins.nvidia.gpu.device import used_memory_bytes
         from optim_plugins.nvidia.gpu.targets import COPIES
 
@@ -48,11 +48,9 @@ class CudaBackend(OnnxRuntimeBackend):
         return BoundSession(
             session,
             target.provider,
-            index=index,
+            DeviceMemory("cuda", index, lambda: used_memory_bytes(index), before),
             copies_timed=COPIES in target.name,
             replayed=replayed,
-            used_bytes=lambda: used_memory_bytes(index),
-            used_before=before,
         )
 
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:

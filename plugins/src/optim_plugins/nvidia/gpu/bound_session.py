@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from optim.arrays import Feeds, Outputs
@@ -16,6 +17,23 @@ if TYPE_CHECKING:
 _FULL = ("out of memory", "Failed to allocate memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Where inputs and outputs lie.
+
+    Attributes:
+        kind: ``cuda``, or ``cpu`` where a test has no other.
+        index: of the device.
+        used_bytes: tells the memory in use there; None where nobody can.
+        used_before: before the model was opened.
+    """
+
+    kind: str = "cuda"
+    index: int = 0
+    used_bytes: Callable[[], int | None] = lambda: None
+    used_before: int | None = None
+
+
 class BoundSession(OnnxRuntimeSession):
     """Inputs are copied to the device once, and outputs back only where they are asked for.
 
@@ -25,29 +43,22 @@ class BoundSession(OnnxRuntimeSession):
     Args:
         session: opened with the record of its assignment.
         provider: that takes its nodes.
-        device: ``cuda``, or ``cpu`` where a test has no other.
-        index: of the device.
+        memory: of the device.
         copies_timed: whether copies to the device and back are part of a run's time.
         replayed: whether a CUDA graph is captured.
-        used_bytes: tells the memory in use on the device; None where nobody can.
     """
 
     def __init__(
         self,
         session: onnxruntime.InferenceSession,
         provider: str,
+        memory: DeviceMemory,
         *,
-        device: str = "cuda",
-        index: int = 0,
         copies_timed: bool = False,
         replayed: bool = False,
-        used_bytes: Callable[[], int | None] = lambda: None,
-        used_before: int | None = None,
     ) -> None:
         super().__init__(session, provider, recorded=True)
-        self._device, self._index = device, index
-        self._copies_timed, self._replayed = copies_timed, replayed
-        self._used_bytes, self._used_before = used_bytes, used_before
+        self._memory, self._copies_timed, self._replayed = memory, copies_timed, replayed
         self._buffers: dict[str, Any] = {}
 
     def run(self, feeds: Feeds) -> Outputs:
@@ -70,8 +81,8 @@ class BoundSession(OnnxRuntimeSession):
 
     def peak_memory_bytes(self) -> int | None:
         """Memory of the device taken since the model was opened; of all programs, as the driver tells no more."""
-        used = self._used_bytes()
-        return None if used is None or self._used_before is None else max(0, used - self._used_before)
+        used, before = self._memory.used_bytes(), self._memory.used_before
+        return None if used is None or before is None else max(0, used - before)
 
     def close(self) -> None:
         """Let go of the session and of what lies on the device."""
@@ -111,7 +122,7 @@ class BoundSession(OnnxRuntimeSession):
             if kept is not None and tuple(kept.shape()) == array.shape:
                 kept.update_inplace(array)
             else:
-                kept = onnxruntime.OrtValue.ortvalue_from_numpy(array, self._device, self._index)
+                kept = onnxruntime.OrtValue.ortvalue_from_numpy(array, self._memory.kind, self._memory.index)
                 self._buffers[name] = kept
             binding.bind_ortvalue_input(name, kept)
         for output in self._session.get_outputs():
@@ -122,13 +133,13 @@ class BoundSession(OnnxRuntimeSession):
     def _bind_output(self, binding: Any, output: Any) -> None:
         """A buffer of its own where a graph is replayed into it; else wherever the runtime puts it."""
         if not self._replayed:
-            binding.bind_output(output.name, self._device, self._index)
+            binding.bind_output(output.name, self._memory.kind, self._memory.index)
             return
         if output.name not in self._buffers:
             import onnxruntime
 
             self._buffers[output.name] = onnxruntime.OrtValue.ortvalue_from_shape_and_type(
-                output.shape, _NUMPY[output.type], self._device, self._index
+                output.shape, _NUMPY[output.type], self._memory.kind, self._memory.index
             )
         binding.bind_ortvalue_output(output.name, self._buffers[output.name])
 
