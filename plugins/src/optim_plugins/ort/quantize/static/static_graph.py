@@ -62,19 +62,23 @@ def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Contex
         return PassResult(model, changed=False, notes=(*notes, "no node is left to quantize"))
     factors = _factors(plan, model, options, context)
     smoothed = add_smoothed(graph, factors)
+    given = {product.name: product.a.name or "" for product in plan.products}
     connect_smoothed(plan.products, smoothed)
     measured = _measured(plan, factors, model, options, context)
     if not measured.samples:
         return PassResult(model, changed=False, notes=(*notes, "there is no sample to measure ranges on: give --data"))
     scales = _scales(plan, measured, options)
-    style = WeightStyle(options.weights, options.per_channel, options.reduce_range, options.fill_channels)
+    style = WeightStyle(options.weights, options.per_channel, fill_channels=options.fill_channels)
     pairs = PairRewriter if options.biases == "int32" else FloatBiasRewriter
     writer = OperatorRewriter if options.format == "qoperator" else pairs
+    narrow = _narrow(plan, given, factors, scales, model, options, context)
     by_smoothed = {value.name or "": factors[name] for name, value in smoothed.items()}
-    rewriter = writer(graph, measured, scales, style, by_smoothed, correct_bias=options.correct_bias)
+    rewriter = writer(graph, measured, scales, style, by_smoothed, narrow, correct_bias=options.correct_bias)
     counts, left = _rewrite(plan, rewriter, scales, context)
     if not any(counts.values()):
         return PassResult(model, changed=False, notes=(*notes, *left, "no node is left to quantize"))
+    if options.reduce_range:
+        counts |= {"with 7-bit weights": len(narrow)}
     if options.smoothing:
         counts |= {"inputs smoothed": len(smoothed), "smoothed for nothing": fold_smoothing(smoothed)}
     rewriter.finish()
@@ -116,8 +120,11 @@ def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStati
 
     return calibrate(measurable, [value.name or "" for value in plan.measured()], channels, how, model, context)
 
-
-def _scales(plan: Plan, measured: Measured, options: QuantizeStaticOptions) -> dict[str, Scale]:
+    scales = _scales(plan, measured, options)
+    style = WeightStyle(options.weights, options.per_channel, fill_channels=options.fill_channels)
+    pairs = PairRewriter if options.biases == "int32" else FloatBiasRewriter
+    writer = OperatorRewriter if options.format == "qoperator" else pairs
+    narrow = _narrow(plan, given, factors, scales, model, options, context)
     """By name of every tensor whose range was finite."""
     tensors = {value for one in plan.nodes for value in (*one.sources, *one.results)}
     tensors |= {product.a for product in plan.products}
