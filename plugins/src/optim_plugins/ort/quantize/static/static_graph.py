@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from optim_plugins.ort.graph.fixed_weights import fix_weights
 from optim_plugins.ort.hardware import is_x86
 from optim_plugins.ort.measure.calibrate import Calibration, Measured, calibrate
 from optim_plugins.ort.prepare.converted_graph import convert_graph
+from optim_plugins.ort.quantize.narrow_weights import judged_convolution, judged_product, narrow_nodes
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, find_factors, fold_smoothing
 from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter
 from optim_plugins.ort.quantize.static.qdq_writer import FloatBiasRewriter, PairRewriter
@@ -120,11 +122,36 @@ def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStati
 
     return calibrate(measurable, [value.name or "" for value in plan.measured()], channels, how, model, context)
 
-    scales = _scales(plan, measured, options)
-    style = WeightStyle(options.weights, options.per_channel, fill_channels=options.fill_channels)
-    pairs = PairRewriter if options.biases == "int32" else FloatBiasRewriter
-    writer = OperatorRewriter if options.format == "qoperator" else pairs
-    narrow = _narrow(plan, given, factors, scales, model, options, context)
+
+def _narrow(
+    plan: Plan,
+    given: Mapping[str, str],
+    factors: Factors,
+    scales: Mapping[str, Scale],
+    model: Model,
+    options: QuantizeStaticOptions,
+    context: Context,
+) -> frozenset[str]:
+    """Names of the nodes whose weights get 7 bits; ``given`` names what products are given in the float graph.
+
+    Kernels for unsigned weights add in 32 bits, and those for signed activations are not known: no bit is spared there.
+    """
+    if not options.reduce_range or options.weights == "uint8":
+        return frozenset()
+    judged = []
+    for product in plan.products:
+        numbers = scales.get(product.a.name or "")
+        name = given[product.name]
+        judged.append(judged_product(product, name, factors.get(name), numbers.as_numbers if numbers else None))
+    for one in plan.nodes:
+        numbers = scales.get(one.sources[0].name or "")
+        if one.node.op_type == "Conv" and numbers is not None:
+            judged.append(judged_convolution(one.node, one.name, numbers.as_numbers, context.seed))
+    everywhere = options.reduce_range is True or options.activations != "uint8"
+    return narrow_nodes(lambda: prepared(model, options.activations), judged, model, context, everywhere=everywhere)
+
+
+def _scales(plan: Plan, measured: Measured, options: QuantizeStaticOptions) -> dict[str, Scale]:
     """By name of every tensor whose range was finite."""
     tensors = {value for one in plan.nodes for value in (*one.sources, *one.results)}
     tensors |= {product.a for product in plan.products}
