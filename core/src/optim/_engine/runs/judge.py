@@ -106,7 +106,8 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
     journal = Journal(Objective(bench.settings.goal, bench.target.timed).goal)
     candidate = repeat(bench, budget, journal, bench.settings.chain or ())
     archive = ParetoArchive(budget)
-    time = TimeBudget(bench.settings.search_seconds, bench.settings.timeout_s, now=bench.turns.now)
+    # nothing is searched, and nothing bounds its end
+    time = TimeBudget(0.0, bench.settings.timeout_s, now=bench.turns.now)
     selection = Selection(bench, budget, journal, archive, time)
     if bench.target.timed:
         measured = selection.measure([candidate])

@@ -80,9 +80,9 @@ class Beam:
         self.archive = ParetoArchive(budget, [planned.ordered.name for planned in plan.forced()])
         settings = bench.settings
         races = self._objective.goal != "size"
-        self.time = TimeBudget(settings.search_seconds, settings.timeout_s, races=races, now=bench.turns.now)
+        self.time = TimeBudget.of_run(bench.run_time, settings.timeout_s, races=races)
         by_speed = self._objective.goal == "latency"
-        self._promises = Promises(settings.search_seconds if by_speed else math.inf)
+        self._promises = Promises(self.time.search_s if by_speed else math.inf)
         self._expander = Expander(bench, budget, self.journal, self.archive, self.time, self._promises)
         self._asker = self._expander.asker
         self.clock = Clock(bench, budget, self.time)
@@ -111,7 +111,7 @@ class Beam:
             if not ranking:
                 self._fail(passes)
             beam = self._select(ranking, beam, stage)
-        self._bench.teller.stage("")
+        self._bench.teller.stage("", lambda: self._bench.run_time.left)
         return ranking
 
     def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
@@ -153,7 +153,7 @@ class Beam:
         Nothing where no candidate with a pass that was named holds.
         """
         self._bench.say(f"stage {stage}")
-        self._bench.teller.stage(str(stage), lambda: self.time.left)
+        self._bench.teller.stage(str(stage), lambda: self._bench.run_time.left)
         self._require_kept_nodes(passes, beam)
         with self.time.leaving(self._share_of_later(passes)):
             grown = self._grow(passes, beam)

@@ -79,8 +79,10 @@ class Selection:
         finalists = self._shorter.without_idle(finalists)
         if not finalists:
             return None
-        shorter = [*self._shorter.only_what_was_asked_for(finalists[0]), *self._shorter.without_doubtful(finalists[0])]
-        finalists = unique([*finalists, *shorter])
+        asked = self._shorter.only_what_was_asked_for(finalists[0])
+        shorter = self._shorter.without_doubtful(finalists[0])
+        finalists = unique([finalists[0], *asked, *finalists[1:], *shorter])
+        finalists = finalists[: max(1 + len(asked), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         better = [item for item in measured if self.is_better(item)]
         if not better:
@@ -133,7 +135,7 @@ class Selection:
         """
         self._make_originals(candidates)
         found: list[tuple[Measured, LaneResult]] = []
-        for candidate, result in zip(candidates, self.clock.beyond(candidates), strict=True):
+        for candidate, result in zip(candidates, self.clock.beyond(candidates), strict=False):  # the nearest at least
             if result.ready is not None and (result.ratio is not None or not self._bench.target.timed):
                 found.append((Measured.of(candidate, result), result))
         helping = [one for one in found if self.would_help(one[0])]
