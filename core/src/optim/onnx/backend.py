@@ -69,14 +69,7 @@ class OnnxRuntimeBackend(Backend):
         from optim.onnx.sessions import open_session
 
         session = open_session(
-            model.path,
-            model.session,
-            target.provider,
-            target.provider_options,
-            library=target.library,
-            extra_config=_HARNESS,
-            libraries=libraries_of(model.opset),
-            fallback=target.fallback,
+            model.path, model.session, target, extra_config=_HARNESS, libraries=libraries_of(model.opset)
         )
         return OnnxRuntimeSession(session, target.provider)
 

@@ -22,8 +22,10 @@ from optim.model import SessionConfig
 from optim.onnx.libraries import installed_domains, library_path
 from optim.onnx.linked import FOLDER_CONFIG, session_model
 from optim.onnx.refusals import plain, session_failed
+from optim.target import Target
 
 CPU = "CPUExecutionProvider"
+PLAIN_CPU = Target("cpu", "ort", CPU, device="CPU")
 _ENUMS = {
     "graph_optimization_level": ort.GraphOptimizationLevel,
     "execution_mode": ort.ExecutionMode,
@@ -74,25 +76,19 @@ def session_options(settings: SessionConfig) -> ort.SessionOptions:
 def open_session(
     path: Path,
     settings: SessionConfig,
-    provider: str = CPU,
-    provider_options: Mapping[str, str] | None = None,
+    target: Target = PLAIN_CPU,
     *,
-    library: str = "",
     extra_config: Mapping[str, str] | None = None,
     libraries: Iterable[str] = (),
-    fallback: bool = False,
 ) -> ort.InferenceSession:
-    """Open a model so that it really runs on ``provider``.
+    """Open a model so that it really runs on a target's provider; nodes go to the CPU only where the target admits it.
 
     Args:
         path: the graph.
         settings: of the model.
-        provider: execution provider.
-        provider_options: of the provider.
-        library: Python package of a provider that is installed apart from onnxruntime.
+        target: its provider, with options and package; by default the CPU.
         extra_config: further config entries of this session alone, never part of the model.
         libraries: packages with operators that the graph needs, see :mod:`optim.onnx.libraries`.
-        fallback: let nodes that the provider does not take run on the CPU; the session says which.
 
     Raises:
         OptimError[provider-missing]: this onnxruntime has no such provider, or the package is not installed.
@@ -100,7 +96,8 @@ def open_session(
         OptimError[session-failed]: the runtime refused the model.
         OptimError[operators-missing]: a library of operators is not installed.
     """
-    devices = register_provider(library, provider) if library else []
+    provider, provider_options = target.provider, dict(target.provider_options)
+    devices = register_provider(target.library, provider) if target.library else []
     available = ort.get_available_providers()
     if not devices and provider not in available:
         raise OptimError(
@@ -115,14 +112,14 @@ def open_session(
         options.add_session_config_entry(key, text)
     for package in libraries:
         options.register_custom_ops_library(library_path(package))
-    if provider != CPU and not fallback:
+    if provider != CPU and not target.fallback:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     from_memory = session_model(path)
     if from_memory is not None:
         options.add_session_config_entry(FOLDER_CONFIG, from_memory[1])
-    providers = None if devices else [(provider, dict(provider_options or {}))]
+    providers = None if devices else [(provider, provider_options)]
     if devices:
-        options.add_provider_for_devices(devices, dict(provider_options or {}))
+        options.add_provider_for_devices(devices, provider_options)
     try:
         session = ort.InferenceSession(
             from_memory[0] if from_memory else str(path),

@@ -11,7 +11,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optim.errors import OptimError
@@ -53,17 +53,10 @@ def ask_htp(path: Path, target: Target) -> Answer:
     from optim_qnn.htp.profile import nodes_by_provider
 
     options = {**target.provider_options, "enable_htp_fp16_precision": "1"}
+    target = replace(target, provider_options=options, fallback=True)
     with native_stderr() as log:
         try:
-            session = open_session(
-                path,
-                SessionConfig(_VERBOSE),
-                target.provider,
-                options,
-                library=target.library,
-                extra_config=_CONFIG,
-                fallback=True,
-            )
+            session = open_session(path, SessionConfig(_VERBOSE), target, extra_config=_CONFIG)
         except OptimError as error:
             return Answer(failure=error.cause)
         assigned = nodes_by_provider(session)

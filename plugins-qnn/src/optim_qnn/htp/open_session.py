@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,15 +33,7 @@ def open_on_qnn(
     from optim.onnx.sessions import open_session
 
     try:
-        return open_session(
-            path,
-            settings,
-            target.provider,
-            target.provider_options,
-            library=target.library,
-            extra_config=extra_config,
-            fallback=target.fallback,
-        )
+        return open_session(path, settings, target, extra_config=extra_config)
     except OptimError as error:
         if _REFUSED not in f"{error.cause} {error.__cause__}":
             raise
@@ -56,11 +49,8 @@ def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimErro
         session = open_session(
             path,
             settings.updated(SessionConfig({"log_severity_level": _ERRORS})),
-            target.provider,
-            target.provider_options,
-            library=target.library,
+            replace(target, fallback=True),
             extra_config={"session.record_ep_graph_assignment_info": "1"},
-            fallback=True,
         )
         failure = not_set_up(log.read_text(encoding="utf-8", errors="replace"))
     if failure:

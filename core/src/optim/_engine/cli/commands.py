@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from optim._engine.plugins.offers import Offer
 
+_DIAGNOSIS = ("blame", "profile", "reduce", "sensitivity")
+"""Verbs that look into a model: a folder of their own."""
+
 
 class OptimGroup(click.Group):
     """Our own commands, each in a file of its name, and what plugins add by ``optim_commands``."""
@@ -28,7 +31,7 @@ class OptimGroup(click.Group):
         """Import a command; plugins are only looked up for a name that is not ours."""
         del ctx
         if cmd_name in OWN_COMMANDS:
-            return _import(f"optim._engine.cli.verbs.{cmd_name}:{cmd_name}")
+            return _import(f"{module_of(cmd_name)}:{cmd_name}")
         offer = _added().get(cmd_name)
         return _import_added(offer) if offer else None
 
@@ -51,6 +54,11 @@ class OptimGroup(click.Group):
             rows.append((verb, f"{_as_command(offer).help} (plugin {offer.plugin.name})".lstrip()))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def module_of(verb: str) -> str:
+    """The module of a command of our own."""
+    return f"optim._engine.cli.verbs.{'diagnosis.' if verb in _DIAGNOSIS else ''}{verb}"
 
 
 def _added() -> Mapping[str, Offer]:

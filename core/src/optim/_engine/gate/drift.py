@@ -57,7 +57,7 @@ NO_DRIFT = Drift(0.0, 0.0, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class OutputComparison:
-    """One output of one model against the reference.
+    """One output of one model against the reference; the figures are those of equal arrays where none are given.
 
     Attributes:
         name: of the output.
@@ -80,13 +80,13 @@ class OutputComparison:
     name: str
     dtype: str
     shape: tuple[int, ...]
-    compared: int
-    relative_l2: float
-    max_abs: float
-    cosine: float
-    sqnr_db: float
-    max_ulp: float | None
-    top1_agreement: float | None
+    compared: int = 0
+    relative_l2: float = 0.0
+    max_abs: float = 0.0
+    cosine: float = 1.0
+    sqnr_db: float = math.inf
+    max_ulp: float | None = None
+    top1_agreement: float | None = None
     problem: str = ""
     limit: float | None = None
     each: tuple[float, ...] = ()
@@ -110,22 +110,19 @@ class OutputComparison:
 
     def worst(self, other: OutputComparison) -> OutputComparison:
         """The same output over two samples: the worse of each figure."""
-        return OutputComparison(
-            self.name,
-            self.dtype,
-            self.shape,
-            self.compared + other.compared,
-            max(self.relative_l2, other.relative_l2),
-            max(self.max_abs, other.max_abs),
-            min(self.cosine, other.cosine),
-            min(self.sqnr_db, other.sqnr_db),
-            _both(max, self.max_ulp, other.max_ulp),
-            _both(min, self.top1_agreement, other.top1_agreement),
-            self.problem or other.problem,
-            self.limit,
-            (*self.by_sample, *other.by_sample),
-            self.overflowed if self.problem else other.overflowed,
-            self.slices if self.relative_l2 >= other.relative_l2 else other.slices,
+        return replace(
+            self,
+            compared=self.compared + other.compared,
+            relative_l2=max(self.relative_l2, other.relative_l2),
+            max_abs=max(self.max_abs, other.max_abs),
+            cosine=min(self.cosine, other.cosine),
+            sqnr_db=min(self.sqnr_db, other.sqnr_db),
+            max_ulp=_both(max, self.max_ulp, other.max_ulp),
+            top1_agreement=_both(min, self.top1_agreement, other.top1_agreement),
+            problem=self.problem or other.problem,
+            each=(*self.by_sample, *other.by_sample),
+            overflowed=self.overflowed if self.problem else other.overflowed,
+            slices=self.slices if self.relative_l2 >= other.relative_l2 else other.slices,
         )
 
 
@@ -149,7 +146,7 @@ def compare_sample(
     results = []
     for name, expected in reference.items():
         if name not in other:
-            results.append(_incomparable(name, "", (), f"output '{name}' is missing"))
+            results.append(_incomparable(OutputComparison(name, "", ()), f"output '{name}' is missing"))
             continue
         valid = valid_positions(name, expected, feeds, inputs, infos.get(name))
         results.append(compare_output(name, expected, other[name], valid))
@@ -175,13 +172,13 @@ def compare_output(
         valid: broadcastable to the shape; False where a position is padding.
     """
     reference, other = np.asarray(reference), np.asarray(other)
-    dtype, shape = str(other.dtype), tuple(other.shape)
+    found = OutputComparison(name, str(other.dtype), tuple(other.shape))
     if reference.shape != other.shape:
-        return _incomparable(name, dtype, shape, f"shape {list(reference.shape)} became {list(other.shape)}")
+        return _incomparable(found, f"shape {list(reference.shape)} became {list(other.shape)}")
     if reference.dtype.kind in "SUO" or other.dtype.kind in "SUO":
-        return _compare_exactly(name, reference, other)
+        return _compare_exactly(found, reference, other)
     if reference.dtype != other.dtype:
-        return _incomparable(name, dtype, shape, f"dtype {reference.dtype} became {other.dtype}")
+        return _incomparable(found, f"dtype {reference.dtype} became {other.dtype}")
     rows = _top1_agreement(reference, other, valid)
     whole, whole_other = reference, other
     if valid is not None:
@@ -189,18 +186,17 @@ def compare_output(
         reference, other = reference[chosen], other[chosen]
     a, b = reference.astype(np.float64).ravel(), other.astype(np.float64).ravel()
     if not a.size:
-        return OutputComparison(name, dtype, shape, 0, 0.0, 0.0, 1.0, math.inf, None, None)
+        return found
     if nans := int((np.isnan(b) & ~np.isnan(a)).sum()):
-        return replace(_incomparable(name, dtype, shape, f"{nans} elements became NaN"), overflowed=True)
+        return replace(_incomparable(found, f"{nans} elements became NaN"), overflowed=True)
     if nans := int((np.isnan(a) & ~np.isnan(b)).sum()):
-        return _incomparable(name, dtype, shape, f"{nans} elements are NaN in the reference only")
+        return _incomparable(found, f"{nans} elements are NaN in the reference only")
     infinite = np.isinf(a) | np.isinf(b)
     if moved := int((a[infinite] != b[infinite]).sum()):
-        problem = f"{moved} elements became, or are no longer, infinite"
-        return replace(_incomparable(name, dtype, shape, problem), overflowed=True)
+        return replace(_incomparable(found, f"{moved} elements became, or are no longer, infinite"), overflowed=True)
     finite = np.isfinite(a) & np.isfinite(b)
     ulp = _max_ulp(reference.ravel()[finite], other.ravel()[finite])
-    found = _figures(name, dtype, shape, a[finite], b[finite], ulp, rows)
+    found = _with_figures(replace(found, max_ulp=ulp, top1_agreement=rows), a[finite], b[finite])
     return _held_by_slices(found, whole, whole_other, valid) if finite.all() else found
 
 
@@ -264,31 +260,19 @@ def merge_samples(
     return merged
 
 
-def _figures(
-    name: str,
-    dtype: str,
-    shape: tuple[int, ...],
-    a: NDArray[np.float64],
-    b: NDArray[np.float64],
-    ulp: float | None,
-    rows: float | None,
-) -> OutputComparison:
+def _with_figures(found: OutputComparison, a: NDArray[np.float64], b: NDArray[np.float64]) -> OutputComparison:
     if not a.size:  # the same NaN or infinity everywhere
-        return OutputComparison(name, dtype, shape, 0, 0.0, 0.0, 1.0, math.inf, ulp, rows)
+        return found
     difference = b - a
     noise, signal, other = (math.sqrt(_dot(v, v)) for v in (difference, a, b))
     cosine = 1.0 if noise == 0 else _dot(a, b) / (signal * other) if signal and other else 0.0
-    return OutputComparison(
-        name,
-        dtype,
-        shape,
-        int(a.size),
+    return replace(
+        found,
+        compared=int(a.size),
         relative_l2=noise / max(signal, FLOOR_PER_ELEMENT * math.sqrt(a.size)),
         max_abs=float(np.abs(difference).max()),
         cosine=max(-1.0, min(1.0, cosine)),
         sqnr_db=math.inf if noise == 0 else 20 * math.log10(signal / noise) if signal else -math.inf,
-        max_ulp=ulp,
-        top1_agreement=rows,
     )
 
 
@@ -297,16 +281,17 @@ def _dot(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     return float(np.einsum("i,i->", a, b))
 
 
-def _compare_exactly(name: str, reference: Array, other: Array) -> OutputComparison:
-    dtype, shape = str(other.dtype), tuple(other.shape)
+def _compare_exactly(found: OutputComparison, reference: Array, other: Array) -> OutputComparison:
     different = int((reference != other).sum())
     if different:
-        return _incomparable(name, dtype, shape, f"{different} of {reference.size} strings differ")
-    return OutputComparison(name, dtype, shape, int(reference.size), 0.0, 0.0, 1.0, math.inf, None, None)
+        return _incomparable(found, f"{different} of {reference.size} strings differ")
+    return replace(found, compared=int(reference.size))
 
 
-def _incomparable(name: str, dtype: str, shape: tuple[int, ...], problem: str) -> OutputComparison:
-    return OutputComparison(name, dtype, shape, 0, math.inf, math.inf, -1.0, -math.inf, None, None, problem)
+def _incomparable(found: OutputComparison, problem: str) -> OutputComparison:
+    """The comparison as infinitely far."""
+    far = replace(found, relative_l2=math.inf, max_abs=math.inf, cosine=-1.0, sqnr_db=-math.inf)
+    return replace(far, problem=problem)
 
 
 def _max_ulp(reference: Array, other: Array) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optim._engine.json_file import read_json
@@ -109,26 +109,21 @@ class SessionFile:
             libraries: packages with operators that it needs.
             owner: the distribution whose backend opens it; None: onnxruntime alone does.
         """
-        if owner is not None:
-            return cls(
-                target.provider,
-                dict(target.provider_options),
-                dict(session.session_options),
-                dict(session.session_config),
-                session.disabled_optimizers,
-                target=target.name,
-                package=owner,
-            )
-        return cls(
+        settings = cls(
             target.provider,
             dict(target.provider_options),
             dict(session.session_options),
             dict(session.session_config),
             session.disabled_optimizers,
-            libraries,
-            target.library,
-            target.fallback,
         )
+        if owner is not None:
+            return replace(settings, target=target.name, package=owner)
+        return replace(settings, operator_libraries=libraries, library=target.library, fallback=target.fallback)
+
+    @property
+    def opened_on(self) -> Target:
+        """Where onnxruntime opens it."""
+        return Target("", "", self.provider, self.provider_options, library=self.library, fallback=self.fallback)
 
     @property
     def config(self) -> SessionConfig:

@@ -45,7 +45,7 @@ def run_source(
     from optim._engine.plugins.registry import load_registry, require_target
     from optim._engine.runs.run import run_settings
     from optim._engine.search.plan import make_plan
-    from optim._engine.search.workbench import source_choice
+    from optim._engine.search.preparation import source_choice
     from optim._engine.sources.make import make_graphs
 
     registry, store = load_registry(), Store()

@@ -1,8 +1,7 @@
-"""Where the search has things done: what each job is told, where its answer is kept, and why it failed."""
+"""Where candidates are tried and repaired: what each job is told, where its answer is kept, why it failed."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -11,36 +10,22 @@ from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any
 
-from optim._engine.compare.metric_spec import require_known
-from optim._engine.compare.place import Place, Reference
-from optim._engine.feeds.feedset import is_intact
+from optim._engine.diagnosis import measure_job, repair_job
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
 from optim._engine.jobs import candidate as candidate_job
-from optim._engine.jobs import ingest, prepare, refuse
-from optim._engine.jobs.ingest import Answer as Ingested
-from optim._engine.jobs.job import Answer, Job, Request
-from optim._engine.jobs.runner import Runner, Say
+from optim._engine.jobs.runner import Say
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
-from optim._engine.search.keys import Keys
+from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
-from optim._engine.search.run_time import RunTime
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import GRACE_S, LEAST_REPAIR_S, REFUSAL_S
-from optim._engine.search.time_estimate import in_time
-from optim._engine.search.turns import Turns
-from optim._engine.sensitivity import measure_job, repair_job
-from optim._engine.sources.make import ExportedSource, make_graphs
-from optim._engine.sources.pipeline import Choice
-from optim._engine.standing import Teller
+from optim._engine.search.time_budget import GRACE_S, LEAST_REPAIR_S
+from optim._engine.sources.make import ExportedSource
 from optim._engine.store import Store
-from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
-from optim.model import Model, TensorInfo
 from optim.onnx.files import is_whole
-from optim.passes import MODEL_STAGES
 
 _AT_ONCE = 2
 """Candidates applied at the same time: with more, each has less of the processors and of the memory."""
@@ -65,17 +50,13 @@ class Tried:
     ran_out: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What a run was prepared with in so many seconds, and the folder of its arrays, among those of one key."""
+class Workbench(Preparation):
+    """Tries candidates of one run, once it is prepared.
 
-    folder: str
-    answer: prepare.Answer
-    within_s: float | None = None
-
-
-class Workbench:
-    """The jobs of one run."""
+    Attributes:
+        made: the files of models that passes made.
+        recast_originals: the original with the step that changed its inputs and outputs, by that step's key.
+    """
 
     def __init__(
         self,
@@ -86,151 +67,10 @@ class Workbench:
         say: Say,
         exported: ExportedSource | None = None,
     ) -> None:
-        self.settings = settings
-        self.exported = exported
-        self.registry = registry
-        self.store = store
-        self.say = say
-        self.teller = Teller(say)
-        self.runner = Runner(store, say, fresh=settings.fresh, executor=executor)
-        self.turns = Turns(f"optim on {settings.source.name}", say)
-        self.run_time = RunTime(settings.search_seconds, self.turns.now)
+        super().__init__(settings, registry, store, executor, say, exported)
         self.made: set[Path] = set()
-        self._tried: dict[str, Tried] = {}
         self.recast_originals: dict[tuple[str, str], Candidate] = {}
-        target = registry.target(settings.target)
-        registry.backend(target.backend)
-        self.target = target.plain
-        self.place = Place(self.target, registry.offered("backend")[target.backend].plugin.name)
-        self._metric = require_known(settings.metric, registry) if settings.metric else None
-        self.keys = Keys(settings, registry, self.target, self._metric)
-        self.prepared: prepare.Answer
-        self.reference: Reference
-        self.original: Candidate
-
-    def ingest(self) -> Ingested:
-        """Bring the source into the store; it is the original from then on."""
-        found = self._ingest_source()
-        self.original = Candidate(found.model, found.size_bytes)
-        return found
-
-    def ingest_file(self, path: Path) -> Ingested:
-        """Bring a file into the store."""
-        self.say(f"reading {path.name}")
-        return self._need(ingest.JOB, ingest.Request(path.absolute(), self.store.models), "ingest")
-
-    def _ingest_source(self, *, fresh: bool = False) -> Ingested:
-        """The user's file, or the graph of what was exported."""
-        if self.settings.export is None:
-            return self.ingest_file(self.settings.source)
-        if self.exported is None or fresh:
-            self.exported = make_graphs(
-                self.settings.export,
-                self.target,
-                self.registry,
-                source_choice(self.settings),
-                Runner(self.store, self.say, fresh=fresh or self.settings.fresh),
-                timeout_s=self.settings.needed_timeout_s,
-            )
-        graphs = self.exported.graphs
-        graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
-        return Ingested(graph.model, graph.size_bytes, graph.operators)
-
-    def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
-        """Have the passes that the user named look at their options and at the model.
-
-        Returns:
-            The model's inputs, in the sizes that these options leave.
-
-        Raises:
-            OptimError: what one of them refuses. One that breaks down is left to fail as a candidate.
-        """
-        asked = []
-        for named in self.settings.named:
-            offered = self.registry.find_pass(named.name, self.target)
-            if named.options and offered.stage in MODEL_STAGES:
-                asked.append(refuse.NamedOptions(named.name, offered.plugin.name, dict(named.options)))
-        if not asked:
-            return model.inputs
-        try:
-            request = refuse.Request(model, self.target, tuple(asked))
-            return self.runner.call(refuse.JOB, request, timeout_s=REFUSAL_S).inputs
-        except WorkerFailed as failed:
-            if failed.error:
-                raise failed.error from failed
-            return model.inputs
-
-    def prepare(
-        self, model: Model, inputs: tuple[TensorInfo, ...] = (), within_s: float | None = None
-    ) -> prepare.Answer:
-        """Feeds, reference outputs and the tolerance; afterwards candidates can be tried.
-
-        Args:
-            model: the original.
-            inputs: its inputs in the sizes that feeds are to have; empty: whatever it takes.
-            within_s: seconds for its samples, see :class:`prepare.Request`.
-        """
-        self.say("running the original")
-        inputs = inputs or model.inputs
-        key = self.keys.prepare(model, inputs)
-        folders = self.store.root / "references" / key
-
-        def make(folder: Path) -> prepare.Answer:
-            request = prepare.Request(
-                model=model,
-                inputs=inputs,
-                place=self.place,
-                data=self.settings.data,
-                feeds=folder / "feeds",
-                outputs=folder / "outputs",
-                seed=self.settings.seed,
-                most_samples=self.settings.most_samples,
-                metric=self._metric,
-                max_loss=self.settings.max_loss,
-                within_s=within_s,
-            )
-            try:
-                return self._need(prepare.JOB, request, "prepare")
-            except OptimError as error:
-                raise error.naming(_names_in_messages(model, self.settings.source)) from error
-
-        def holds(kept: Kept) -> bool:
-            same = not kept.answer.cut_short or kept.within_s == within_s
-            return same and self._is_intact(folders / kept.folder)
-
-        known = self.runner.known(key, Kept, holds=holds)
-        if known is None:
-            folder, self.prepared = self.store.new_folder("references", key, make)
-            self.runner.keep(key, Kept(folder.name, self.prepared, within_s))
-            self.store.supersede(folder)
-        else:
-            folder, self.prepared = folders / known.folder, known.answer
-            os.utime(folders)
-        self.keys.hold_to(self.prepared, model)
-        task = self.prepared.task
-        self.reference = Reference(
-            folder / "feeds",
-            folder / "outputs",
-            model,
-            self.prepared.compared,
-            replace(task, rows=folder / "task.npy") if task else None,
-        )
-        return self.prepared
-
-    def hold_to_time(self) -> None:
-        """Compare on as many samples as the time that was given or announced allows."""
-        self.prepared = in_time(self.prepared, self.run_time)
-        self.keys.hold_to(self.prepared, self.original.model)
-        self.run_time.compares(len(self.prepared.compared))
-
-    def _is_intact(self, folder: Path) -> bool:
-        """Whether a folder of references is as it was written; what is damaged is dropped."""
-        if all(is_intact(folder / part) for part in ("feeds", "outputs")):
-            return True
-        if folder.is_dir():
-            shelf = self.store.root / "references"
-            self.store.drop("references", str(folder.relative_to(shelf)), "it is not as it was written")
-        return False
+        self._tried: dict[str, Tried] = {}
 
     def try_all(
         self, wanted: Sequence[tuple[Candidate, OfferedPass, dict[str, Any]]], seconds: Callable[[int], float]
@@ -355,7 +195,7 @@ class Workbench:
     def sensitivity(
         self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
     ) -> measure_job.Answer:
-        """What a lossy pass costs at each node of a model; see :mod:`optim._engine.sensitivity.measure_job`.
+        """What a lossy pass costs at each node of a model; see :mod:`optim._engine.diagnosis.measure_job`.
 
         Raises:
             OptimError: not-applicable, nothing-to-measure, measure-failed.
@@ -363,7 +203,7 @@ class Workbench:
         self.say(f"trying {offered.name} {_short(options)}")
         asked = self._candidate_request(candidate, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
         request = measure_job.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
-        return self._need(measure_job.JOB, request, "measure")
+        return self.need(measure_job.JOB, request, "measure")
 
     def _candidate_request(
         self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
@@ -374,15 +214,12 @@ class Workbench:
             name=offered.name,
             plugin=offered.plugin.name,
             options=options,
-            place=self.place,
-            reference=self.reference,
+            comparison=self.comparison(candidate),
             samples=samples,
-            interfaces=candidate.interfaces,
             store=self.store.models,
             seed=self.settings.seed,
             lossy=lossy,
-            measure_task=lossy and self.reference.task is not None,
-            given=candidate.given,
+            measure_task=lossy,
         )
 
     def restore(self, candidate: Candidate) -> bool:
@@ -399,33 +236,8 @@ class Workbench:
                 chain = chain.after(step, result.model, tried.answer.size_bytes, result.interface)
             return chain.model.path
 
-        def read_again() -> Path:
-            self.say("a pass damaged the original in the cache")
-            return self._ingest_source(fresh=True).model.path
-
-        original = restore(self.original.model.path, read_again)
+        original = restore(self.original.model.path, self.ingest_again)
         return restore(candidate.model.path, apply_again) or original
-
-    def _need(self, job: Job[Request, Answer], request: Request, what: str) -> Answer:
-        """A job that the whole run depends on."""
-        return self.runner.need(
-            job,
-            request,
-            timeout_s=self.settings.needed_timeout_s,
-            reference=f"{what}-failed",
-            doing=f"{what} {self.settings.source.name}",
-            release=self.registry.offered("backend")[self.target.backend].plugin.release,
-        )
-
-
-def source_choice(settings: RunSettings) -> Choice:
-    """The user's word on passes that run before there is a model."""
-    return Choice({named.name: named.options for named in settings.named}, settings.without)
-
-
-def _names_in_messages(model: Model, source: Path) -> dict[str, str]:
-    """The user's name for a file of the cache, which messages call by its digest or the first part of it."""
-    return dict.fromkeys((model.path.name, f"{model.path.stem[:12]}{model.path.suffix}"), source.name)
 
 
 def _is_there(tried: Tried) -> bool:

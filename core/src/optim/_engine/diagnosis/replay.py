@@ -1,7 +1,7 @@
 """What a pass does to each node, replayed: one application and one run for the errors of all nodes.
 
 The error of a node is what the pass makes of it alone, given what it is given in the unchanged model. Added back into
-the unchanged model (:mod:`optim._engine.sensitivity.isolate` shows the graphs), errors give the drift of any set of
+the unchanged model (:mod:`optim._engine.diagnosis.isolate` shows the graphs), errors give the drift of any set of
 converted nodes for one run, without applying the pass or opening a model again. To first order that is what converting
 them does; what the sum of many does to each other is left out, so whoever decides measures in the end.
 """
@@ -17,10 +17,10 @@ from typing import Self
 import numpy as np
 
 from optim._engine.compare.place import compare_run, mapped_feeds, mapped_outputs
+from optim._engine.diagnosis import isolate
+from optim._engine.diagnosis.isolate import NodePlace
+from optim._engine.diagnosis.subject import Subject
 from optim._engine.gate.drift import worst_drift
-from optim._engine.sensitivity import isolate
-from optim._engine.sensitivity.isolate import NodePlace
-from optim._engine.sensitivity.subject import Subject
 from optim.arrays import Array, Feeds
 from optim.backend import Session
 from optim.errors import describe_exception
@@ -105,7 +105,7 @@ class Replay:
                 isolate.error_name(name): (one.errors if name in chosen else one.zeros)[name] for name in one.errors
             }
             outputs = self._session.run({**one.feeds, **added})
-            asked = self._subject.request
+            asked = self._subject.request.comparison
             found = compare_run(outputs, asked.reference, one.sample, one.original_feeds, asked.interfaces)
             worst = max(worst, worst_drift(found).relative_l2)
             self.runs += 1
@@ -189,7 +189,7 @@ def _difference(
         with np.errstate(all="ignore"):
             error = np.subtract(np.asarray(got[name], values[name].dtype), values[name])
         errors[name] = error if np.isfinite(error).all() else zeros[name]
-    original = subject.request.reference.feed_set().sample(sample)
+    original = subject.request.comparison.reference.feed_set().sample(sample)
     if not errors:
         raise NoReplay("none of its nodes makes floating-point numbers")
     return _Replayed(sample, subject.feeds(sample), original, errors, zeros)

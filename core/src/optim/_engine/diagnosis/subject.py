@@ -21,7 +21,7 @@ from optim.errors import OptimError
 from optim.model import Model
 from optim.onnx.files import discard_measured, save_for_measuring
 from optim.options import options_class, parse_options
-from optim.passes import Applicable, Interface, PassResult
+from optim.passes import Applicable, PassResult
 
 
 class Subject:
@@ -36,11 +36,11 @@ class Subject:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        place = request.place
-        pass_class = load_registry(only=[request.plugin]).find_pass(request.name, place.target).over_models
+        self._comparison = request.comparison
+        pass_class = load_registry(only=[request.plugin]).find_pass(request.name, request.target).over_models
         self._pass = pass_class()
-        self._backend = place.backend()
-        self._feeds = request.reference.feed_set()
+        self._backend = request.comparison.place.backend()
+        self._feeds = self._comparison.reference.feed_set()
         known = "keep" in options_class(pass_class).model_fields
         options = parse_options(pass_class, request.options)
         self.refusal = ""
@@ -51,7 +51,7 @@ class Subject:
 
     def applicable(self) -> Applicable:
         """What the pass says of the model."""
-        return self._pass.applicable(self.request.model, self.request.place.target)
+        return self._pass.applicable(self.request.model, self.request.target)
 
     def __enter__(self) -> Subject:
         self._scratch = TemporaryDirectory(dir=self.request.store.parent, prefix="scratch-")
@@ -62,7 +62,7 @@ class Subject:
 
     def feeds(self, sample: int) -> Feeds:
         """What the model is fed on a sample."""
-        return mapped_feeds(self._feeds.sample(sample), self.request.interfaces)
+        return mapped_feeds(self._feeds.sample(sample), self._comparison.interfaces)
 
     def drift(self, keep: Collection[str]) -> float:
         """Relative L2 to the original with ``keep`` left alone, the worst of the samples; infinite without a run."""
@@ -75,10 +75,10 @@ class Subject:
             with self.applied(asked.model, keep, self._samples) as result:
                 if not keep and not result.changed:
                     self.refusal = "; ".join(result.notes)
-                interfaces = (*asked.interfaces, *_of(result))
+                comparison = self._comparison.after(result.interface, asked.model)
                 with self.opened(result.model) as session:
                     while waiting:
-                        found = compare_session(session, asked.reference, waiting[:1], interfaces)
+                        found = compare_session(session, comparison.reference, waiting[:1], comparison.interfaces)
                         yield waiting.pop(0), worst_drift(found).relative_l2
         except OptimError:
             yield from [(sample, float("inf")) for sample in waiting[:1]]
@@ -105,7 +105,7 @@ class Subject:
         """
         asked = self.request
         context = MeasuringContext(
-            target=asked.place.target,
+            target=asked.target,
             scratch=Path(self._scratch.name),
             store=asked.store,
             seed=asked.seed,
@@ -123,11 +123,7 @@ class Subject:
 
     def opened(self, model: Model) -> Session:
         """A session that computes as the run's target does, or about so where that takes long."""
-        return self._backend.open_estimate(model, self.request.place.target)
+        return self._backend.open_estimate(model, self.request.target)
 
     def _samples(self) -> Iterator[Feeds]:
-        return (mapped_feeds(feeds, self.request.interfaces) for feeds in self._feeds.iterate())
-
-
-def _of(result: PassResult) -> tuple[Interface, ...]:
-    return (result.interface,) if result.interface else ()
+        return (mapped_feeds(feeds, self._comparison.interfaces) for feeds in self._feeds.iterate())

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from optim._engine.diagnosis.replay import NoReplay, Replay
+from optim._engine.diagnosis.subject import Subject
 from optim._engine.gate.repair import Estimate, OutOfEvaluations, Repair, find_keep
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
-from optim._engine.sensitivity.replay import NoReplay, Replay
-from optim._engine.sensitivity.subject import Subject
 from optim.jobs.channel import Channel
 
 _SHARE_TO_ESTIMATE = 0.5
@@ -108,7 +108,7 @@ def _look_for_the_worst(subject: Subject, request: Request) -> float:
     """Have the subject measured on the samples where the candidate drifts most; its drift there."""
     until = time.monotonic() + _SHARE_TO_LOOK * request.seconds
     drifts: dict[int, float] = {}
-    for sample, drift in subject.drifts((), request.candidate.reference.compared):
+    for sample, drift in subject.drifts((), request.candidate.comparison.reference.compared):
         drifts[sample] = drift
         if time.monotonic() > until:
             break
@@ -120,7 +120,7 @@ def _look_for_the_worst(subject: Subject, request: Request) -> float:
 
 def _worst_of_all(subject: Subject, keep: Sequence[str], deadline: float) -> float:
     """The drift on all samples that the gate compares; on as many as there is time for."""
-    others = [sample for sample in subject.request.reference.compared if sample not in subject.samples]
+    others = [sample for sample in subject.request.comparison.reference.compared if sample not in subject.samples]
     worst = 0.0
     for _, drift in subject.drifts(keep, others):
         worst = max(worst, drift)

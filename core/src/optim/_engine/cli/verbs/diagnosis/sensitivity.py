@@ -13,8 +13,8 @@ from optim.cli_kit.options import SECONDS, data_option, seed_option, target_opti
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 
 if TYPE_CHECKING:
+    from optim._engine.diagnosis.measure_job import NodeCost
     from optim._engine.runs.sensitivity import Sensitivity
-    from optim._engine.sensitivity.measure_job import NodeCost
 
 _BAR = 20
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from optim._engine.diagnosis.isolate import find_places
+from optim._engine.diagnosis.replay import NoReplay, Replay
+from optim._engine.diagnosis.subject import Subject
 from optim._engine.gate.units import Unit, find_units
 from optim._engine.graphs.node_names import no_such_node, unknown_nodes
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
-from optim._engine.sensitivity.isolate import find_places
-from optim._engine.sensitivity.replay import NoReplay, Replay
-from optim._engine.sensitivity.subject import Subject
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.channel import Channel
 

@@ -14,6 +14,7 @@ from installed_plugin import installed
 from timed_models import write_network
 
 from optim._engine.cli.main import main
+from optim._engine.diagnosis import isolate
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.sensitivity_plot import draw
 from optim._engine.runs import sensitivity
@@ -23,7 +24,6 @@ from optim._engine.runs.outcome import RunStatus
 from optim._engine.runs.sensitivity import measure_sensitivity
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
-from optim._engine.sensitivity import isolate
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 from optim.onnx.files import discard_measured, read_ir, save_for_measuring, save_in_store
