@@ -166,7 +166,7 @@ def raced(monkeypatch):
     """Results of a race of lanes that take so many seconds in every sample of every round; the first is the base."""
     ready = Ready((), 0, {}, ())
 
-    def opened(base, lanes, timeout_s):
+    def opened(base, lanes, effort, end):
         return [race_module._Lane(_told(seconds), ready) for seconds in (base, *lanes)]
 
     monkeypatch.setattr(race_module, "_open", opened)

@@ -16,7 +16,7 @@ from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
 from optim._engine.compare.place import Place, Reference, TaskUse, compare_session
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.feeds.load import load_feeds
-from optim._engine.feeds.synthesize import synthesize_feeds
+from optim._engine.feeds.synthesize import SAMPLES, synthesize_feeds
 from optim._engine.gate.drift import faint_outputs, mixed_outputs, only_nan, worst_drift
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
@@ -36,8 +36,8 @@ _CAP = 1e-2
 _TIMED_SHAPES = 3
 _EXPLORED = 2
 
-_RUNS_IN_TIME = 8
-"""Runs that must fit into the time for the original's samples: else a second sample costs every candidate too much."""
+_RUNS_IN_TIME = 12
+"""Runs that must fit into the time for preparing: else a second sample costs every candidate too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ class Request:
         most_samples: the gate compares at most so many, spread evenly over the feeds.
         metric: the task metric, where the user named one.
         max_loss: how much worse it may get.
-        within_s: for running the original on its samples, and for each of what is measured on it then; None: no bound.
+        within_s: for finding feeds that the original takes, running it on them, and telling what rounding does, a
+            third each and what the others leave; each runs it once at least. None: no bound.
     """
 
     model: Model
@@ -123,9 +124,10 @@ def run(request: Request, channel: Channel) -> Answer:
     started = time.perf_counter()
     with _open_original(backend, request) as session:
         open_s = time.perf_counter() - started
+        began = time.perf_counter()
         feeds = _make_feeds(request, session)
         wanted = spread(len(feeds), request.most_samples)
-        asked = Wanted(wanted, request.outputs, request.within_s)
+        asked = Wanted(wanted, request.outputs, _until(2 / 3, request, began))
         compared, run_s = write_reference(request.model, request.place, backend, session, feeds, asked, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
         _require_numbers(request, reference)
@@ -133,7 +135,7 @@ def run(request: Request, channel: Channel) -> Answer:
         task, task_notes = _measure_task(request, session, reference, run_s)
     timed, shapes = _timed_samples(compared, feeds)
     explored = tuple(dict.fromkeys([*timed, *compared]))[: 1 if _is_long(run_s, request.within_s) else _EXPLORED]
-    tolerance, notes, complete = _measure_tolerance(backend, request, reference, explored)
+    tolerance, notes, complete = _measure_tolerance(backend, request, reference, explored, _until(1.0, request, began))
     faint = faint_outputs(reference.expected(sample) for sample in compared)
     notes += [
         f"output '{name}' is next to zero on every sample ({value:.2g} at most), so its drift says little"
@@ -161,7 +163,7 @@ def run(request: Request, channel: Channel) -> Answer:
         open_s=open_s,
         run_s=run_s,
         task=task,
-        cut_short=not complete or len(compared) < len(wanted),
+        cut_short=not complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
     )
 
 
@@ -247,11 +249,17 @@ def _synthesized(model: Model, request: Request, session: Session) -> FeedSet:
             raise
 
     try:
-        return synthesize_feeds(model, request.feeds, request.seed, check=check)
+        within_s = None if request.within_s is None else request.within_s / 3
+        return synthesize_feeds(model, request.feeds, request.seed, check=check, within_s=within_s)
     except OptimError as error:
         if error.reference != "feeds-not-found" or not failures:
             raise
         raise replace(failures[0], cause=f"{failures[0].cause} (with all inputs that were made up)") from error
+
+
+def _until(part: float, request: Request, began: float) -> float | None:
+    """Seconds until a part of the time is over."""
+    return None if request.within_s is None else began + part * request.within_s - time.perf_counter()
 
 
 def _is_long(run_s: float, within_s: float | None) -> bool:
@@ -281,12 +289,12 @@ def shape_text(feeds: Feeds) -> str:
 
 
 def _measure_tolerance(
-    backend: HeldBackend, request: Request, reference: Reference, samples: Sequence[int]
+    backend: HeldBackend, request: Request, reference: Reference, samples: Sequence[int], within_s: float | None
 ) -> tuple[float, list[str], bool]:
     """The largest drift that counts as lossless, notes on it, and whether all settings were looked at in time."""
     spread, began, complete = 0.0, time.perf_counter(), True
     for settings in (SessionConfig(), *backend.equivalent_settings(request.place.target)):
-        if request.within_s is not None and time.perf_counter() - began > request.within_s:
+        if settings != SessionConfig() and within_s is not None and time.perf_counter() - began > within_s:
             complete = False
             break
         variant = replace(request.model, session=settings)

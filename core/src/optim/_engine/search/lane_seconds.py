@@ -22,6 +22,12 @@ _RUNS_A_ROUND = 2
 _SLOW_S = 0.05
 """A model whose run takes longer is slow: looks at it have three rounds, on one sample."""
 
+LONG_S = 0.5
+"""A model whose run takes longer is timed on one sample: on three, a round of three models takes ten seconds."""
+
+_LONG_RUNS = 4
+"""Of such a model, in a lane: one before the race, and three rounds."""
+
 
 class LaneSeconds:
     """What lanes of one search take: expected first, then learned from races."""
@@ -34,7 +40,7 @@ class LaneSeconds:
     def expect_lanes(self, open_s: float, run_s: float, samples: int = 1) -> None:
         """Note what opening the original and running it once took, and on how many samples it is timed."""
         self._run_s = run_s
-        self._round_s = _RUNS_A_ROUND * run_s * max(1, samples)
+        self._round_s = run_s if self.is_long else _RUNS_A_ROUND * run_s * max(1, samples)
         self._lane_s = _START_S + _STARTING_SHARE * open_s + self._runs_s
 
     def note_lanes(self, open_s: float) -> None:
@@ -44,7 +50,14 @@ class LaneSeconds:
     @property
     def _runs_s(self) -> float:
         """Seconds that a lane takes to run its model: slow models run less often."""
+        if self.is_long:
+            return _LONG_RUNS * self._run_s
         return min(_RUNS_A_LANE * self._run_s, max(_LANE_RUN_S, _LEAST_RUNS * self._run_s))
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a run of the model takes so long that each counts: it is timed on one sample, without warm-up."""
+        return self._run_s > LONG_S
 
     @property
     def is_slow(self) -> bool:

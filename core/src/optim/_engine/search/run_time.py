@@ -4,10 +4,11 @@
 what                            how long                              what more of it would buy
 ==============================  ====================================  ====================================
 the whole run                   what the user gave, else 30 to 300 s  see the search
-running the original            15 % of it                            samples that drift is measured on
-how far rounding moves it       15 % of it                            a tolerance from more settings
+running the original            25 % of it: a third each for finding  samples that drift is measured on, and a
+                                feeds, running them, and telling      tolerance from more settings
+                                what rounding does
 comparing one result with it    5 % of it                             the same
-writing the result              1 s, and 1 s for each 300 MB          nothing
+start, and writing the result   2 s, and 1 s for each 300 MB          nothing
 what is begun at the end        20 % of it, 15 s where it is short    a result where a machine is very busy
 ==============================  ====================================  ====================================
 
@@ -31,8 +32,8 @@ _WHOLE_END_S = 80.0
 _LEAST_PART = 0.2
 """Of them, however short the run: with less, what was named is proven by three rounds."""
 
-_ORIGINAL_SHARE = 0.15
-"""Of the run, for running the original on its samples; and the same for telling how far rounding moves it."""
+_ORIGINAL_SHARE = 0.25
+"""Of the run, for what is done with the original before anything is tried: samples, reference, tolerance."""
 
 _COMPARING_SHARE = 0.05
 """Of the run, for comparing one result on all samples: some six are."""
@@ -40,8 +41,8 @@ _COMPARING_SHARE = 0.05
 _FLOOR_SHARE, _SHORT_FLOOR_S = 0.2, 15.0
 """What is begun in the end goes on for so long whatever was announced; a shorter race proves nothing."""
 
-_CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.0, 300e6
-"""Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
+_CLOSING_S, _WRITTEN_BYTES_A_SECOND = 2.0, 300e6
+"""Report, lock and the start of the command; and the model, copied and hashed: measured with models of 1 GB."""
 
 
 class RunTime:
@@ -110,7 +111,7 @@ class RunTime:
 
     @property
     def for_original(self) -> float:
-        """Seconds for running the original on its samples, and the same for what rounding does to it."""
+        """Seconds for what is done with the original before anything is tried."""
         return _ORIGINAL_SHARE * (MOST_S if math.isinf(self.announced_s) else self.announced_s)
 
     def samples_to_compare(self, run_s: float, available: int) -> int:

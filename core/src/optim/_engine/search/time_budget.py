@@ -97,6 +97,9 @@ FIRST_LOOKS_SHARE = 1 / 3
 _FIRST_TRIES = 0.7
 """Part of it in which candidates may begin: the rest is for timing them."""
 
+_FIRST_RACE = 0.7
+"""Share of all that is left until the last race that the first one may take: of slow models there is no other."""
+
 _LEAST_ROUNDS = 3
 """Of slow models: the report's interval says how little that is."""
 
@@ -108,9 +111,6 @@ LEAST_LANES = 5
 
 _PROGRAM_S = 0.7
 """What a program of its own takes to start beyond a fork: its imports."""
-
-_ONE_SAMPLE_S = 0.5
-"""A model whose run takes longer is timed on one sample: on three, a round of three models takes ten seconds."""
 
 MOST_FOR_THE_END = 0.5
 """Share of what is left when the search begins: with more, nothing is found that an end could prove."""
@@ -128,6 +128,7 @@ class TimeBudget(LaneSeconds):
         races: whether candidates are raced while exploring.
         now: seconds of a clock that never goes back.
         run: the whole run that it is part of; without one nothing bounds its end.
+        must: whether something was named: that is proven, whatever the time.
 
     Attributes:
         pace: scales the seconds of every race; tests race for tenths of seconds.
@@ -153,6 +154,7 @@ class TimeBudget(LaneSeconds):
         races: bool = True,
         now: Callable[[], float] = time.monotonic,
         run: RunTime | None = None,
+        must: bool = False,
     ) -> None:
         super().__init__()
         self._now = now
@@ -163,6 +165,7 @@ class TimeBudget(LaneSeconds):
         self._end = self._begin + search_s
         self._races_s = RACES_SHARE * search_s if races else 0.0
         self._later_s = 0.0
+        self._floor_s = math.inf if must else self._run.floor_s
         part = self._run.part
         self.grace_s = part * GRACE_S
         self.repairs = Allowance(REPAIR_SHARE * (search_s - self._races_s), now)
@@ -173,17 +176,17 @@ class TimeBudget(LaneSeconds):
         self.fallbacks = Allowance(part * FALLBACKS_S, now, self._left_before_proof)
 
     @classmethod
-    def of_run(cls, run: RunTime, timeout_s: float, *, races: bool = True) -> TimeBudget:
+    def of_run(cls, run: RunTime, timeout_s: float, *, races: bool = True, must: bool = False) -> TimeBudget:
         """The seconds of a search that begins now and leaves a run the time for its end."""
         if math.isinf(run.announced_s):
             run.announce(MOST_S)
         left = max(0.0, run.left)
-        found = cls(left, timeout_s, races=races, now=run.now, run=run)
+        found = cls(left, timeout_s, races=races, now=run.now, run=run, must=must)
         if not races:
-            return cls(max(0.0, left - run.closing_s), timeout_s, races=races, now=run.now, run=run)
+            return cls(max(0.0, left - run.closing_s), timeout_s, races=races, now=run.now, run=run, must=must)
         found.expect_lanes(run.open_s, run.run_s)
         end_s = run.closing_s + found.shorter.left_of_its_own + found.proof_s(LEAST_LANES)
-        return cls(max(0.0, left - min(end_s, MOST_FOR_THE_END * left)), timeout_s, now=run.now, run=run)
+        return cls(max(0.0, left - min(end_s, MOST_FOR_THE_END * left)), timeout_s, now=run.now, run=run, must=must)
 
     @property
     def left(self) -> float:
@@ -251,7 +254,7 @@ class TimeBudget(LaneSeconds):
 
     def look(self, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
         """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
-        whole_s = max(self._run.floor_s, self._left_before_proof())
+        whole_s = max(self._floor_s, self._left_before_proof())
         seconds = self.pace * max(LOOK_S, seconds - _OPENING_SHARE * self._lane_s * lanes)
         if memory_only:
             return Effort(seconds, least_rounds=3, most_rounds=5, drop=False, fresh=False, whole_s=whole_s)
@@ -267,19 +270,36 @@ class TimeBudget(LaneSeconds):
 
     def first_look(self, seconds: float) -> Effort:
         """Three rounds on one sample, and a few more where they are short."""
-        whole_s = max(self._run.floor_s, min(self._left_before_proof(), self.left_for_first_race + self.grace_s))
+        whole_s = max(self._floor_s, _FIRST_RACE * self._left_before_proof())
         seconds = self.pace * min(seconds, 2 * LOOK_S)
         return Effort(seconds, least_rounds=3, most_rounds=7, width=0.05, fresh=False, most_samples=1, whole_s=whole_s)
 
     def proof_s(self, lanes: int) -> float:
-        """Seconds that proving so many models takes: opened and compared on all samples, timed, some of them again."""
+        """Seconds that proving so many models takes: opened and compared on all samples, timed, some of them again.
+
+        What runs long is timed again only where there is time.
+        """
         opened_s = self._lane_s + (_PROGRAM_S if self.programs else 0.0)
-        first = (lanes + 1) * opened_s + lanes * self._run.comparing_s + self._final_s
-        return first + (_AGAIN_LANES + 1) * opened_s + self._again_s
+        first = (lanes + 1) * opened_s + lanes * self._run.comparing_s
+        return first if self.is_long else first + self._final_s + (_AGAIN_LANES + 1) * opened_s + self._again_s
+
+    @property
+    def may_prove(self) -> bool:
+        """Whether there is time for half of the last race of one model: with less it has no figure."""
+        return self.proof_s(1) / 2 <= max(self._floor_s, self._run.left - self._run.closing_s)
+
+    def lanes_to_look_at(self, wanted: int) -> int:
+        """How many of so many models have their first look before the last race must begin; 0 for none."""
+        return max(0, min(wanted, int(self._left_before_proof() / self._lane_s) - 1))
 
     def _left_before_proof(self) -> float:
-        """Seconds until the last race of two models must begin."""
-        return self._run.left - self._run.closing_s - self.proof_s(_AGAIN_LANES)
+        """Seconds until the last race, of two models or one that runs long, must begin."""
+        return self._run.left - self._run.closing_s - self.proof_s(1 if self.is_long else _AGAIN_LANES)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether only the last race fits into what is left of the run."""
+        return self._left_before_proof() <= 0
 
     def lanes_at_the_end(self, wanted: int) -> int:
         """How many of so many models there is time to prove, one at least."""
@@ -291,16 +311,16 @@ class TimeBudget(LaneSeconds):
     @property
     def may_time_again(self) -> bool:
         """Whether there is time for a second race of what contends."""
-        return self._run.left - self._run.closing_s > (_AGAIN_LANES + 1) * self._lane_s
+        return self._run.left - self._run.closing_s > (2 if self.is_long else _AGAIN_LANES + 1) * self._lane_s
 
     @property
     def for_reapplying(self) -> float:
         """Seconds for one step that is applied to another candidate at the end."""
-        return min(self._timeout_s, max(self._run.floor_s, min(REAPPLIED_S, self._left_before_proof())))
+        return min(self._timeout_s, max(self._floor_s, min(REAPPLIED_S, self._left_before_proof())))
 
     def final(self, lanes: int, *, drop: bool) -> Effort:
         """Fresh rounds for so many models that may be delivered."""
-        again_s = (_AGAIN_LANES + 1) * self._lane_s + self._again_s
+        again_s = 0.0 if self.is_long else (_AGAIN_LANES + 1) * self._lane_s + self._again_s
         return self._exact(self._final_s, lanes, least_rounds=10, drop=drop, after_s=again_s)
 
     def again(self, lanes: int, *, drop: bool) -> Effort:
@@ -319,7 +339,7 @@ class TimeBudget(LaneSeconds):
         if self.is_slow:
             there_is_time_for = int(seconds / ((lanes + 1) * self._round_s))
             least_rounds = min(least_rounds, max(_LEAST_ROUNDS, there_is_time_for))
-        whole_s = max(self._run.floor_s, self._run.left - self._run.closing_s - after_s)
+        whole_s = max(self._floor_s, self._run.left - self._run.closing_s - after_s)
         seconds *= self.pace
         return Effort(
             seconds=seconds,
@@ -330,6 +350,6 @@ class TimeBudget(LaneSeconds):
             open_timeout_s=self._timeout_s,
             patience_s=seconds / 2,
             fresh=self.programs,
-            most_samples=1 if self._run_s > _ONE_SAMPLE_S else None,
+            most_samples=1 if self.is_long else None,
             whole_s=whole_s,
         )

@@ -64,7 +64,9 @@ class FirstLooks:
         found = self._try(passes)
         if not found:
             return []
-        measured = self._clock.first_look([one.candidate for one in found], self._time.left_for_first_race)
+        lanes = self._time.lanes_to_look_at(len(found))
+        timed = sorted(found, key=lambda one: -self._promises.gain(one.attempt.step))[:lanes]
+        measured = self._clock.first_look([one.candidate for one in timed], self._time.left_for_first_race)
         ratios = {item.digest: item for item in measured}
         for one in found:
             item = ratios.get(one.candidate.digest)

@@ -74,6 +74,8 @@ class Clock:
         Returns:
             Those that run, in order; nothing is decided by it.
         """
+        if not candidates:
+            return []
         self._bench.say(f"timing {_models(candidates)} against the original")
         found: list[Measured] = []
         width = lanes_at_once(self._bench)

@@ -20,6 +20,8 @@ from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role
 
+_NO_TIME = "the time of the run was over before anything could be timed: give more with --search-seconds"
+
 _FINALISTS = 3
 """More widen the last race, and leave each of them fewer rounds."""
 
@@ -78,6 +80,9 @@ class Selection:
         ]
         finalists = self._shorter.without_idle(finalists)
         if not finalists:
+            return None
+        if self._bench.target.timed and not self._time.may_prove:
+            self._bench.run_time.note(_NO_TIME)
             return None
         asked = self._shorter.only_what_was_asked_for(finalists[0])
         shorter = self._shorter.without_doubtful(finalists[0])
