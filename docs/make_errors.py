@@ -26,7 +26,7 @@ SOURCES = (
 )
 
 GROUPS = {
-    "The model": ("graphs", "onnx"),
+    "The model": ("graphs", "onnx", "providers"),
     "Sources and their export": ("sources", "generation", "cli/source_options.py", "runs/source_run.py"),
     "The feeds": ("feeds", "api/given.py"),
     "Task metrics": (

@@ -90,6 +90,7 @@ class LockedSession(_Table):
     session_options: Mapping[str, SessionValue] = {}
     session_config: Mapping[str, str] = {}
     disabled_optimizers: tuple[str, ...] = ()
+    provider_options: Mapping[str, Mapping[str, str]] = {}
 
     @classmethod
     def of(cls, session: SessionConfig) -> LockedSession:
@@ -98,6 +99,7 @@ class LockedSession(_Table):
             session_options=session.session_options,
             session_config=session.session_config,
             disabled_optimizers=session.disabled_optimizers,
+            provider_options=session.provider_options,
         )
 
 

@@ -237,6 +237,7 @@ class MachineReport(_Part):
     instruction_sets: tuple[str, ...] = Field(
         default=(), description="what kernels differ by, in the names of Linux; empty where unknown"
     )
+    device: str = Field(default="", description="the accelerator that it ran on, with its driver; empty for none")
 
 
 class SearchReport(_Part):

@@ -45,7 +45,8 @@ class PairRewriter(StaticRewriter):
                     one.node.resize_inputs(3)
                     one.node.replace_input_with(2, bias)
         self._done.append(one)
-        self._pair_behind(one.result)
+        for result in one.results:
+            self._pair_behind(result)
         return True
 
     def rewrite_product(self, product: Product) -> bool:

@@ -69,7 +69,7 @@ class QuantizeStatic(Pass):
 
         reduce_range = not multiplies_integers_exactly()
         if "Conv" in {node.op_type for node in model.ir().graph}:
-            fill = is_x86() and target.provider == CPU_PROVIDER
+            fill = is_x86() and target.made_for == CPU_PROVIDER
             yield QuantizeStaticOptions(
                 calibration="mse", correct_bias=True, reduce_range=reduce_range, fill_channels=fill
             )

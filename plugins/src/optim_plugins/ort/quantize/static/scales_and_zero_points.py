@@ -6,6 +6,7 @@ value ~ (integer - zero_point) * scale
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,21 @@ def scale_of(one: Range, dtype: str) -> Scale:
     scale = max((high - low) / (int(info.max) - int(info.min)), float(np.finfo(np.float32).tiny) * 1e3)
     zero = np.clip(np.rint(int(info.min) - low / scale), info.min, info.max)
     return Scale(np.array(scale, np.float32), np.array(zero, dtype))
+
+
+def constant_integers(numbers: NDArray[np.float64], dtype: np.dtype[Any], axes: int) -> dict[str, Array]:
+    """A constant as integers, scale and zero point: one number exactly, one for each channel to 1/254 of the largest.
+
+    Args:
+        numbers: of no axis, or [C] for the second axis of a tensor.
+        dtype: of the integers.
+        axes: of the tensor.
+    """
+    largest = float(np.abs(numbers).max()) or 1.0
+    zero = np.array(128 if dtype == np.uint8 else 0, dtype)
+    shape = () if numbers.size == 1 else (-1, *[1] * (axes - 2))
+    integers = (np.rint(numbers / largest * 127) + zero).astype(dtype).reshape(shape)
+    return {"addend": integers, "addend_scale": np.array(largest / 127, np.float32), "addend_zero": zero}
 
 
 def round_channels(

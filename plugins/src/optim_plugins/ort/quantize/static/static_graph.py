@@ -95,7 +95,7 @@ def _factors(plan: Plan, model: Model, options: QuantizeStaticOptions, context: 
     """For products of floats: integers that come from a convolution are not made floats to be scaled."""
     if not options.smoothing:
         return {}
-    integers = {one.result for one in plan.nodes}
+    integers = {value for one in plan.nodes for value in one.results}
     products = [product for product in plan.products if product.a not in integers]
     return find_factors(model, prepared(model, options.activations), products, options.smoothing, context)
 
@@ -118,7 +118,7 @@ def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStati
 
 def _scales(plan: Plan, measured: Measured, dtype: str) -> dict[str, Scale]:
     """By name of every tensor whose range was finite."""
-    tensors = {value for one in plan.nodes for value in (*one.sources, one.result)}
+    tensors = {value for one in plan.nodes for value in (*one.sources, *one.results)}
     tensors |= {product.a for product in plan.products}
     found: dict[str, Scale] = {}
     for value in tensors:
@@ -136,7 +136,7 @@ def _rewrite(
     unmeasured: list[str] = []
     total = len(plan.nodes) + len(plan.products)
     for done, one in enumerate(plan.nodes):
-        if not all(value.name in scales for value in (*one.sources, one.result)):
+        if not all(value.name in scales for value in (*one.sources, *one.results)):
             unmeasured.append(one.name)
             continue
         counts["Conv quantized" if one.node.op_type == "Conv" else "carriers quantized"] += rewriter.rewrite(one)
