@@ -175,7 +175,7 @@ def _original(bench: Workbench, beam: Beam, selection: Selection) -> Measured:
             "fix the seed of random operators in the model, or give --data that avoids them",
         )
     base = timed or selection.clock.base
-    latency = base.latency_ms if base else None
+    latency = base.latency_ms if base and base.ratio else None
     peak = base.ready.peak_memory_bytes if base and base.ready else 0
     return Measured(bench.original, 1.0, 1.0, 1.0, latency, peak)
 

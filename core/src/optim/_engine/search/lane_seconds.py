@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 _START_S = 0.2
 """What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.7 s of
 processor time as a program."""
@@ -28,9 +30,17 @@ LONG_S = 0.5
 _LONG_RUNS = 4
 """Of such a model, in a lane: one before the race, and three rounds."""
 
+LEAST_LANES = 5
+"""Looked at whatever the time: the best of fewer says little about a stage."""
 
-class LaneSeconds:
+
+class LaneSeconds(ABC):
     """What lanes of one search take: expected first, then learned from races."""
+
+    @property
+    @abstractmethod
+    def left(self) -> float:
+        """Seconds that are left for races."""
 
     def __init__(self) -> None:
         self._lane_s = 0.0
@@ -63,3 +73,14 @@ class LaneSeconds:
     def is_slow(self) -> bool:
         """Whether a run of the model takes so long that there are few of them."""
         return self._run_s > _SLOW_S
+
+    def lanes(self, share: float, least: int) -> int:
+        """How many lanes there is time for.
+
+        Args:
+            share: of the time that is left.
+            least: so many whatever the share, as far as half of all the time that is left is enough for them;
+                :data:`LEAST_LANES` whatever the time.
+        """
+        least = min(least, max(LEAST_LANES, int(self.left / 2 / self._lane_s)))
+        return max(least, int(self.left * share / self._lane_s))

@@ -35,7 +35,7 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 from optim._engine.search.effort import Allowance, Effort
-from optim._engine.search.lane_seconds import LaneSeconds
+from optim._engine.search.lane_seconds import LEAST_LANES, LaneSeconds
 from optim._engine.search.run_time import MOST_S, RunTime
 from optim._engine.search.settings import AUTO
 
@@ -106,14 +106,14 @@ _LEAST_ROUNDS = 3
 _OPENING_SHARE = 0.4
 """Part of a lane's time that opening takes: it is not part of the race itself."""
 
-LEAST_LANES = 5
-"""Looked at whatever the time: the best of fewer says little about a stage."""
-
 _PROGRAM_S = 0.7
 """What a program of its own takes to start beyond a fork: its imports."""
 
 MOST_FOR_THE_END = 0.5
 """Share of what is left when the search begins: with more, nothing is found that an end could prove."""
+
+_SHORTER_SHARE = 1 / 3
+"""Of the seconds for chains without a step that are kept for them: most of these steps were applied before."""
 
 _AGAIN_LANES = 2
 """Models that are timed a second time: what contends is seldom more."""
@@ -181,12 +181,15 @@ class TimeBudget(LaneSeconds):
         if math.isinf(run.announced_s):
             run.announce(MOST_S)
         left = max(0.0, run.left)
-        found = cls(left, timeout_s, races=races, now=run.now, run=run, must=must)
-        if not races:
-            return cls(max(0.0, left - run.closing_s), timeout_s, races=races, now=run.now, run=run, must=must)
+        whole = cls(left, timeout_s, races=races, now=run.now, run=run, must=must)
+        whole.expect_lanes(run.open_s, run.run_s)
+        end_s = run.closing_s
+        if races:
+            end_s += _SHORTER_SHARE * whole.shorter.left_of_its_own + whole.proof_s(LEAST_LANES)
+        search_s = max(0.0, left - min(end_s, MOST_FOR_THE_END * left))
+        found = cls(search_s, timeout_s, races=races, now=run.now, run=run, must=must)
         found.expect_lanes(run.open_s, run.run_s)
-        end_s = run.closing_s + found.shorter.left_of_its_own + found.proof_s(LEAST_LANES)
-        return cls(max(0.0, left - min(end_s, MOST_FOR_THE_END * left)), timeout_s, now=run.now, run=run, must=must)
+        return found
 
     @property
     def left(self) -> float:
@@ -240,17 +243,6 @@ class TimeBudget(LaneSeconds):
     def share(self, stages: int) -> float:
         """The share of the time that is left for the races of one of ``stages`` stages still to come."""
         return SHARE_OF_A_STAGE / stages
-
-    def lanes(self, share: float, least: int) -> int:
-        """How many lanes there is time for.
-
-        Args:
-            share: of the time that is left.
-            least: so many whatever the share, as far as half of all the time that is left is enough for them;
-                :data:`LEAST_LANES` whatever the time.
-        """
-        least = min(least, max(LEAST_LANES, int(self.left / 2 / self._lane_s)))
-        return max(least, int(self.left * share / self._lane_s))
 
     def look(self, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
         """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
@@ -311,7 +303,8 @@ class TimeBudget(LaneSeconds):
     @property
     def may_time_again(self) -> bool:
         """Whether there is time for a second race of what contends."""
-        return self._run.left - self._run.closing_s > (2 if self.is_long else _AGAIN_LANES + 1) * self._lane_s
+        lanes = 2 if self.is_long else _AGAIN_LANES + 1
+        return self._run.left - self._run.closing_s > lanes * self._lane_s + 0.5 * self._again_s
 
     @property
     def for_reapplying(self) -> float:

@@ -7,16 +7,19 @@ from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.search.effort import Effort
+from optim._engine.search.lane_seconds import LEAST_LANES
 from optim._engine.search.measure.race import joined
 from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, race_candidates
 from optim._engine.search.state import Candidate, LaneResult, Measured, Scoreboard
-from optim._engine.search.time_budget import LEAST_LANES, TimeBudget
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 
 FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
 
 _ONCE = "there was no time to time the result again in fresh processes: what differs there is not in its interval"
+
+NOT_TIMED = "the time of the run was over before all was timed that may be faster: give more with --search-seconds"
 
 _BEATEN = 1.08
 """Settings slower than others of the same graph by more are not raced again: less drops what noise made look slow."""
@@ -109,6 +112,7 @@ class Clock:
                 continue
             if result.ratio is None or result.ratio.rounds < FEWEST_ROUNDS:
                 score.objection = "the time of the run was over before it was timed"
+                self._bench.run_time.note(NOT_TIMED)
                 continue
             self.board.note_explored(candidate, result.ratio.value)
             found.append(Measured.of(candidate, result))

@@ -124,7 +124,7 @@ def race(
             results.append(LaneResult("", lane.ready))
         else:
             results.append(_figures(lane, running[0], rounds))
-    return replace(results[0], open_s=open_s, cut_short=time.monotonic() > end), results[1:]
+    return replace(results[0], open_s=open_s, cut_short=rounds.cut_short), results[1:]
 
 
 def look(request: Request, timeout_s: float) -> LaneResult:
@@ -138,11 +138,19 @@ def look(request: Request, timeout_s: float) -> LaneResult:
 
 @dataclass(frozen=True, slots=True)
 class _Rounds:
-    """Rounds to count, lanes that died on the way by their place, and the share of rounds that was disturbed."""
+    """Rounds to count, lanes that died on the way by their place, and how the rounds went.
+
+    Attributes:
+        kept: places of the rounds that count.
+        failures: why a lane died.
+        disturbed: share of rounds that others disturbed.
+        cut_short: whether rounds ended because the time of the run did.
+    """
 
     kept: list[int]
     failures: dict[int, str]
     disturbed: float
+    cut_short: bool = False
 
 
 def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) -> _Rounds:
@@ -152,6 +160,7 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) 
     watch, failures = NoiseWatch(), {}
     quiet: list[int] = []
     window: list[int] = []
+    cut_short = False
     for number in range(effort.most_rounds * 3):
         began = time.monotonic()
         alive = [i for i in lanes if lanes[i].racing and i not in failures]
@@ -166,6 +175,7 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) 
                     raise
                 failures[i] = failed.reason
         if time.monotonic() > end and _forget_unfinished(lanes, alive, failures, number):
+            cut_short = True
             break
         window.append(number)
         share = watch.foreign_share()
@@ -182,6 +192,7 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) 
         if spent > max(patience_s, effort.seconds if undecided else 0.0) and (enough or number + 1 >= 3):
             break
         if time.monotonic() + half_a_round > end:
+            cut_short = True
             break
         clear = best is not None and best.rounds >= effort.least_rounds and not undecided
         if clear and best is not None and best.high - best.low < effort.width * best.value:
@@ -190,7 +201,7 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) 
             break
     total = len(lanes[0].times)
     disturbed = 1 - len(quiet + window) / total if total else 0.0
-    return _Rounds(_usable(quiet + window, total, effort.least_rounds), failures, disturbed)
+    return _Rounds(_usable(quiet + window, total, effort.least_rounds), failures, disturbed, cut_short)
 
 
 def _forget_unfinished(lanes: dict[int, _Lane], alive: Sequence[int], failures: dict[int, str], number: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.search.journal import Journal
-from optim._engine.search.measure.clock import Clock
+from optim._engine.search.measure.clock import NOT_TIMED, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.select.archive import ParetoArchive, beats
@@ -19,8 +19,6 @@ from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured, 
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role
-
-_NO_TIME = "the time of the run was over before anything could be timed: give more with --search-seconds"
 
 _FINALISTS = 3
 """More widen the last race, and leave each of them fewer rounds."""
@@ -82,7 +80,7 @@ class Selection:
         if not finalists:
             return None
         if self._bench.target.timed and not self._time.may_prove:
-            self._bench.run_time.note(_NO_TIME)
+            self._bench.run_time.note(NOT_TIMED)
             return None
         asked = self._shorter.only_what_was_asked_for(finalists[0])
         shorter = self._shorter.without_doubtful(finalists[0])
