@@ -135,6 +135,7 @@ def imports_below(folder: Path) -> dict[str, int]:
         lines = path.read_text().splitlines()
         if path.suffix == ".j2":  # what is no Python yet is left out, line by line
             lines = [line.strip() for line in lines if re.match(r"\s*(from|import) [\w.]+", line) and "{" not in line]
+            lines = [re.sub(r"\($", "names", line) for line in lines]
         for name in imports_of("\n".join(lines), lazily=True):
             found[name] += 1
     return found
@@ -146,6 +147,12 @@ def files_by_folder() -> dict[Path, int]:
     for path in python_files(CORE, *PLUGINS):
         sizes[path.parent.relative_to(ROOT)] += path.name != "__init__.py"
     return sizes
+
+
+def long_files(most: int) -> dict[str, int]:
+    """Files of core and the plugins with more than ``most`` lines."""
+    counts = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in python_files(CORE, *PLUGINS)}
+    return {name: count for name, count in counts.items() if count > most}
 
 
 def long_signatures(least: int) -> list[str]:

@@ -27,10 +27,9 @@ SOURCES = (
 
 GROUPS = {
     "The model": ("graphs", "onnx", "providers"),
-    "Sources and their export": ("sources", "generation", "cli/source_options.py", "runs/source_run.py"),
+    "Sources and their export": ("sources", "generation", "runs/source_run.py"),
     "The feeds": ("feeds", "api/given.py"),
     "Task metrics": (
-        "api/metrics.py",
         "compare/metric_callback.py",
         "compare/metric_spec.py",
         "compare/metric_maker.py",

@@ -16,7 +16,8 @@ from jobs_here import done_here
 from timed_models import write_network
 
 from optim._engine.feeds.feedset import FeedSet
-from optim._engine.gate.drift import compare_sample, worst_drift
+from optim._engine.gate.drift import worst_drift
+from optim._engine.gate.outputs import compare_sample
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus

@@ -17,7 +17,8 @@ from optim_plugins.ort.graph.operator_types import signature, type_text
 from optim_plugins.ort.kernels import has_kernel, is_listed
 from optim_plugins.ort.precision.insert_casts import Narrower
 from optim_plugins.ort.precision.measured_magnitudes import Ranges, measure_ranges
-from optim_plugins.ort.precision.precision_plan import MOVES, WEIGHTED, Obstacle, Plan, make_plan, name_of
+from optim_plugins.ort.precision.operator_kinds import MOVES, WEIGHTED
+from optim_plugins.ort.precision.precision_plan import Obstacle, Plan, make_plan, name_of
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 from optim_plugins.ort.precision.sixteen_bit_weights import LEAST_ELEMENTS, readers, store_narrow
 

@@ -14,7 +14,8 @@ import pytest
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
-from optim._engine.gate.drift import compare_sample, worst_drift
+from optim._engine.gate.drift import worst_drift
+from optim._engine.gate.outputs import compare_sample
 from optim._engine.plugins.checks import backend_defect, target_defect
 from optim._engine.plugins.plugin import PluginInfo
 from optim.arrays import Feeds, Outputs
@@ -25,8 +26,9 @@ from optim.jobs.wire import from_wire
 from optim.model import Model
 from optim.onnx.files import describe
 from optim.target import Target
-from optim.testing import backend_elsewhere, models
+from optim.testing import models
 from optim.testing.imports import imports_of
+from optim.testing.kits import backend_elsewhere
 
 _TIMEOUT_S = 120.0
 
