@@ -18,7 +18,7 @@ from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
-from optim._engine.search.plan import Plan, Planned, slots
+from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import FASTER, Candidate, Measured, StepStatus, unique
@@ -87,7 +87,7 @@ class Beam:
         self._asker = self._expander.asker
         self.clock = Clock(bench, budget, self.time)
         self._looked: dict[str, Measured] = {}
-        self._legs = _legs(plan)
+        self._legs = legs(plan)
         self._legs_left = len(self._legs)
         self._note_left_out()
 
@@ -336,15 +336,6 @@ class Beam:
         for left_out in self._plan.left_out:
             attempt = self.journal.open(step_of(left_out.offered), self._bench.original)
             attempt.settle(StepStatus.SKIPPED, left_out.reason)
-
-
-def _legs(plan: Plan) -> list[tuple[Stage, Sequence[Planned]]]:
-    """Stages in order; settings are laid over settings, so each pass of the tune stage is a leg of its own."""
-    found: list[tuple[Stage, Sequence[Planned]]] = []
-    for stage, passes in plan.stages.items():
-        parts = slots(passes) if stage is Stage.TUNE else [passes]
-        found += [(stage, part) for part in parts]
-    return found
 
 
 def _in_turns(candidates: Sequence[Candidate], variants: dict[str, list[Candidate]]) -> list[Candidate]:
