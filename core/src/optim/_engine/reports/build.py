@@ -74,6 +74,7 @@ def build_report(outcome: Outcome) -> Report:
             seconds=outcome.search_s,
             budget_seconds=outcome.announced_s,
         ),
+        viewer=outcome.target.viewer,
         cached=outcome.cached,
         first_seconds=outcome.first_s if outcome.cached else None,
     )
@@ -228,6 +229,7 @@ def _step(attempt: Attempt) -> StepReport:
         seconds=attempt.seconds,
         counts=attempt.counts,
         notes=attempt.notes,
+        not_here=attempt.not_here,
         printed=attempt.printed,
         trace=attempt.trace,
     )

@@ -336,6 +336,7 @@ class Beam:
         for left_out in self._plan.left_out:
             attempt = self.journal.open(step_of(left_out.offered), self._bench.original)
             attempt.settle(StepStatus.SKIPPED, left_out.reason)
+            attempt.not_here = left_out.not_here
 
 
 def _in_turns(candidates: Sequence[Candidate], variants: dict[str, list[Candidate]]) -> list[Candidate]:
