@@ -15,7 +15,6 @@ from optim._engine.recipes.lock import (
     LockedFeeds,
     LockedPass,
     LockedResult,
-    LockedSession,
     LockedSource,
     LockedTarget,
     header,
@@ -49,7 +48,7 @@ def lock_of(outcome: Outcome) -> Lock:
             LockedPass.of(step.pass_name, step.stage, step.options, *outcome.packages.get(step.plugin, ("", "")))
             for step in node.steps
         ),
-        session=LockedSession.of(node.model.session),
+        session=node.model.session,
         result=LockedResult(
             model_digest=node.model.digest,
             drift=node.drift.relative_l2,
