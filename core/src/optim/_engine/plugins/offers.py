@@ -11,9 +11,8 @@ from typing import Any
 
 import pluggy
 
+from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_stderr
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, Problem
-from optim._engine.plugins.stdout import stdout_on_stderr
-from optim._engine.plugins.time_limit import TookTooLongError, limited
 from optim.errors import describe_exception
 from optim.passes import Pass, Stage
 from optim.source_passes import AnyPass
