@@ -57,7 +57,7 @@ def tensor_bytes(tensor: onnx.TensorProto) -> int:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there; of a name that no file can have, no."""
+    """Returns whether a file is there; of a name that no file can have, no."""
     try:
         return path.is_file()
     except (OSError, ValueError):

@@ -151,7 +151,7 @@ def deliver_linked(model: Model, folder: Path, *, name: str) -> None:
 
 
 def size_bytes(model: Model) -> int:
-    """What the model takes on disk once delivered: its graph and the weights it uses, each once."""
+    """Returns what the model takes on disk once delivered: its graph and the weights it uses, each once."""
     graph = onnx.load(model.path, load_external_data=False)
     total = model.path.stat().st_size
     total += sum((model.path.parent / location).stat().st_size for location in context_files(graph))

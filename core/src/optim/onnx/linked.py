@@ -46,7 +46,7 @@ def linked_files(graph: onnx.ModelProto) -> set[Path]:
 
 
 def is_linked(tensor: object) -> bool:
-    """Whether a tensor lies in a file of the user's."""
+    """Returns whether a tensor lies in a file of the user's."""
     return isinstance(tensor, LinkedTensor)
 
 

@@ -28,7 +28,7 @@ class OfferedPass:
 
     @property
     def name(self) -> str:
-        """Of the pass, e.g. ``ort.clean``."""
+        """The name of the pass, e.g. ``ort.clean``."""
         return self.pass_class.name
 
     @property
@@ -73,7 +73,7 @@ class HookCaller:
         self.problems: list[Problem] = []
 
     def ask(self, hook: str, check: Check, name_of: Callable[[Any], str], **arguments: object) -> list[Offer]:
-        """What every plugin returns from a hook, as far as it is sound; by plugin name."""
+        """Returns what every plugin returns from a hook, as far as it is sound; by plugin name."""
         offers = []
         with stdout_on_stderr():
             for info, items in self._answers(hook, arguments):

@@ -87,7 +87,7 @@ def apply_recipe(settings: RunSettings, path: Path | Mapping[str, Any]) -> tuple
 
 
 def _given_in_python(data: str | None) -> bool:
-    """Whether feeds were handed over by a program; their file is gone when the run ends."""
+    """Returns whether feeds were handed over by a program; their file is gone when the run ends."""
     return data is not None and Path(data).name == GIVEN_FEEDS
 
 
