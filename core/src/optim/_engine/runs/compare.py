@@ -88,7 +88,7 @@ def verify_models(
     asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss)
     asked.require_sound()
     with workbench_for(reference, conditions, asked) as (bench, _):
-        candidate = _node(bench, other, "")
+        candidate = _candidate_of(bench, other, "")
         budget = Budget.of(asked, bench.prepared.tolerance)
         result = _compared(bench, candidate)
         if result.ready is None:
@@ -158,7 +158,7 @@ def bench_models(
             status=ExitStatus.USAGE,
         )
     with workbench_for(models[0], conditions) as (bench, first):
-        candidates = [_node(bench, path, component) for path in models[1:]]
+        candidates = [_candidate_of(bench, path, component) for path in models[1:]]
         bench.original = first
         lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
         bench.say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
@@ -277,7 +277,7 @@ def _component(exported: ExportedSource, name: str) -> str:
     )
 
 
-def _node(bench: Workbench, path: Path, component: str) -> Candidate:
+def _candidate_of(bench: Workbench, path: Path, component: str) -> Candidate:
     exported = _exported(path, bench.target, bench.registry, bench.store, bench.say)
     if exported is not None:
         graph_of = exported.graph(_component(exported, component))
