@@ -119,6 +119,7 @@ class PassResult:
         notes: sentences for the report.
         counts: what happened, so that a no-op is visible: ``{"Attention": 6}``.
         interface: set where inputs or outputs changed.
+        printed: what was printed while it was made; optim fills it in.
     """
 
     model: Model
@@ -126,6 +127,7 @@ class PassResult:
     notes: tuple[str, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     interface: Interface | None = None
+    printed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """A silent no-op is a defect of the pass."""

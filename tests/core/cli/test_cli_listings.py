@@ -4,9 +4,12 @@ import json
 import re
 
 import pytest
+from optim._engine.recipes.write import write_lock
 from plugin_packages import GOOD, site
 
 from optim._engine.cli.main import main
+from optim._engine.recipes.lock import Lock, LockedFeeds, LockedPass, LockedResult, LockedSource, LockedTarget, header
+from optim._engine.recipes.recipe import BudgetTable
 
 __all__ = ["site"]
 
@@ -218,3 +221,22 @@ def test_targets_say_whether_they_can_be_used_and_why_not(site, optim):
     assert (here["provider"], here["device"], here["package"]) == ("AcmeProvider", "Acme 9", "optim-full")
     assert (there["available"], there["reason"]) == (False, "no /dev/there")
     assert "no /dev/there" in optim("targets")
+
+
+def test_a_dry_run_of_a_lock_lists_its_steps_and_nothing_else(site, optim, tmp_path):
+    site.add("acme", GOOD)
+    lock = Lock(
+        lock=header(),
+        source=LockedSource(file_name="m.onnx", digest="0"),
+        target=LockedTarget(name="acme-device", backend="reference"),
+        goal="latency",
+        budget=BudgetTable(),
+        feeds=LockedFeeds(digest="0", origin="synthesized", seed=0),
+        passes=(LockedPass.of("acme.shrink", "fuse", {}, "optim-acme", "1.0"),),
+        result=LockedResult(model_digest="0"),
+    )
+    write_lock(lock, tmp_path / "lock.toml")
+    words = ("run", "m.onnx", "--target", "acme-device", "--dry-run", "--recipe", str(tmp_path / "lock.toml"))
+    listed = optim(*words).splitlines()
+    assert [line.split() for line in listed[1:-1]] == [["1", "fuse", "acme.shrink"]]
+    assert json.loads(optim(*words, "--json"))["repeats"][0]["pass"] == "acme.shrink"

@@ -264,6 +264,20 @@ def test_a_verb_that_cannot_be_imported_is_an_error_of_its_plugin(site):
     assert "  from:  optim-acme 1.0" in done.stderr
 
 
+def test_a_verb_that_breaks_down_names_its_plugin_and_shows_its_own_lines_first(site):
+    module = site.add("acme", GOOD + ADD_A_VERB)
+    verbs = site.folder / f"{module.stem}_verbs.py"
+    verbs.write_text(MAKE_TEA.replace("click.echo", "spill").replace("import click", "import click\n\nspill = None"))
+    done = site.run("--debug", "make-tea", "green")
+    assert done.returncode == 1
+    assert "error[command-failed]: command make-tea broke down\n" in done.stderr
+    assert "  from:  optim-acme 1.0" in done.stderr
+    first, _, whole = done.stderr.partition("Traceback (most recent call last)")
+    assert verbs.name in first
+    assert "main.py" not in first
+    assert "main.py" in whole
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_completion_script_names_the_program(site, shell):
     done = site.run("completion", shell)

@@ -33,6 +33,8 @@ STEP_FIELDS = {
     "seconds",
     "counts",
     "notes",
+    "printed",
+    "trace",
 }
 
 

@@ -14,10 +14,10 @@ from optim._engine.reports.words import NOTHING, latency_text, options_text, siz
 from optim.cli_kit.output import print_rich
 
 
-def printed(outcome, *, width=160, verbose=False, **changed) -> str:
+def printed(outcome, *, width=160, verbose=False, debug=False, **changed) -> str:
     stream = io.StringIO()
     report = build_report(outcome).model_copy(update=changed)
-    print_report(report, Console(file=stream, width=width), page="out/report.html", verbose=verbose)
+    print_report(report, Console(file=stream, width=width), page="out/report.html", verbose=verbose, debug=debug)
     return stream.getvalue()
 
 
@@ -102,3 +102,15 @@ def test_what_is_piped_is_neither_wrapped_nor_padded(capsys):
     assert lines[0] == f"improved: {report.reason}"
     assert all(line == line.rstrip() for line in lines)
     assert any("ort.tune-session (level=basic)" in line and "from 0.45 without it" in line for line in lines)
+
+
+def test_what_passes_printed_and_their_traces_are_shown_to_who_asks():
+    talked = replace(sample.attempts()[1], notes=("a note",), printed=("by print", "[red]by a child"), trace="Trace")
+    outcome = sample.improved(attempts=[talked])
+    text = printed(outcome, verbose=True)
+    assert re.search(
+        r"^  ort.fuse-transformer.* said:\n    a note\n    by print\n    \[red\]by a child$", text, re.MULTILINE
+    )
+    assert "Trace" not in text
+    assert "ort.fuse-transformer:\nTrace\n" in printed(outcome, debug=True)
+    assert "by print" not in printed(outcome)

@@ -80,7 +80,7 @@ def _import(path: str) -> click.Command:
 
 
 def _import_added(offer: Offer) -> click.Command:
-    """A plugin's command.
+    """A plugin's command; what it raises while it runs names the plugin.
 
     Raises:
         OptimError[plugin-failed]: it cannot be imported; the plugin is at fault.
@@ -90,7 +90,7 @@ def _import_added(offer: Offer) -> click.Command:
 
     try:
         with stdout_on_stderr():
-            return _import(_as_command(offer).path)
+            return _named_where_it_breaks(_import(_as_command(offer).path), offer)
     except (Exception, SystemExit) as error:
         raise OptimError(
             "plugin-failed",
@@ -100,3 +100,28 @@ def _import_added(offer: Offer) -> click.Command:
             offer.plugin.release,
             ExitStatus.USAGE,
         ) from error
+
+
+def _named_where_it_breaks(command: click.Command, offer: Offer) -> click.Command:
+    """The same command; an exception that is no diagnosis, and nothing that the system refused, is its plugin's."""
+    from optim.errors import describe_exception
+
+    invoke = command.invoke
+
+    def guarded(ctx: click.Context) -> object:
+        try:
+            return invoke(ctx)
+        except (OptimError, click.ClickException, click.exceptions.Exit, click.Abort, OSError):
+            raise
+        except Exception as error:
+            raise OptimError(
+                "command-failed",
+                f"command {offer.name} broke down",
+                describe_exception(error),
+                "run it as `optim --debug ...` to see where, and report that to the package below, which brings it",
+                offer.plugin.release,
+                ExitStatus.INTERNAL,
+            ) from error
+
+    command.invoke = guarded  # type: ignore[method-assign]  # of this instance: any class of click's
+    return command

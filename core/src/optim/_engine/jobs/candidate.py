@@ -6,9 +6,6 @@ must open it on the target, and every output is compared.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +19,7 @@ from optim._engine.gate.task import TaskFigure
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.offer import context_for
+from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.registry import load_registry
 from optim.backend import Session
 from optim.jobs.channel import Channel
@@ -30,9 +28,6 @@ from optim.onnx.files import size_bytes
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Pass, PassResult
 from optim.target import Target
-
-_MOST_LINES = 20
-"""Lines of a pass's log that a report has: more hide what else it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,28 +121,5 @@ def _apply(transformation: Pass, options: PassOptions, request: Request) -> Pass
     score = partial(comparison.score, request.model.session, request.samples)
     feeds = comparison.reference.feeds
     where = context_for(request.target, request.store, feeds, request.seed, comparison.interfaces, score)
-    with where as context, _logged(context.log) as lines:
-        result = transformation.apply(request.model, options, context)
-    if lines and isinstance(result, PassResult) and result.changed:
-        return replace(result, notes=(*result.notes, *lines))
-    return result
-
-
-@contextmanager
-def _logged(log: logging.Logger) -> Iterator[list[str]]:
-    """What a pass tells its logger, at level INFO and above: the report has it with the pass's notes."""
-    lines: list[str] = []
-
-    class Lines(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if len(lines) < _MOST_LINES:
-                lines.append(f"{record.levelname.lower()}: {record.getMessage()}")
-
-    handler, level = Lines(logging.INFO), log.level
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield lines
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
+    with where as context:
+        return recorded(context.log, lambda: transformation.apply(request.model, options, context))

@@ -15,6 +15,7 @@ from optim._engine.compare.place import mapped_feeds
 from optim._engine.feeds.feedset import SYNTHESIZED, FeedSet
 from optim._engine.graphs.node_names import unknown_nodes
 from optim._engine.jobs.job import Job
+from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds
 from optim.context import Context
@@ -125,7 +126,8 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
 def _tuned(transformation: Pass, options: object, request: Request, context: Context) -> PassResult:
     """What a session-only pass made of the model: its settings are taken, and nothing else."""
     name, model = transformation.name, request.model
-    result = require_fit(transformation.apply(model, options, context), PassResult, name)
+    result = recorded(context.log, lambda: transformation.apply(model, options, context))
+    result = require_fit(result, PassResult, name)
     if not result.changed:
         return unchanged(result, model)
     if result.model.path != model.path:

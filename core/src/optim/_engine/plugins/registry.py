@@ -141,10 +141,12 @@ class Registry:
         Raises:
             OptimError[unknown-target]: no usable plugin adds it; lists the near ones.
             OptimError[bad-target-setting]: what stands behind the colon cannot be read.
+            OptimError[target-settings-failed]: its plugin broke, or hung, over what stands there.
         """
         known, colon, settings = name.partition(":")
-        found: Target = self.offer("target", known).value
-        return configured(found, name, settings) if colon else found
+        offer = self.offer("target", known)
+        found: Target = offer.value
+        return configured(found, name, settings, offer.plugin) if colon else found
 
     def unavailable(self, target: Target) -> str | None:
         """The reason why a target cannot be used here, or None; a probe that raises or hangs is a reason."""

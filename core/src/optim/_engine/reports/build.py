@@ -197,7 +197,7 @@ def _step(attempt: Attempt) -> StepReport:
         options=step.options,
         on=attempt.on,
         status=attempt.status.value,
-        reason=attempt.reason,
+        reason=attempt.why,
         ratio_to_original=attempt.ratio,
         ratio_ci=(attempt.low, attempt.high) if attempt.low is not None and attempt.high is not None else None,
         size_bytes=attempt.size_bytes,
@@ -208,6 +208,8 @@ def _step(attempt: Attempt) -> StepReport:
         seconds=attempt.seconds,
         counts=attempt.counts,
         notes=attempt.notes,
+        printed=attempt.printed,
+        trace=attempt.trace,
     )
 
 

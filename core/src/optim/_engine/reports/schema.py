@@ -70,6 +70,7 @@ class ExportStepReport(_Part):
     counts: dict[str, int]
     notes: tuple[str, ...]
     seconds: float
+    printed: tuple[str, ...] = Field(default=(), description="what it printed")
 
 
 class SourceDriftReport(_Part):
@@ -190,6 +191,8 @@ class StepReport(_Part):
     seconds: float = Field(description="spent on it, timing excluded")
     counts: dict[str, int] = Field(description="what the pass says happened")
     notes: tuple[str, ...]
+    printed: tuple[str, ...] = Field(default=(), description="what the pass printed")
+    trace: str = Field(default="", description="of the exception that it ended with, the plugin's own lines first")
 
 
 class PointReport(_Part):

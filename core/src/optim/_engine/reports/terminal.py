@@ -35,14 +35,17 @@ _NEXT_BEST = 5
 """Rows of what was not kept: more push the verdict off the screen."""
 
 
-def print_report(report: Report, console: Console, *, page: str = "report.html", verbose: bool = False) -> None:
+def print_report(
+    report: Report, console: Console, *, page: str = "report.html", verbose: bool = False, debug: bool = False
+) -> None:
     """The verdict, the figures, the kept steps, and the best of what was not kept.
 
     Args:
         report: of a run.
         console: where to; rows are as wide as it is.
         page: where the rest stands.
-        verbose: every pass with its reason.
+        verbose: every pass with its reason, and what it said and printed.
+        debug: the tracebacks of passes that failed.
     """
     from rich.padding import Padding
 
@@ -62,6 +65,12 @@ def print_report(report: Report, console: Console, *, page: str = "report.html",
     if others := len(rows) - len(shown):
         said = f"  {others} other{'s' if others > 1 else ''}: {page}, or --verbose"
         console.print(said, markup=False, highlight=False)
+    if verbose:
+        _print_said(report, console)
+    if debug:
+        for step in report.steps:
+            if step.trace:
+                console.print(f"\n{step.pass_name}:\n{step.trace.rstrip()}", markup=False, highlight=False)
     for check in report.checks:
         console.print(f"check: {check.name}: {check.status}: {check.text}", markup=False, highlight=False)
     _print_points(report, console)
@@ -83,6 +92,20 @@ def _printable(value: Any) -> Any:
     if isinstance(value, dict):
         return {_printable(key): _printable(inner) for key, inner in value.items()}
     return [_printable(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _print_said(report: Report, console: Console) -> None:
+    """What passes said and printed; notes of what was kept stand at the end anyway."""
+    for exporting in report.export.steps if report.export else ():
+        for line in exporting.printed:
+            console.print(f"  {exporting.name}: {line}", markup=False, highlight=False)
+    for step in report.steps:
+        lines = [*(step.notes if step.status != "kept" else ()), *step.printed]
+        told = [line for line in lines if line not in step.reason]
+        if told:
+            console.print(f"\n  {step.pass_name}{_details(step, 1)} said:", markup=False, highlight=False)
+        for line in told:
+            console.print(f"    {line}", markup=False, highlight=False)
 
 
 def _print_points(report: Report, console: Console) -> None:

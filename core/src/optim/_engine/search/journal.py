@@ -106,7 +106,7 @@ def step_of(offered: OfferedPass, options: dict[str, object] | None = None) -> S
 
 def failures(attempts: Iterable[Attempt], pass_name: str) -> str:
     """Why no attempt at a pass held, in one sentence."""
-    reasons = [a.reason for a in attempts if a.step.pass_name == pass_name and a.reason]
+    reasons = [a.why for a in attempts if a.step.pass_name == pass_name and a.reason]
     return reasons[0] if reasons else "no candidate of it was left at the end"
 
 

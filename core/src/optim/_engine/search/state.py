@@ -117,6 +117,9 @@ class Attempt:
         beyond_budget: whether it was dropped because its drift or its loss is more than the user accepts.
         behind: the steps before it, as they are called in a chain.
         peak_memory_bytes: the least that opening and running the model after it took; 0 where nobody looked.
+        printed: what the pass printed.
+        trace: of the exception that it ended with.
+        unrepaired: why it was not repaired, where that was looked into; it follows the reason.
     """
 
     step: Step
@@ -136,6 +139,14 @@ class Attempt:
     beyond_budget: bool = False
     behind: tuple[tuple[str, str], ...] = ()
     peak_memory_bytes: int = 0
+    printed: tuple[str, ...] = ()
+    trace: str = ""
+    unrepaired: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason, and why it was not repaired."""
+        return f"{self.reason}; {self.unrepaired}" if self.reason and self.unrepaired else self.reason
 
     @property
     def chain(self) -> tuple[tuple[str, str], ...]:

@@ -24,6 +24,7 @@ from optim._engine.search.state import Candidate
 from optim._engine.search.time_budget import GRACE_S
 from optim._engine.sources.make import ExportedSource
 from optim._engine.store import Store
+from optim.jobs.printed import last_lines
 from optim.jobs.process import WorkerFailed
 from optim.onnx.files import is_whole
 
@@ -42,12 +43,28 @@ _REPLAYED_SAMPLES = 1
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A candidate job's answer, or why there is none; ``ran_out`` where it was stopped for its time."""
+    """A candidate job's answer, or why there is none.
+
+    Attributes:
+        answer: None where it failed.
+        failure: why, one sentence.
+        seconds: that it took.
+        ran_out: whether it was stopped for its time.
+        printed: the end of what a failing one printed.
+        trace: of the exception that ended it.
+    """
 
     answer: candidate_job.Answer | None
     failure: str
     seconds: float
     ran_out: bool = False
+    printed: tuple[str, ...] = ()
+    trace: str = ""
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What was printed, whether it failed or not."""
+        return self.answer.result.printed if self.answer is not None else self.printed
 
 
 class Workbench(Preparation):
@@ -151,7 +168,9 @@ class Workbench(Preparation):
             if failed.error and failed.error.reference == "disk-full":  # of whatever is tried next, nothing would come
                 raise failed.error from failed
             why, took = _candidate_failure(failed, phases[-1]), time.monotonic() - started
-            return Tried(None, why, took, ran_out=failed.kind == "timeout")
+            trace = failed.details if failed.kind == "raised" else ""
+            said = tuple(last_lines(failed.printed))
+            return Tried(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace)
         tried = self._tried[key] = Tried(answer, "", time.monotonic() - started)
         self._note_made(tried)
         self.runner.keep(key, tried)

@@ -38,9 +38,18 @@ _STAGES = ("fuse", "quantize", "convert-precision", "tune", "post-process")
     show_default=True,
     help="What runs its models: a provider of onnxruntime, or a runtime of its own.",
 )
+@click.option(
+    "--also",
+    "extras",
+    multiple=True,
+    type=click.Choice(["metric", "command"]),
+    help="Start with this too; may be given more than once.",
+)
 @click.option("--folder", type=click.Path(path_type=Path), help="Where to. [default: optim-plugin-NAME]")
 @json_option
-def new(name: str, stages: tuple[str, ...], target: str, folder: Path | None, as_json: bool) -> None:
+def new(
+    name: str, stages: tuple[str, ...], target: str, extras: tuple[str, ...], folder: Path | None, as_json: bool
+) -> None:
     """Write the package of a new plugin, NAME: a target, passes that do something, tests.
 
     It installs and passes its tests at once; then change it, a file at a time.
@@ -48,7 +57,8 @@ def new(name: str, stages: tuple[str, ...], target: str, folder: Path | None, as
     from optim._engine.scaffold.package import write_package
 
     folder = folder or Path(f"optim-plugin-{name}")
-    files = write_package(name, folder, [Stage(stage) for stage in stages], own_runtime=target == "runtime")
+    chosen = [Stage(stage) for stage in stages]
+    files = write_package(name, folder, chosen, own_runtime=target == "runtime", extras=sorted(set(extras)))
     if as_json:
         print_json({"folder": str(folder), "files": [str(path) for path in files]})
         return

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     metavar="POINT",
     help="Deliver another point: fastest, smallest, most-accurate or a number.",
 )
-@click.option("--verbose", is_flag=True, help="Print every pass with its reason.")
+@click.option("--verbose", is_flag=True, help="Print every pass with its reason, and what it printed.")
 @source_options
 @disable_option
 @json_option
@@ -133,7 +133,8 @@ def _print(report: Report, folder: Path, component: str, *, verbose: bool) -> No
     if component:
         echo(f"\n{component}\n")
     page = str(folder / "report.html")
-    print_rich(lambda console: print_report(report, console, page=page, verbose=verbose))
+    debug = bool(click.get_current_context().find_root().params.get("debug"))
+    print_rich(lambda console: print_report(report, console, page=page, verbose=verbose, debug=debug))
     echo(f"\nreport  {folder / 'report.html'}")
     if report.result is not None:
         loader = folder / "load.py"

@@ -26,8 +26,9 @@ from optim.jobs.wire import from_wire
 from optim.model import Model
 from optim.onnx.files import describe
 from optim.target import Target
-from optim.testing import backend_elsewhere, models
+from optim.testing import models
 from optim.testing.imports import imports_of
+from optim.testing.kits import backend_elsewhere
 
 _TIMEOUT_S = 120.0
 
