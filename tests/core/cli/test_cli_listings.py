@@ -4,11 +4,19 @@ import json
 import re
 
 import pytest
-from optim._engine.recipes.write import write_lock
 from plugin_packages import GOOD, site
 
 from optim._engine.cli.main import main
-from optim._engine.recipes.lock import Lock, LockedFeeds, LockedPass, LockedResult, LockedSource, LockedTarget, header
+from optim._engine.recipes.lock import (
+    Lock,
+    LockedFeeds,
+    LockedPass,
+    LockedResult,
+    LockedSource,
+    LockedTarget,
+    header,
+    write_lock,
+)
 from optim._engine.recipes.recipe import BudgetTable
 
 __all__ = ["site"]
