@@ -104,7 +104,7 @@ def test_plugins_list_is_one_line_for_each_plugin_and_tells_problems(site, optim
     (full,) = [line for line in lines if line.startswith("full")]
     (broken,) = [line for line in lines if line.startswith("broken")]
     assert full.split()[:4] == ["full", "optim-full", "1.0", "here"]
-    assert re.search(r"here, there +ok$", full)
+    assert re.search(r"here, there\tok$", full)
     assert broken.endswith("failed: RuntimeError: a [bold]reason[/bold] " + "x" * 200)
     assert "  full (optim-full 1.0): optim_fuse: raised RuntimeError: no fusing [here]" in lines
 

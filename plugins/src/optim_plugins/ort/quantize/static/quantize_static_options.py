@@ -28,7 +28,11 @@ class QuantizeStaticOptions(PassOptions):
     )
     weights: Literal["int8", "uint8"] = Field("int8", description="integers of weights")
     per_channel: bool = Field(True, description="one scale for each output channel of a weight, instead of one for all")
-    reduce_range: bool = Field(False, description="7-bit weights, for processors without exact integer products (AVX2)")
+    reduce_range: bool | Literal["saturating"] = Field(
+        False,
+        description="7-bit weights, for processors without exact integer products (AVX2): for all nodes, or for those "
+        "that lose more by saturation on the samples than by a bit of their weights (saturating)",
+    )
     correct_bias: bool = Field(False, description="make up in the bias for what rounding weights does on average")
     fill_channels: bool = Field(
         False,

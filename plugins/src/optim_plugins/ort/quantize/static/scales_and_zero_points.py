@@ -26,6 +26,11 @@ class Scale:
     scale: NDArray[np.float32]
     zero: Array
 
+    @property
+    def as_numbers(self) -> tuple[float, int]:
+        """Scale and zero point."""
+        return float(self.scale), int(self.zero)
+
 
 @dataclass(frozen=True, slots=True)
 class Weight:
@@ -57,7 +62,7 @@ class WeightStyle:
 
     dtype: str
     per_channel: bool
-    reduce_range: bool
+    reduce_range: bool = False
     fill_channels: bool = False
 
 

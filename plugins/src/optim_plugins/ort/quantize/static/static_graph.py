@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from optim_plugins.ort.graph.fixed_weights import fix_weights
 from optim_plugins.ort.hardware import is_x86
 from optim_plugins.ort.measure.calibrate import Calibration, Measured, calibrate
 from optim_plugins.ort.prepare.converted_graph import convert_graph
+from optim_plugins.ort.quantize.narrow_weights import judged_convolution, judged_product, narrow_nodes
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, find_factors, fold_smoothing
 from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter
 from optim_plugins.ort.quantize.static.qdq_writer import PairRewriter
@@ -62,18 +64,22 @@ def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Contex
         return PassResult(model, changed=False, notes=(*notes, "no node is left to quantize"))
     factors = _factors(plan, model, options, context)
     smoothed = add_smoothed(graph, factors)
+    given = {product.name: product.a.name or "" for product in plan.products}
     connect_smoothed(plan.products, smoothed)
     measured = _measured(plan, factors, model, options, context)
     if not measured.samples:
         return PassResult(model, changed=False, notes=(*notes, "there is no sample to measure ranges on: give --data"))
     scales = _scales(plan, measured, options.activations)
-    style = WeightStyle(options.weights, options.per_channel, options.reduce_range, options.fill_channels)
+    style = WeightStyle(options.weights, options.per_channel, fill_channels=options.fill_channels)
     writer = OperatorRewriter if options.format == "qoperator" else PairRewriter
+    narrow = _narrow(plan, given, factors, scales, model, options, context)
     by_smoothed = {value.name or "": factors[name] for name, value in smoothed.items()}
-    rewriter = writer(graph, measured, scales, style, by_smoothed, correct_bias=options.correct_bias)
+    rewriter = writer(graph, measured, scales, style, by_smoothed, narrow, correct_bias=options.correct_bias)
     counts, left = _rewrite(plan, rewriter, scales, context)
     if not any(counts.values()):
         return PassResult(model, changed=False, notes=(*notes, *left, "no node is left to quantize"))
+    if options.reduce_range:
+        counts |= {"with 7-bit weights": len(narrow)}
     if options.smoothing:
         counts |= {"inputs smoothed": len(smoothed), "smoothed for nothing": fold_smoothing(smoothed)}
     rewriter.finish()
@@ -114,6 +120,34 @@ def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStati
         return graph
 
     return calibrate(measurable, [value.name or "" for value in plan.measured()], channels, how, model, context)
+
+
+def _narrow(
+    plan: Plan,
+    given: Mapping[str, str],
+    factors: Factors,
+    scales: Mapping[str, Scale],
+    model: Model,
+    options: QuantizeStaticOptions,
+    context: Context,
+) -> frozenset[str]:
+    """Names of the nodes whose weights get 7 bits; ``given`` names what products are given in the float graph.
+
+    Kernels for unsigned weights add in 32 bits, and those for signed activations are not known: no bit is spared there.
+    """
+    if not options.reduce_range or options.weights == "uint8":
+        return frozenset()
+    judged = []
+    for product in plan.products:
+        numbers = scales.get(product.a.name or "")
+        name = given[product.name]
+        judged.append(judged_product(product, name, factors.get(name), numbers.as_numbers if numbers else None))
+    for one in plan.nodes:
+        numbers = scales.get(one.sources[0].name or "")
+        if one.node.op_type == "Conv" and numbers is not None:
+            judged.append(judged_convolution(one.node, one.name, numbers.as_numbers, context.seed))
+    everywhere = options.reduce_range is True or options.activations != "uint8"
+    return narrow_nodes(lambda: prepared(model, options.activations), judged, model, context, everywhere=everywhere)
 
 
 def _scales(plan: Plan, measured: Measured, dtype: str) -> dict[str, Scale]:
