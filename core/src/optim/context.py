@@ -81,14 +81,22 @@ class Context:
         self._carry(artefacts or {}, graph)
         return save_in_store(graph, self.store, session=model.session if session is None else session)
 
-    def adopt(self, path: Path, model: Model) -> Model:
+    def adopt(self, path: Path, model: Model, *, artefacts: Mapping[str, Path] | None = None) -> Model:
         """Bring a file that a library wrote (in ``scratch``) into the store as the successor of ``model``.
 
         Tensors whose bytes ``model`` already has are referred to, not copied.
+
+        Args:
+            path: of the file.
+            model: that it was made from.
+            artefacts: files that were made of this very graph, as of :meth:`save`.
+
+        Raises:
+            OptimError[bad-artefact]: a name that cannot be a file's, or a file that is not there.
         """
         from optim.onnx.files import adopt_into_store
 
-        return adopt_into_store(path, self.store, like=model)
+        return adopt_into_store(path, self.store, like=model, artefacts=artefacts)
 
     def _carry(self, artefacts: Mapping[str, Path], graph: onnx_ir.Model) -> None:
         """Bring files into the store and name them in a graph, in place of those that it had."""
@@ -125,14 +133,15 @@ class MeasuringContext(Context):
         self.made.append(save_for_measuring(graph, self.store, session=session))
         return self.made[-1]
 
-    def adopt(self, path: Path, model: Model) -> Model:
+    def adopt(self, path: Path, model: Model, *, artefacts: Mapping[str, Path] | None = None) -> Model:
         """As :meth:`Context.adopt`, under names of its own."""
         from optim.onnx.context_files import store_contexts
-        from optim.onnx.files import read_like
+        from optim.onnx.files import read_like, save_for_measuring
 
-        graph = read_like(path, model)
+        graph = read_like(path, model, artefacts)
         store_contexts(graph, path.parent, self.store)
-        return self.save(graph, model)
+        self.made.append(save_for_measuring(graph, self.store, session=model.session))
+        return self.made[-1]
 
     def discard(self) -> None:
         """Delete what was saved."""
