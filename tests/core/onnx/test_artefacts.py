@@ -75,7 +75,7 @@ def test_what_a_library_wrote_is_adopted_with_its_own_artefacts_and_none_of_its_
         (context.scratch / name).write_bytes((compiled.path.parent / name).read_bytes())
     program.write_bytes(b"another program")
     given = {field.name: getattr(context, field.name) for field in fields(Context)}
-    adopted = kind(**given).adopt(written, compiled, artefacts={"new.bin": program})
+    adopted = kind(**given).adopt(str(written), compiled, artefacts={"new.bin": str(program)})
     assert {name: path.read_bytes() for name, path in adopted.artefacts.items()} == {"new.bin": b"another program"}
     assert not kind(**given).adopt(written, compiled).artefacts
 

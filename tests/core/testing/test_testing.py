@@ -67,7 +67,7 @@ class Mlp(PassConformance):
 
     @pytest.fixture
     def model_path(self, tmp_path):
-        return models.mlp(tmp_path)
+        return str(models.mlp(tmp_path))
 """
 
 CLASS = """

@@ -99,14 +99,16 @@ def discard_measured(model: Model) -> None:
         (model.path.parent / f".{model.digest}{suffix}").unlink(missing_ok=True)
 
 
-def adopt_into_store(path: Path, store: Path, *, like: Model, artefacts: Mapping[str, Path] | None = None) -> Model:
+def adopt_into_store(
+    path: Path, store: Path, *, like: Model, artefacts: Mapping[str, Path | str] | None = None
+) -> Model:
     """Bring a file that a library wrote into the store, referring to the weights of ``like`` where bytes are equal."""
     graph = read_like(path, like, artefacts)
     store_contexts(graph, path.parent, store)
     return save_in_store(graph, store, session=like.session)
 
 
-def read_like(path: Path, like: Model, artefacts: Mapping[str, Path] | None = None) -> ir.Model:
+def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | None = None) -> ir.Model:
     """A graph whose large tensors are those of ``like`` where the bytes are equal, with these artefacts and no others.
 
     A library may have written on what the graph that it was given says of its own.
