@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
+import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -124,6 +125,24 @@ def test_operators_are_judged_at_their_opset():
     assert tables()["version"] == packages.ONNXRUNTIME_WEB[1]
     assert judge("webgpu", ["Conv", "MatMul", "Constant"], 18).missing == ()
     assert judge("webgpu", ["Conv", "NoSuchOperator"], 18).missing == ("NoSuchOperator",)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node on this machine")
+def test_the_page_tells_the_time_of_a_call_and_what_is_usual():
+    script = f"""
+      import {{ timesText }} from {json.dumps((PAGE / "times.mjs").as_uri())};
+      console.log(JSON.stringify([timesText([12.34], 1), timesText([90, 10, 12, 11], 4), timesText([9, 8, 7], 2)]));
+    """
+    done = subprocess.run(["node", "--input-type=module", "-e", script], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [
+        "this call 12.3 ms, the first: call again for a warm time; onnxruntime-web on WASM, 1 thread",
+        "this call 11.0 ms; 4 calls, median 11.0 ms without the first; onnxruntime-web on WASM, 4 threads",
+        "this call 7.0 ms; 3 calls, median 7.5 ms without the first; onnxruntime-web on WASM, 2 threads",
+    ]
+
+
+def test_the_page_tells_that_a_file_can_be_dropped():
+    assert "drop it here, or choose a file" in (PAGE / "page.mjs").read_text(encoding="utf-8")
 
 
 def test_nothing_of_the_page_asks_for_something_outside_its_folder():

@@ -203,6 +203,13 @@ class Pass(ABC):
         that come before this one may still change the graph: inputs and outputs can be relied on, nodes cannot.
         """
 
+    def refuse_without_data(self, options: Any, model: Model) -> None:  # noqa: B027 - most passes take made-up inputs
+        """Raise an :class:`OptimError` where the pass needs samples of the user's own for ``model``.
+
+        Asked where the user gave none, of passes that are named or that the target requires, after :meth:`refuse_for`
+        and in the same process; ``options`` are then their defaults where the user gave none.
+        """
+
     def inputs_for(self, options: Any, model: Model) -> tuple[TensorInfo, ...]:
         """The inputs of ``model`` in the sizes that the result will take, where options that a user gave fix some.
 

@@ -37,6 +37,8 @@ class Target:
         requires: passes of role ``requested`` that run for this target unless the user leaves them out by name.
         runs_sources: whether it runs the module that a model was exported from, and takes no ONNX file: it is for
             ``optim bench --beside`` only.
+        viewer: the command that shows a run folder of this target, with ``DIR`` for the folder; empty where there is
+            none. Whoever runs for the target is told of it.
         probe: cheap check that returns None where the target is available, else the reason it is not.
             It looks for a library file or a device node and never imports the runtime.
         identify: cheap look at the device that is here, for the key of every measurement and for the report, e.g.
@@ -58,6 +60,7 @@ class Target:
     requires: tuple[str, ...] = ()
     runs_sources: bool = False
     runtime: str = ""
+    viewer: str = ""
     also: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     prepares_for: str = ""
     shapes_on_cpu: bool = False

@@ -7,9 +7,17 @@ import pytest
 from plugin_packages import GOOD, site
 
 from optim._engine.cli.main import main
-from optim._engine.recipes.lock import Lock, LockedFeeds, LockedPass, LockedResult, LockedSource, LockedTarget, header
+from optim._engine.recipes.lock import (
+    Lock,
+    LockedFeeds,
+    LockedPass,
+    LockedResult,
+    LockedSource,
+    LockedTarget,
+    header,
+    write_lock,
+)
 from optim._engine.recipes.recipe import BudgetTable
-from optim._engine.recipes.write import write_lock
 
 __all__ = ["site"]
 
@@ -96,7 +104,7 @@ def test_plugins_list_is_one_line_for_each_plugin_and_tells_problems(site, optim
     (full,) = [line for line in lines if line.startswith("full")]
     (broken,) = [line for line in lines if line.startswith("broken")]
     assert full.split()[:4] == ["full", "optim-full", "1.0", "here"]
-    assert re.search(r"here, there +ok$", full)
+    assert re.search(r"here, there\tok$", full)
     assert broken.endswith("failed: RuntimeError: a [bold]reason[/bold] " + "x" * 200)
     assert "  full (optim-full 1.0): optim_fuse: raised RuntimeError: no fusing [here]" in lines
 

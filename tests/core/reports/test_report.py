@@ -33,6 +33,7 @@ STEP_FIELDS = {
     "seconds",
     "counts",
     "notes",
+    "not_here",
     "printed",
     "trace",
 }

@@ -62,13 +62,23 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class PassOffer:
-    """What one pass says of the model; ``unknown`` are names in the user's ``keep`` that no node of it has."""
+    """What one pass says of the model.
+
+    Attributes:
+        name: of the pass.
+        applicable: whether it proposes anything.
+        reason: why not.
+        proposals: what it would do.
+        unknown: names in the user's ``keep`` that no node of the model has.
+        not_here: whether it applies, and is known not to help on this machine.
+    """
 
     name: str
     applicable: bool
     reason: str
     proposals: tuple[Proposal, ...] = ()
     unknown: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    not_here: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +115,7 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
     if not asked.forced:
         promise = transformation.worth_trying(request.model, request.target, request.goal)
         if not require_fit(promise, Applicable, asked.name).yes:
-            return PassOffer(asked.name, False, promise.reason or "its plugin gave no reason")
+            return PassOffer(asked.name, False, promise.reason or "its plugin gave no reason", not_here=True)
     with context_for(request.target, request.store, request.feeds, request.seed) as context:
         if asked.options is None:
             proposed = list(transformation.candidates(request.model, request.target, context))

@@ -30,13 +30,14 @@ def load_registry(only: Collection[str] | None = None) -> Registry:
     return Registry(manager, discover(manager, only=only))
 
 
-def require_target(registry: Registry, name: str, *, beside: bool = False) -> Target:
+def require_target(registry: Registry, name: str, *, beside: bool = False, here: bool = True) -> Target:
     """The target of that name, if it can be used here.
 
     Args:
         registry: of the plugins.
         name: as the user wrote it, with settings.
         beside: whether it may be one that takes no ONNX file: it runs the source beside what was made of it.
+        here: whether it must be usable on this machine.
 
     Raises:
         OptimError[unknown-target]: nobody offers it.
@@ -52,7 +53,7 @@ def require_target(registry: Registry, name: str, *, beside: bool = False) -> Ta
             f"optim bench FOLDER_OR_FACTORY --beside {name}",
             status=ExitStatus.USAGE,
         )
-    if reason := registry.unavailable(target):
+    if here and (reason := registry.unavailable(target)):
         raise OptimError(
             "target-unavailable",
             f"target {name} cannot be used on this machine",

@@ -71,6 +71,7 @@ def build_report(outcome: Outcome) -> Report:
             seconds=outcome.search_s,
             budget_seconds=settings.search_seconds,
         ),
+        viewer=outcome.target.viewer,
         cached=outcome.cached,
         first_seconds=outcome.first_s if outcome.cached else None,
     )
@@ -208,6 +209,7 @@ def _step(attempt: Attempt) -> StepReport:
         seconds=attempt.seconds,
         counts=attempt.counts,
         notes=attempt.notes,
+        not_here=attempt.not_here,
         printed=attempt.printed,
         trace=attempt.trace,
     )

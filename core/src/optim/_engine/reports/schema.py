@@ -191,6 +191,9 @@ class StepReport(_Part):
     seconds: float = Field(description="spent on it, timing excluded")
     counts: dict[str, int] = Field(description="what the pass says happened")
     notes: tuple[str, ...]
+    not_here: bool = Field(
+        default=False, description="not tried because of this machine or what is installed, whatever the model is"
+    )
     printed: tuple[str, ...] = Field(default=(), description="what the pass printed")
     trace: str = Field(default="", description="of the exception that it ended with, the plugin's own lines first")
 
@@ -278,6 +281,7 @@ class Report(_Part):
     seed: int
     seconds: float
     search: SearchReport
+    viewer: str = Field(default="", description="the target's command that shows the run folder DIR; empty: none")
     cached: bool = Field(description="whether the whole run was served from the cache")
     first_seconds: float | None = Field(
         default=None, description="how long the run took that was made before, where this one is cached; else null"

@@ -107,7 +107,7 @@ class Preparation:
         return Comparison(self.place, self.reference, candidate.interfaces, candidate.given)
 
     def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
-        """Have the passes that the user named look at their options and at the model.
+        """Have the passes that must hold look at their options and at the model.
 
         Returns:
             The model's inputs, in the sizes that these options leave.
@@ -115,15 +115,17 @@ class Preparation:
         Raises:
             OptimError: what one of them refuses. One that breaks down is left to fail as a candidate.
         """
+        required = dict.fromkeys(name for name in self.target.requires if name not in self.settings.without)
+        named = {one.name: dict(one.options) if one.options else None for one in self.settings.named}
         asked = []
-        for named in self.settings.named:
-            offered = self.registry.find_pass(named.name, self.target)
-            if named.options and offered.stage in MODEL_STAGES:
-                asked.append(refuse.NamedOptions(named.name, offered.plugin.name, dict(named.options)))
+        for name, options in {**required, **named}.items():
+            offered = self.registry.find_pass(name, self.target)
+            if offered.stage in MODEL_STAGES:
+                asked.append(refuse.NamedOptions(name, offered.plugin.name, options))
         if not asked:
             return model.inputs
         try:
-            request = refuse.Request(model, self.target, tuple(asked))
+            request = refuse.Request(model, self.target, tuple(asked), self.settings.data is not None)
             return self.runner.call(refuse.JOB, request, timeout_s=REFUSAL_S).inputs
         except WorkerFailed as failed:
             if failed.error:

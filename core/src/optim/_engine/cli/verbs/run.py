@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +140,8 @@ def _print(report: Report, folder: Path, component: str, *, verbose: bool) -> No
     if report.result is not None:
         loader = folder / "load.py"
         echo(f"model   {folder / 'model.onnx'}" + (f" (load it with {loader})" if loader.is_file() else ""))
+        if report.viewer:
+            echo(f"look    {report.viewer.replace('DIR', shlex.quote(str(folder)))}")
     if report.nearest is not None:
         echo(f"nearest {folder / 'nearest' / 'model.onnx'}, beyond the budget, kept aside")
 

@@ -24,12 +24,14 @@ class Proposals:
         reason: why there are none.
         failure: where it broke down.
         unknown: names in the user's ``keep`` that no node of the model has, each with what comes near.
+        not_here: whether it applies, and is known not to help on this machine.
     """
 
     proposals: tuple[offer.Proposal, ...]
     reason: str = ""
     failure: WorkerFailed | None = None
     unknown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    not_here: bool = False
 
 
 class Asker:
@@ -114,4 +116,4 @@ class Asker:
 
 
 def _asked(answer: offer.PassOffer) -> Proposals:
-    return Proposals(answer.proposals, answer.reason, unknown=answer.unknown)
+    return Proposals(answer.proposals, answer.reason, unknown=answer.unknown, not_here=answer.not_here)

@@ -144,6 +144,7 @@ class Expander:
                 attempt.settle(StepStatus.FAILED if answer.failure else StepStatus.NOT_APPLICABLE, answer.reason)
                 if answer.failure:
                     attempt.printed, attempt.trace = tuple(last_lines(answer.failure.printed)), answer.failure.details
+                attempt.not_here = answer.not_here
             against = "" if planned.forced else self.promises.reason_against(planned)
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)

@@ -26,6 +26,11 @@ class Scale:
     scale: NDArray[np.float32]
     zero: Array
 
+    @property
+    def as_numbers(self) -> tuple[float, int]:
+        """Scale and zero point."""
+        return float(self.scale), int(self.zero)
+
 
 @dataclass(frozen=True, slots=True)
 class Weight:
@@ -57,14 +62,17 @@ class WeightStyle:
 
     dtype: str
     per_channel: bool
-    reduce_range: bool
+    reduce_range: bool = False
     fill_channels: bool = False
 
 
-def scale_of(one: Range, dtype: str) -> Scale:
-    """The whole range on the whole type; 0 is exactly an integer."""
+def scale_of(one: Range, dtype: str, *, symmetric: bool = False) -> Scale:
+    """The whole range on the whole type; 0 is exactly an integer, and the zero point where that is symmetric."""
     info = np.iinfo(dtype)
     low, high = min(one.low, 0.0), max(one.high, 0.0)
+    if symmetric:
+        widest = max(-low, high, float(np.finfo(np.float32).tiny) * 1e5)
+        return Scale(np.array(widest / int(info.max), np.float32), np.array(0, dtype))
     scale = max((high - low) / (int(info.max) - int(info.min)), float(np.finfo(np.float32).tiny) * 1e3)
     zero = np.clip(np.rint(int(info.min) - low / scale), info.min, info.max)
     return Scale(np.array(scale, np.float32), np.array(zero, dtype))
