@@ -98,6 +98,10 @@ class QuantizeDynamic(Pass):
         del options
         return [product.name for product in find_products(model.ir(), _LEAST_ELEMENTS)]
 
+    def refinable(self, model: Model, options: QuantizeDynamicOptions) -> list[str]:
+        """Every product, where they have not 16 bits all of them."""
+        return [] if options.activation_bits > 8 else self.keepable(model, options)
+
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
         """Rewrite every product that is not kept."""
         from optim_plugins.ort.graph.products import find_products
