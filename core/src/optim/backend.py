@@ -124,6 +124,7 @@ class Backend(ABC):
     """A way to run models, contributed by ``optim_backends``. Instantiated without arguments in a worker process."""
 
     name: ClassVar[str]
+    """What targets call it by, in lower case, e.g. ``acme``."""
     opened_by_onnxruntime: ClassVar[bool] = False
     """Whether onnxruntime alone opens what is delivered: ``load.py`` and :func:`optim.load` do it so. Else
     :func:`optim.load` opens it by this backend, which must be installed there."""
