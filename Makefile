@@ -7,8 +7,8 @@ INSTALLED := .venv/installed-$(VERSION)
 TOOLS := .venv/tools-$(VERSION)
 
 # One process more than there are cores, since some wait for what they start, each with whole files: what is dear to make
-# is made once for a file.
-PARALLEL := --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))') --dist loadfile
+# is made once for a file. The order is that of tests/conftest.py.
+PARALLEL := --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))') --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-quick test-suite test-faults coverage lint docs dist bench clean
 .DEFAULT_GOAL := help

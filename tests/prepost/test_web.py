@@ -34,6 +34,8 @@ from optim_prepost.web.node_session import NodeSession
 from optim_prepost.web.serve import Served
 from optim_prepost.web.tables import judge, tables
 
+pytestmark = pytest.mark.slow  # most start Node or a browser
+
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node on this machine")
 needs_chromium = pytest.mark.skipif(chromium.find_chromium() is None, reason="there is no Chromium on this machine")
 

@@ -61,6 +61,7 @@ def exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["exported", "exported/model.onnx"])
 def test_a_decoder_still_generates_the_same_after_a_run(exported, tmp_path, named):
     expected = optim.load(exported).generate([[3, 4, 5]], max_new_tokens=4)
@@ -75,6 +76,7 @@ def test_a_decoder_still_generates_the_same_after_a_run(exported, tmp_path, name
     assert optim.load(tmp_path / "further").generate([[3]], max_new_tokens=1).shape == (1, 1)
 
 
+@pytest.mark.slow
 def test_every_component_has_a_run_folder_and_they_still_know_each_other(exported, tmp_path):
     models.mlp(exported).rename(exported / "encoder.onnx")
     (exported / "model.onnx").rename(exported / "decoder.onnx")
