@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from optim._engine.plugins.plugin import PluginInfo
@@ -23,6 +24,12 @@ def plugin_version_key(plugin: PluginInfo) -> str:
     if not plugin.editable:
         return plugin.version + inside
     return f"{plugin.version}+{source_digest(plugin.entry_point.partition(':')[0].strip())[:16]}{inside}"
+
+
+@cache
+def core_digest() -> str:
+    """The digest of optim's own source, as this process found it: what it imported is what it runs."""
+    return source_digest("optim")
 
 
 def source_digest(module: str) -> str:

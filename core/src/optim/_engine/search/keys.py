@@ -13,7 +13,7 @@ from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
-from optim._engine.plugins.versions import plugin_version_key, source_digest
+from optim._engine.plugins.versions import core_digest, plugin_version_key
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
 from optim._engine.search.time_budget import Effort
@@ -31,7 +31,7 @@ class Keys:
         self._settings = settings
         self._metric = metric
         backend = registry.offered("backend")[target.backend].plugin
-        self._place = [source_digest("optim"), to_wire(target), plugin_version_key(backend)]
+        self._place = [core_digest(), to_wire(target), plugin_version_key(backend)]
         self._measure: object = None
         if metric is not None:  # the source of a user's function is known when it was found
             offered = registry.offered("metric").get(metric.name) if metric.plugin else None
