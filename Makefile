@@ -34,7 +34,7 @@ test: $(TOOLS)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not faults"
 
 test-quick: $(TOOLS)
-	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not faults"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not faults" --ignore tests/faults
 
 test-suite: $(TOOLS)
 	cd tests && ../$(BIN)/python -m suite.whole $(SUITE)

@@ -10,6 +10,9 @@ import threading
 from types import FrameType
 
 _PART = "/core/src/"
+_WITH_OTHERS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+"""Such run as parts of a function, which is counted itself, or of a module that is imported."""
+
 _IS_FUNCTION = 1
 """CO_OPTIMIZED: bodies of classes and modules, which run when they are imported, do not have it."""
 
@@ -21,7 +24,8 @@ def main() -> None:
     def note(frame: FrameType, event: str, argument: object) -> None:
         del argument
         code = frame.f_code
-        if event == "call" and _PART in code.co_filename and code.co_flags & _IS_FUNCTION:
+        is_function = code.co_flags & _IS_FUNCTION and code.co_name not in _WITH_OTHERS
+        if event == "call" and is_function and _PART in code.co_filename:
             files.add(code.co_filename.partition(_PART)[2])
 
     sys.setprofile(note)

@@ -26,11 +26,10 @@ SOURCES = (
 )
 
 GROUPS = {
-    "The model": ("graphs", "onnx"),
-    "Sources and their export": ("sources", "generation", "cli/source_options.py", "runs/source_run.py"),
+    "The model": ("graphs", "onnx", "providers"),
+    "Sources and their export": ("sources", "generation", "runs/source_run.py"),
     "The feeds": ("feeds", "api/given.py"),
     "Task metrics": (
-        "api/metrics.py",
         "compare/metric_callback.py",
         "compare/metric_spec.py",
         "compare/metric_maker.py",
@@ -49,7 +48,7 @@ GROUPS = {
     ),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/select/chains.py"),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py", "locks.py", "folders.py"),
-    "What a pass or a model did wrong": ("jobs", "sensitivity", "compare", "backends", "gate", "testing"),
+    "What a pass or a model did wrong": ("jobs", "diagnosis", "compare", "backends", "gate", "testing"),
 }
 """Heading, and where in core the error is raised; the longest place that fits decides."""
 

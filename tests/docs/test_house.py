@@ -14,6 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "public-modules.md"
 MOST_FILES = 16
+MOST_LINES = 350
+MOST_ARGUMENTS = 7
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +71,26 @@ def test_a_circle_of_folders_is_found(house: ModuleType, tmp_path: Path, monkeyp
 def test_no_folder_has_more_files_than_one_idea_needs(house: ModuleType) -> None:
     counts = house.files_by_folder()
     assert {str(folder): count for folder, count in counts.items() if count > MOST_FILES} == {}
+
+
+def test_no_file_is_longer_than_one_idea_needs(house: ModuleType) -> None:
+    assert house.long_files(MOST_LINES) == {}
+
+
+def test_what_takes_many_values_takes_an_object(house: ModuleType) -> None:
+    assert house.long_signatures(MOST_ARGUMENTS + 1) == []
+    assert house.long_positional_calls(10) == []
+
+
+def test_a_long_file_and_a_long_signature_are_found(
+    house: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verb = "@click.command\ndef verb(a, b, c): ...\n"
+    (tmp_path / "a.py").write_text(f"def f(a, b, *, c): ...\n{verb}f(1, 2, 3)\n")
+    monkeypatch.setattr(house, "ROOT", tmp_path)
+    monkeypatch.setattr(house, "CORE", tmp_path)
+    monkeypatch.setattr(house, "PLUGINS", ())
+    assert house.long_files(3) == {"a.py": 4}
+    assert house.long_signatures(3) == ["a.py:1 f (3)"]
+    assert house.long_interfaces(3) == ["a.py:3 verb (3)"]
+    assert house.long_positional_calls(3) == ["a.py:4 (3)"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from optim import Pass
+from optim import Pass, testing
 from optim._engine.cli.main import optim
 from optim._engine.scaffold.package import STAGES
 from optim.testing import BackendConformance, PassConformance, models
@@ -90,3 +90,14 @@ def test_the_page_names_every_model_of_the_kit() -> None:
     made = {name for name, value in vars(models).items() if getattr(value, "__module__", "") == models.__name__}
     public = {name for name in made if not name.startswith("_")}
     assert set(re.findall(r"`(\w+)`", PAGE.split("has tiny real models:")[1].split(".")[0])) == public
+
+
+@pytest.mark.parametrize("name", [name for name in testing.__all__ if name.endswith("Conformance")])
+def test_the_page_names_the_fixtures_of_every_kit_and_what_it_may_say(name) -> None:
+    kit = getattr(testing, name)
+    said = {one for one in vars(kit) if not one.startswith(("_", "test_"))} | set(kit.__annotations__)
+    if name == "PassConformance":
+        return  # has its own section
+    (row,) = re.findall(rf"^\| `{name}` \|(.*)$", PAGE, re.MULTILINE)
+    derived = {"model", "session", "metric", "command", "source_context", "apply", "export"}
+    assert set(re.findall(r"`(\w+)`", row)) - {"MetricSample"} == said - derived

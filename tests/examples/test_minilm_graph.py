@@ -143,3 +143,15 @@ def encode(weights: dict[str, np.ndarray], ids: np.ndarray, mask: np.ndarray) ->
         h = h * 0.5 * (1 + np.vectorize(math.erf)(h / math.sqrt(2)))
         x = norm(x + linear(h, f"{layer}.output.dense"), f"{layer}.output.LayerNorm")
     return x
+
+
+def test_a_demo_whose_run_delivers_the_original_says_that_it_shows_nothing() -> None:
+    if importlib.util.find_spec("tokenizers") is None:
+        pytest.skip("tokenizers is not installed")
+    shows_nothing = load_demo().shows_nothing
+    busy = "other programs used the machine during 98% of the timing: the figures are less certain"
+    report = {"status": "unchanged", "original": {"digest": "a"}, "result": {"digest": "a"}, "notes": [busy]}
+    assert shows_nothing(report).startswith("This demo shows nothing: the run ended unchanged")
+    assert busy in shows_nothing(report)
+    assert "what was tried" in shows_nothing({**report, "notes": []})
+    assert shows_nothing({**report, "result": {"digest": "b"}}) == ""

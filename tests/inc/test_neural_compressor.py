@@ -11,7 +11,7 @@ from optim.isolation.client import run_isolated
 from optim.isolation.environments import remove_environment
 from optim.target import Target
 from optim.testing import models
-from optim.testing.conformance import _Cpu
+from optim.testing.kits.passes import _Cpu
 from optim.testing.trial import Trial
 from optim_inc.environment import ISOLATION
 from optim_inc.quantize_aware_of_accuracy import QuantizeAwareOfAccuracy

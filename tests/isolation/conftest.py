@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from optim.isolation.environments import Isolation
 from optim.isolation.install import install_environment
-from optim.isolation.isolation import Isolation
 from optim.jobs import owner
 from optim.jobs.owner import FOLDER_VARIABLE
 

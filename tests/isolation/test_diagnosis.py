@@ -16,8 +16,7 @@ from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.registry import load_registry
 from optim._engine.plugins.survey import survey_plugins
 from optim.isolation.diagnosis import diagnose
-from optim.isolation.environments import MARKER
-from optim.isolation.isolation import Isolation
+from optim.isolation.environments import MARKER, Isolation
 
 WANTED = Isolation("tiny", ("first==1.0", "the-second==1.0"), Path("unused.py"))
 AGAIN = "optim plugins remove tiny && optim plugins install tiny"

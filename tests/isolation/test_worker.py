@@ -15,7 +15,7 @@ import pytest
 
 from optim.errors import OptimError
 from optim.isolation.client import run_isolated
-from optim.isolation.isolation import Isolation
+from optim.isolation.environments import Isolation
 from optim.isolation.server import PROTOCOL
 from optim.jobs import owner
 from optim.jobs.owner import FOLDER_VARIABLE, ending_workers, workers_folder
@@ -138,7 +138,7 @@ def test_an_environment_that_does_not_start_is_one_error(isolation, tmp_path):
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
 def test_a_busy_worker_ends_when_its_owner_does(isolation, end):
     code = (
-        "import sys, threading, time; from pathlib import Path; from optim.isolation.isolation import Isolation\n"
+        "import sys, threading, time; from pathlib import Path; from optim.isolation.environments import Isolation\n"
         "from optim.isolation.client import run_isolated\n"
         f"one = Isolation({isolation.plugin!r}, (), Path({str(isolation.jobs)!r}))\n"
         "print(run_isolated(one, 'pid', None), flush=True)\n"

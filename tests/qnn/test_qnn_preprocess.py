@@ -70,6 +70,15 @@ def test_shapes_that_were_asked_for_go_before_the_samples(tmp_path: Path) -> Non
     assert "as asked: input_ids 1x8" in result.notes[0]
 
 
+def test_shapes_that_nobody_said_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    model = stored(models.encoder(tmp_path), tmp_path)
+    with pytest.raises(OptimError, match="nobody said which") as caught:
+        Preprocess().refuse_without_data(parse_options(Preprocess, {}), model)
+    assert caught.value.status is ExitStatus.USAGE
+    shapes = {"input_ids": [1, 8], "attention_mask": [1, 8]}
+    Preprocess().refuse_without_data(parse_options(Preprocess, {"shapes": shapes}), model)
+
+
 def test_a_dynamic_model_without_data_is_an_error_that_names_the_inputs(tmp_path: Path) -> None:
     model = stored(models.encoder(tmp_path), tmp_path)
     made_up = replace(context(tmp_path, sentences()), feeds_given=False)

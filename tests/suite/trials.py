@@ -26,7 +26,7 @@ import onnxruntime as ort
 
 from optim import Context, Model, Pass, PassOptions, PassResult
 from optim._engine.compare.distrust import Untouched, checked_model
-from optim._engine.gate.drift import compare_output
+from optim._engine.gate.outputs import compare_output
 from optim._engine.graphs.ingest import ingest
 from optim.errors import OptimError
 from optim.onnx.sessions import limits

@@ -263,10 +263,11 @@ def test_what_pip_installs_of_core_has_everything_that_a_new_plugin_is_made_of(e
 
 @pytest.fixture(scope="module")
 def gadget(environment, tmp_path_factory):
-    """A new plugin with a pass in every stage, installed for a while."""
+    """A new plugin with a pass in every stage, a metric and a command, installed for a while."""
     folder = tmp_path_factory.mktemp("new") / "optim-plugin-gadget"
     stages = ("fuse", "quantize", "convert-precision", "tune", "post-process")
     arguments = [word for stage in stages for word in ("--stage", stage)]
+    arguments += ["--also", "metric", "--also", "command"]
     environment.run("pip", "uninstall", "--yes", "optim-plugin-gadget")
     done = environment.run("optim", "plugins", "new", "gadget", "--folder", str(folder), *arguments)
     assert done.returncode == 0, done.stderr

@@ -21,6 +21,6 @@ def compare_output(name: str, original: Array, other: Array) -> OutputComparison
         ``relative_l2`` (||other - original|| / ||original||, unitless), ``max_abs``, ``cosine``, and ``problem``: why
         there is no such figure, empty where there is one.
     """
-    from optim._engine.gate.drift import compare_output as compare
+    from optim._engine.gate.outputs import compare_output as compare
 
     return compare(name, original, other)

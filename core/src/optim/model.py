@@ -47,11 +47,14 @@ class SessionConfig:
         session_options: attributes of ``onnxruntime.SessionOptions``, enums by name (``ORT_ENABLE_BASIC``).
         session_config: config entries as strings, e.g. ``session.intra_op.allow_spinning``.
         disabled_optimizers: graph optimizers of the runtime to switch off, e.g. ``SkipLayerNormFusion``.
+        provider_options: options by execution provider, laid over those of the target. A session that does not have
+            the provider leaves its options out.
     """
 
     session_options: Mapping[str, SessionValue] = field(default_factory=dict)
     session_config: Mapping[str, str] = field(default_factory=dict)
     disabled_optimizers: tuple[str, ...] = ()
+    provider_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def updated(self, other: SessionConfig) -> SessionConfig:
         """These settings with those of ``other`` laid over them."""
@@ -59,6 +62,10 @@ class SessionConfig:
             {**self.session_options, **other.session_options},
             {**self.session_config, **other.session_config},
             tuple(sorted({*self.disabled_optimizers, *other.disabled_optimizers})),
+            {
+                provider: {**self.provider_options.get(provider, {}), **other.provider_options.get(provider, {})}
+                for provider in (*self.provider_options, *other.provider_options)
+            },
         )
 
 

@@ -119,6 +119,7 @@ class PassResult:
         notes: sentences for the report.
         counts: what happened, so that a no-op is visible: ``{"Attention": 6}``.
         interface: set where inputs or outputs changed.
+        printed: what was printed while it was made; optim fills it in.
     """
 
     model: Model
@@ -126,6 +127,7 @@ class PassResult:
     notes: tuple[str, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     interface: Interface | None = None
+    printed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """A silent no-op is a defect of the pass."""
@@ -194,6 +196,13 @@ class Pass(ABC):
 
         Asked once, when the user's model has been read and before it is opened or run, in a process of its own. Passes
         that come before this one may still change the graph: inputs and outputs can be relied on, nodes cannot.
+        """
+
+    def refuse_without_data(self, options: Any, model: Model) -> None:  # noqa: B027 - most passes take made-up inputs
+        """Raise an :class:`OptimError` where the pass needs samples of the user's own for ``model``.
+
+        Asked where the user gave none, of passes that are named or that the target requires, after :meth:`refuse_for`
+        and in the same process; ``options`` are then their defaults where the user gave none.
         """
 
     def inputs_for(self, options: Any, model: Model) -> tuple[TensorInfo, ...]:

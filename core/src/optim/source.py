@@ -149,7 +149,7 @@ class SourceContext:
     Attributes:
         target: where the model will run.
         scratch: an empty folder, removed afterwards.
-        log: lines land in the report's log.
+        log: the pass's logger; what it says at INFO or above lands in the report, with the notes of its step.
         report_progress: called with a share in 0..1 and a few words.
     """
 

@@ -17,10 +17,17 @@ class Target:
         runtime: what runs models where that is no provider of onnxruntime, e.g. ``acme-runtime``. A target has one of
             the two, and :attr:`optim.Session.executed_on` calls it by that name.
         provider_options: options of the provider.
+        also: providers that take what the first leaves, in order, each with its options: CUDA behind TensorRT. What
+            they run counts as run on the target.
+        prepares_for: the provider that models are made for where they are judged on another one, as without the
+            device; see :attr:`made_for`.
         library: Python package of a provider that is installed apart from onnxruntime and registered with it, e.g.
             ``onnxruntime_qnn``; it has ``get_library_path()``.
         fallback: whether the user admits that nodes which the provider does not take run on the CPU.
+        shapes_on_cpu: whether the runtime computes shapes and other integers on the CPU by design. Its backend then
+            looks at the record of what ran where, and refuses a model of which anything else runs there.
         device: what a person calls it, e.g. ``CPU``.
+        hardware: the device that is here, with what its speed depends on; what :attr:`identify` found.
         timed: False where time means nothing, as on a simulator: the gate then judges validity, drift, where nodes run,
             and size.
         exact: False where it computes in less precision than a model says: every result is then held to the budget.
@@ -28,8 +35,12 @@ class Target:
         requires: passes of role ``requested`` that run for this target unless the user leaves them out by name.
         runs_sources: whether it runs the module that a model was exported from, and takes no ONNX file: it is for
             ``optim bench --beside`` only.
+        viewer: the command that shows a run folder of this target, with ``DIR`` for the folder; empty where there is
+            none. Whoever runs for the target is told of it.
         probe: cheap check that returns None where the target is available, else the reason it is not.
             It looks for a library file or a device node and never imports the runtime.
+        identify: cheap look at the device that is here, for the key of every measurement and for the report, e.g.
+            ``NVIDIA L4, 23 GiB, driver 580.95``; empty where it cannot be told. It never imports the runtime.
         configure: makes the target of what stands behind its name in ``--target name:key=value,...``; None where
             there is nothing to choose. Raises OptimError for a key or a value that it does not know.
     """
@@ -47,7 +58,13 @@ class Target:
     requires: tuple[str, ...] = ()
     runs_sources: bool = False
     runtime: str = ""
+    viewer: str = ""
+    also: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    prepares_for: str = ""
+    shapes_on_cpu: bool = False
+    hardware: str = ""
     probe: Callable[[], str | None] | None = field(default=None, compare=False)
+    identify: Callable[[], str] | None = field(default=None, compare=False)
     configure: Callable[[Mapping[str, str]], Target] | None = field(default=None, compare=False)
 
     @property
@@ -56,9 +73,15 @@ class Target:
         return self.provider or self.runtime
 
     @property
+    def made_for(self) -> str:
+        """What models are made for; passes go by it: the provider, or the runtime, that runs them in the end."""
+        return self.prepares_for or self.runs_on
+
+    @property
     def plain(self) -> Target:
-        """The same without its functions, as other processes are told it."""
-        return replace(self, probe=None, configure=None)
+        """The same without its functions, as other processes are told it; they are told the device that is here."""
+        hardware = self.identify() if self.identify else self.hardware
+        return replace(self, probe=None, configure=None, identify=None, hardware=hardware)
 
     def unavailable(self) -> str | None:
         """The reason why it cannot be used here, or None."""

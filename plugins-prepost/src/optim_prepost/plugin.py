@@ -12,7 +12,14 @@ from optim_prepost.web.packages import unavailable
 
 OPTIM_HOOK_API = 1
 
-WEB = Target(name="web", backend="ort-web", provider="wasm", device="a browser, with WASM", probe=unavailable)
+WEB = Target(
+    name="web",
+    backend="ort-web",
+    provider="wasm",
+    device="a browser, with WASM",
+    viewer="optim web serve DIR",
+    probe=unavailable,
+)
 
 
 @hookimpl

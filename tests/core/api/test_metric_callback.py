@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from optim import CannotJudge, Metric
-from optim._engine.api.metrics import named_metric
+from optim._engine.api.given import named_metric
 from optim._engine.compare.metric_maker import find_metric, metric_digest
 from optim._engine.compare.metric_spec import MetricSpec, require_known
 from optim._engine.plugins.registry import load_registry

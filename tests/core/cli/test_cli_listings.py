@@ -7,6 +7,17 @@ import pytest
 from plugin_packages import GOOD, site
 
 from optim._engine.cli.main import main
+from optim._engine.recipes.lock import (
+    Lock,
+    LockedFeeds,
+    LockedPass,
+    LockedResult,
+    LockedSource,
+    LockedTarget,
+    header,
+    write_lock,
+)
+from optim._engine.recipes.recipe import BudgetTable
 
 __all__ = ["site"]
 
@@ -93,7 +104,7 @@ def test_plugins_list_is_one_line_for_each_plugin_and_tells_problems(site, optim
     (full,) = [line for line in lines if line.startswith("full")]
     (broken,) = [line for line in lines if line.startswith("broken")]
     assert full.split()[:4] == ["full", "optim-full", "1.0", "here"]
-    assert re.search(r"here, there +ok$", full)
+    assert re.search(r"here, there\tok$", full)
     assert broken.endswith("failed: RuntimeError: a [bold]reason[/bold] " + "x" * 200)
     assert "  full (optim-full 1.0): optim_fuse: raised RuntimeError: no fusing [here]" in lines
 
@@ -218,3 +229,22 @@ def test_targets_say_whether_they_can_be_used_and_why_not(site, optim):
     assert (here["provider"], here["device"], here["package"]) == ("AcmeProvider", "Acme 9", "optim-full")
     assert (there["available"], there["reason"]) == (False, "no /dev/there")
     assert "no /dev/there" in optim("targets")
+
+
+def test_a_dry_run_of_a_lock_lists_its_steps_and_nothing_else(site, optim, tmp_path):
+    site.add("acme", GOOD)
+    lock = Lock(
+        lock=header(),
+        source=LockedSource(file_name="m.onnx", digest="0"),
+        target=LockedTarget(name="acme-device", backend="reference"),
+        goal="latency",
+        budget=BudgetTable(),
+        feeds=LockedFeeds(digest="0", origin="synthesized", seed=0),
+        passes=(LockedPass.of("acme.shrink", "fuse", {}, "optim-acme", "1.0"),),
+        result=LockedResult(model_digest="0"),
+    )
+    write_lock(lock, tmp_path / "lock.toml")
+    words = ("run", "m.onnx", "--target", "acme-device", "--dry-run", "--recipe", str(tmp_path / "lock.toml"))
+    listed = optim(*words).splitlines()
+    assert [line.split() for line in listed[1:-1]] == [["1", "fuse", "acme.shrink"]]
+    assert json.loads(optim(*words, "--json"))["repeats"][0]["pass"] == "acme.shrink"

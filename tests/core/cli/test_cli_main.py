@@ -15,8 +15,8 @@ import click
 import pytest
 from plugin_packages import GOOD, site
 
-from optim._engine.api.early import default_output
-from optim._engine.cli.commands import OptimGroup
+from optim._engine.api.request import default_output
+from optim._engine.cli.commands import OptimGroup, module_of
 from optim._engine.cli.failures import diagnose, print_error
 from optim._engine.cli.main import main, optim
 from optim.errors import ExitStatus, OptimError
@@ -45,7 +45,7 @@ def make_tea(leaf):
 
 def test_help_lists_every_command_and_imports_none(site):
     script = "import sys; from optim.__main__ import main; main(['--help']); print([m for m in sys.modules if m in %r])"
-    done = site.python("-c", script % ([*HEAVY, *(f"optim._engine.cli.verbs.{name}" for name in OWN_COMMANDS)],))
+    done = site.python("-c", script % ([*HEAVY, *map(module_of, OWN_COMMANDS)],))
     assert done.stdout.splitlines()[-1] == "[]"
     for name, text in OWN_COMMANDS.items():
         assert re.search(rf"^  {name} +{re.escape(text)}$", done.stdout, re.MULTILINE)
@@ -266,6 +266,20 @@ def test_a_verb_that_cannot_be_imported_is_an_error_of_its_plugin(site):
     assert "  from:  optim-acme 1.0" in done.stderr
 
 
+def test_a_verb_that_breaks_down_names_its_plugin_and_shows_its_own_lines_first(site):
+    module = site.add("acme", GOOD + ADD_A_VERB)
+    verbs = site.folder / f"{module.stem}_verbs.py"
+    verbs.write_text(MAKE_TEA.replace("click.echo", "spill").replace("import click", "import click\n\nspill = None"))
+    done = site.run("--debug", "make-tea", "green")
+    assert done.returncode == 1
+    assert "error[command-failed]: command make-tea broke down\n" in done.stderr
+    assert "  from:  optim-acme 1.0" in done.stderr
+    first, _, whole = done.stderr.partition("Traceback (most recent call last)")
+    assert verbs.name in first
+    assert "main.py" not in first
+    assert "main.py" in whole
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_completion_script_names_the_program(site, shell):
     done = site.run("completion", shell)
@@ -313,4 +327,4 @@ def test_a_shell_gets_no_error_where_the_list_of_allowed_plugins_is_broken(site,
 
 
 def test_every_command_module_of_the_table_exists():
-    assert [name for name in OWN_COMMANDS if importlib.util.find_spec(f"optim._engine.cli.verbs.{name}") is None] == []
+    assert [name for name in OWN_COMMANDS if importlib.util.find_spec(module_of(name)) is None] == []

@@ -7,15 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from optim._engine.gate.drift import (
-    NO_DRIFT,
-    Drift,
-    compare_output,
-    compare_sample,
-    faint_outputs,
-    merge_samples,
-    worst_drift,
-)
+from optim._engine.gate.drift import NO_DRIFT, Drift, merge_samples, worst_drift
+from optim._engine.gate.outputs import compare_output, compare_sample, faint_outputs
 from optim.errors import OptimError
 from optim.model import TensorInfo
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optim._engine.gate.drift import compare_sample, worst_drift
-from optim._engine.gate.masks import valid_positions
+from optim._engine.gate.drift import worst_drift
+from optim._engine.gate.outputs import compare_sample, valid_positions
 from optim.model import TensorInfo
 
 MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optim._engine.gate.budget import BeyondBudget, Budget
-from optim._engine.gate.drift import compare_output, mixed_outputs
+from optim._engine.gate.outputs import compare_output, mixed_outputs
 
 
 @pytest.fixture

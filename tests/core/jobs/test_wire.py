@@ -14,7 +14,7 @@ import pytest
 from pydantic import Field, ValidationError
 from sample_outcome import budget_missed, improved, unchanged
 
-from optim._engine.gate.drift import compare_output
+from optim._engine.gate.outputs import compare_output
 from optim._engine.jobs.lane import Ready
 from optim._engine.runs.outcome import Outcome
 from optim._engine.search.settings import Named, RunSettings

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 from optim.errors import OptimError
 from optim.model import SessionConfig
 from optim.onnx.sessions import limits, open_session, session_options
+from optim.target import Target
 
 
 def _write(
@@ -95,7 +96,8 @@ def test_a_setting_that_does_not_exist_is_named(settings: SessionConfig, named: 
 
 def test_a_provider_that_is_not_there_is_refused_not_replaced_by_the_cpu(tmp_path: Path) -> None:
     with pytest.raises(OptimError) as caught:
-        open_session(_write(tmp_path / "m.onnx", _IDENTITY), SessionConfig(), "NoSuchExecutionProvider")
+        target = Target("nowhere", "ort", "NoSuchExecutionProvider")
+        open_session(_write(tmp_path / "m.onnx", _IDENTITY), SessionConfig(), target)
     assert caught.value.reference == "provider-missing"
     assert "CPUExecutionProvider" in caught.value.cause
 

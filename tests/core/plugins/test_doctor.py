@@ -16,7 +16,7 @@ __all__ = ["Site", "site"]
 
 def distribution(site, name, version="1.0", requires=()):
     info = site.folder / f"{name.replace('-', '_')}-{version}.dist-info"
-    info.mkdir()
+    info.mkdir(exist_ok=True)
     needs = "".join(f"Requires-Dist: {line}\n" for line in requires)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}")
     return info
@@ -214,3 +214,28 @@ def test_a_module_that_is_missing_behind_a_lazy_name_is_found(site):
         f"its options, {options}:Options, cannot be imported: "
         f"{options} imports a_library_that_nobody_has, which is not installed"
     )
+
+
+LATE = GOOD.replace(
+    "        return APPLICABLE",
+    """        import a_library_that_nobody_has
+        if model:
+            import one_for_some_models
+        try:
+            import one_that_may_be_missing
+        except ImportError:
+            pass
+        return APPLICABLE""",
+)
+
+
+@pytest.mark.parametrize(
+    ("requires", "severity"), [((), "problem"), (("a-library-that-nobody-has; extra == 'x'",), "note")]
+)
+def test_a_module_that_is_missing_where_a_function_imports_it_is_found(site, requires, severity):
+    path = site.add("acme", LATE)
+    if requires:
+        distribution(site, "optim-acme", requires=requires)
+    (one,) = found("plugin acme (optim-acme 1.0)")
+    assert one.severity == severity
+    assert one.what == f"{path.stem} imports a_library_that_nobody_has when it works, which is not installed"

@@ -11,6 +11,7 @@ from plugin_packages import GOOD, Site, site
 from optim._engine.plugins import time_limit
 from optim._engine.plugins.registry import load_registry
 from optim._engine.plugins.time_limit import TookTooLongError, limited
+from optim.errors import OptimError
 
 __all__ = ["Site", "site"]
 
@@ -43,6 +44,28 @@ def test_a_probe_that_hangs_is_a_reason_and_the_listing_goes_on(site):
     done = site.run("targets", environment=SLOW)
     assert done.returncode == 0
     assert "its probe did not end within 0.5 s" in " ".join(done.stdout.split())
+
+
+CONFIGURES = GOOD.replace('device="a {plugin}"', "configure=configure").replace(
+    "OPTIM_HOOK_API", "{how}\n\nOPTIM_HOOK_API"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        ("__import__('time').sleep(60)", "configure did not end within 0.3 s"),
+        ("values['chip']", "configure raised KeyError: 'chip'"),
+        ("None", "configure returned None, not a Target"),
+    ],
+)
+def test_settings_that_a_target_hangs_or_breaks_over_are_its_plugins(site, monkeypatch, body, cause):
+    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.3")
+    site.add("acme", CONFIGURES.replace("{how}", f"def configure(values):\n    return {body}"))
+    with pytest.raises(OptimError) as caught:
+        load_registry({"acme"}).target("acme-device:soc=1")
+    error = caught.value
+    assert (error.reference, error.cause, error.package) == ("target-settings-failed", cause, "optim-acme 1.0")
 
 
 UNINTERRUPTIBLE = """

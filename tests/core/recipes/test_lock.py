@@ -15,9 +15,10 @@ from optim._engine.recipes.lock import (
     LockedTarget,
     header,
     load_recipe_or_lock,
+    lock_text,
+    write_lock,
 )
 from optim._engine.recipes.recipe import BudgetTable
-from optim._engine.recipes.write import lock_text, write_lock
 from optim.errors import OptimError
 from optim.model import SessionConfig
 

@@ -33,6 +33,9 @@ STEP_FIELDS = {
     "seconds",
     "counts",
     "notes",
+    "not_here",
+    "printed",
+    "trace",
 }
 
 

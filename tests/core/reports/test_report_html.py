@@ -153,7 +153,7 @@ def words_of(drawing):
 
 
 def test_the_plots_show_every_point_the_intervals_and_the_steps():
-    measured, latency, steps = drawn(build_report(sample.improved()))
+    measured, _, latency, _, steps, _ = drawn(build_report(sample.improved()))
     assert len(list(measured.iter("circle"))) == 1 + 3
     assert {"1", "2", "original", "budget 0.17"} <= set(words_of(measured))
     assert "4.73 ms" in words_of(latency)
@@ -172,6 +172,77 @@ def test_the_drawings_need_no_network_and_escape_what_a_plugin_calls_itself():
     assert drawn(build_report(outcome))
     for one in re.findall(r"(?:href|src|url)\s*[=(]\s*['\"]?([^'\")\s]+)", page):
         assert not one.startswith(("http:", "https:", "//"))
+
+
+def test_on_a_telephone_each_plot_is_drawn_for_its_width_and_nothing_lies_outside():
+    found = drawn(build_report(sample.improved()))
+    for wide, slim in zip(found[::2], found[1::2], strict=True):
+        assert wide.get("class") == "plot wide" and slim.get("class") == "plot slim"
+        width = float(slim.get("viewBox").split()[2])
+        assert width < 400 - 2 * 14  # what the page leaves of 400 px
+        assert sorted(words_of(wide)) == sorted(words_of(slim))  # the same names and figures, elsewhere
+        for element in slim.iter():
+            for at in ("x", "cx", "x1", "x2"):
+                assert 0 <= float(element.get(at, 0)) <= width
+        for bar in slim.iter("rect"):
+            assert float(bar.get("x")) + float(bar.get("width")) <= width
+    html = render_html(build_report(sample.improved()))
+    assert "min-width: 640px" not in html
+    assert (
+        "@media screen and (max-width: 680px) { .plot.wide { display: none; } .plot.slim { display: block; } }" in html
+    )
+
+
+@pytest.mark.parametrize(
+    ("figures", "rows"), [(1, [6]), (2, [3, 3]), (3, [2, 2, 2]), (4, [3] * 4), (5, [2, 2, 2, 3, 3])]
+)
+def test_no_card_stands_alone_in_its_row(figures, rows):
+    """The rules of the page, read as a browser reads them: which cards span how many of the six columns."""
+    html = render_html(build_report(sample.improved()))
+    spans = []
+    for place in range(1, figures + 1):
+        span = 2
+        for selector, columns in re.findall(r"^(\.figure\b[^{]*) { grid-column: span (\d); }$", html, re.MULTILINE):
+            if any(selects(one.strip(), place, figures) for one in selector.split(",")):
+                span = int(columns)
+        spans.append(span)
+    assert spans == rows
+    assert sum(spans) % 6 == 0
+
+
+def selects(selector: str, place: int, count: int) -> bool:
+    """Whether a selector of the cards takes the one at a place, of so many."""
+    first, _, follows = selector.partition(" ~ ")
+    if follows:
+        return any(selects(first, before, count) for before in range(1, place))
+    last = re.search(r"nth-last-child\((\d)\)", first)
+    return (
+        (":only-child" not in first or count == 1)
+        and (":nth-child(3n+1)" not in first or place % 3 == 1)
+        and (last is None or count - place + 1 == int(last[1]))
+    )
+
+
+def test_what_could_not_run_here_is_no_row_and_named_once():
+    nowhere = replace(sample.attempts()[-1], reason="it runs only when named (--with)", not_here=True)
+    found = page(sample.improved(attempts=[*sample.attempts()[:-1], nowhere, replace(nowhere, on=("x",))]))
+    assert "Skipped" not in found.text
+    assert found.text.count("it runs only when named (--with)") == 1
+    assert "Not tried here it runs only when named (--with) ort.tune-session" in found.text
+
+
+def test_what_was_declined_for_the_same_reason_on_several_chains_is_one_row():
+    declined = next(one for one in sample.attempts() if one.status is StepStatus.NOT_APPLICABLE)
+    text = page(
+        sample.improved(attempts=[declined, replace(declined, on=("a.b",)), replace(declined, on=("c.d",))])
+    ).text
+    assert "Not applicable (1)" in text
+    assert "on 3 chains" in text
+
+
+def test_the_page_of_a_target_tells_how_to_look_at_it():
+    web = replace(sample.CPU, name="web", viewer="optim web serve DIR")
+    assert "optim web serve DIR" in page(sample.improved(target=web, loader=False)).text
 
 
 def test_where_nothing_was_timed_there_is_no_plot():

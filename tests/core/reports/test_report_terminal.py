@@ -14,10 +14,11 @@ from optim._engine.reports.words import NOTHING, latency_text, options_text, siz
 from optim.cli_kit.output import print_rich
 
 
-def printed(outcome, *, width=160, verbose=False, **changed) -> str:
+def printed(outcome, *, width=160, verbose=False, debug=False, **changed) -> str:
     stream = io.StringIO()
     report = build_report(outcome).model_copy(update=changed)
-    print_report(report, Console(file=stream, width=width), page="out/report.html", verbose=verbose)
+    console = Console(file=stream, width=width, force_terminal=True, color_system=None)
+    print_report(report, console, page="out/report.html", verbose=verbose, debug=debug)
     return stream.getvalue()
 
 
@@ -95,10 +96,44 @@ def test_at_80_columns_no_name_of_a_pass_is_broken():
     assert all(step.pass_name in text for step in build_report(sample.improved()).steps)
 
 
+def test_at_80_columns_no_word_is_broken_however_long_a_value_is():
+    step = replace(sample.TUNE, options={"disabled_optimizers": ["SkipLayerNormFusionOfTheWholeGraph"]})
+    tuned = next(one for one in sample.attempts() if one.step == sample.TUNE)
+    outcome = sample.improved(attempts=[replace(tuned, step=step)])
+    text = printed(outcome, width=80)
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert "           disabled_optimizers=SkipLayerNormFusionOfTheWholeGraph" in lines
+    assert max(map(len, lines)) <= 80
+    words = {word.strip("(),") for word in printed(outcome, width=400).split()}
+    assert {word.strip("(),") for word in text.split()} <= words | {"ratio", "drift"}
+
+
+def test_what_could_not_run_here_is_no_row_and_counts_for_none():
+    nowhere = replace(sample.attempts()[-1], reason="it runs only when named (--with)", not_here=True)
+    outcome = sample.improved(attempts=[*sample.attempts()[:-1], nowhere])
+    assert "named" not in printed(outcome)
+    assert "others" not in printed(outcome)
+    assert "not tried here: ort.tune-session: it runs only when named (--with)" in printed(outcome, verbose=True)
+
+
 def test_what_is_piped_is_neither_wrapped_nor_padded(capsys):
     report = build_report(sample.improved())
     print_rich(lambda console: print_report(report, console, verbose=True))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"improved: {report.reason}"
     assert all(line == line.rstrip() for line in lines)
-    assert any("ort.tune-session (level=basic)" in line and "from 0.45 without it" in line for line in lines)
+    assert "  kept\tort.tune-session (level=basic)\t0.43\t0.15\tlatency ratio 0.43, from 0.45 without it" in lines
+    assert "  latency: 11 ms -> 4.73 ms" in lines
+    assert not any("  " in line.lstrip() for line in lines)
+
+
+def test_what_passes_printed_and_their_traces_are_shown_to_who_asks():
+    talked = replace(sample.attempts()[1], notes=("a note",), printed=("by print", "[red]by a child"), trace="Trace")
+    outcome = sample.improved(attempts=[talked])
+    text = printed(outcome, verbose=True)
+    assert re.search(
+        r"^  ort.fuse-transformer.* said:\n    a note\n    by print\n    \[red\]by a child$", text, re.MULTILINE
+    )
+    assert "Trace" not in text
+    assert "ort.fuse-transformer:\nTrace\n" in printed(outcome, debug=True)
+    assert "by print" not in printed(outcome)

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 import optim
 from optim._engine.sources.export_file import ComponentFile, export_file, read_export_file, write_export_file
+from optim._engine.sources.tokenizer_files import carry_tokenizer
 from optim.errors import OptimError
 from optim.testing import models
 
@@ -76,6 +77,32 @@ def test_a_decoder_still_generates_the_same_after_a_run(exported, tmp_path, name
     assert optim.load(tmp_path / "further").generate([[3]], max_new_tokens=1).shape == (1, 1)
 
 
+def test_the_tokenizer_goes_from_folder_to_folder_and_nothing_else_does(exported, tmp_path):
+    (exported / "tokenizer.json").write_text("{}")
+    (exported / "notes.txt").write_text("mine")
+    (tmp_path / "secret").write_text("not this folder's")
+    (exported / "vocab.txt").symlink_to(tmp_path / "secret")  # an exported folder may come from a stranger
+    optim.run(exported, tmp_path / "out", **QUICK)
+    assert (tmp_path / "out" / "tokenizer.json").read_text() == "{}"
+    assert not (tmp_path / "out" / "vocab.txt").exists()
+    assert not (tmp_path / "out" / "notes.txt").exists()
+    optim.run(tmp_path / "out" / "model.onnx", tmp_path / "further", **QUICK)
+    assert (tmp_path / "further" / "tokenizer.json").is_file()
+
+
+def test_a_folder_that_the_user_named_as_the_source_may_have_links_and_nothing_is_overwritten(tmp_path):
+    source, blob, out = tmp_path / "source", tmp_path / "blob", tmp_path / "out"
+    source.mkdir()
+    out.mkdir()
+    blob.write_text("blob")
+    (source / "tokenizer.json").symlink_to(blob)  # as the cache of Hugging Face keeps files
+    (source / "vocab.txt").write_text("theirs")
+    (out / "vocab.txt").write_text("mine")
+    carry_tokenizer(source, out, links=True)
+    carry_tokenizer(None, out)
+    assert {file.name: file.read_text() for file in out.iterdir()} == {"tokenizer.json": "blob", "vocab.txt": "mine"}
+
+
 @pytest.mark.slow
 def test_every_component_has_a_run_folder_and_they_still_know_each_other(exported, tmp_path):
     models.mlp(exported).rename(exported / "encoder.onnx")
@@ -85,7 +112,9 @@ def test_every_component_has_a_run_folder_and_they_still_know_each_other(exporte
         "decoder": ComponentFile("decoder.onnx", {"new": "old"}, 0.0),
     }
     write_export_file(exported, export_file("it", {**FACTS, "kind": "encoder-decoder"}, parts))
+    (exported / "vocab.txt").write_text("a")
     optim.run(exported, tmp_path / "out", **QUICK)
+    assert (tmp_path / "out" / "vocab.txt").read_text() == "a"
     after = read_export_file(tmp_path / "out")
     assert {name: part.file for name, part in after.components.items()} == {
         "encoder": "encoder/model.onnx",

@@ -63,7 +63,7 @@ def test_a_dropped_step_that_was_no_faster_says_so():
 
 def test_a_dropped_step_that_was_faster_names_what_won():
     row = concluded(0.8, 1.0, kept=False)
-    assert row.reason == "latency ratio 0.80 when explored; another won in the end, 0.50 on fresh rounds"
+    assert row.reason == "latency ratio 0.80 when explored; the original won, 0.50 on fresh rounds"
 
 
 def test_a_dropped_step_that_is_kept_behind_others_says_so():
@@ -73,9 +73,19 @@ def test_a_dropped_step_that_is_kept_behind_others_says_so():
     winner = after(ORIGINAL, last)
     journal.conclude(winner, Measured(winner, 0.5, 0.4, 0.6))
     assert row.status is StepStatus.DROPPED
-    assert row.reason == "latency ratio 0.45 when explored; kept in another chain, 0.50 on fresh rounds"
+    assert row.reason == "latency ratio 0.45 when explored; last won, 0.50 on fresh rounds"
     (kept,) = [one for one in journal.attempts if one.status is StepStatus.KEPT]
     assert (kept.step.key, kept.on) == (last.key, ())
+
+
+def test_what_won_is_named_with_its_options_where_it_is_the_same_pass():
+    journal, first = Journal(), step("first")
+    better = replace(first, options={"engine": "ours", "leave_out": []})
+    row = journal.open(first, ORIGINAL)
+    journal.timed(Measured(after(ORIGINAL, first), 0.6), 1.0)
+    winner = after(ORIGINAL, better, step("last"))
+    journal.conclude(winner, Measured(winner, 0.5, 0.4, 0.6))
+    assert row.reason == "latency ratio 0.60 when explored; first (engine=ours) + last won, 0.50 on fresh rounds"
 
 
 def test_a_row_has_the_best_time_that_was_seen_with_its_interval():

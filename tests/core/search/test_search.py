@@ -16,7 +16,8 @@ from jobs_here import done_here
 from timed_models import write_network
 
 from optim._engine.feeds.feedset import FeedSet
-from optim._engine.gate.drift import compare_sample, worst_drift
+from optim._engine.gate.drift import worst_drift
+from optim._engine.gate.outputs import compare_sample
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus
@@ -211,6 +212,14 @@ def test_another_point_is_delivered_without_running_anything(whole, folder, tmp_
     kept_rows = [step.pass_name for step in other.steps if step.status == "kept"]
     assert kept_rows
     assert "timed.round" not in kept_rows
+    chosen = next(point for point in other.points if point.delivered)
+    assert kept_rows == [step.partition(" (")[0] for step in chosen.chain]  # and no step that its chain has not
+    last = [step for step in other.steps if step.status == "kept"][-1]
+    assert last.ratio_to_original == other.result.latency_ratio == chosen.latency_ratio
+    assert last.reason.endswith(f"point {chosen.number} has it, which was picked")
+    goals = [step.reason for step in other.steps if step.reason.startswith("in what the goal would deliver")]
+    assert goals and all(f"ratio {first.result.latency_ratio:.2f}; point {chosen.number} was" in one for one in goals)
+    assert (other.seconds, other.first_seconds) == (0.0, whole.seconds)
     session = open_session(tmp_path / "other" / "model.onnx", SessionConfig())
     x = np.ones([6, 96], np.float32)
     expected = open_session(folder / "model.onnx", SessionConfig()).run(None, {"x": x})[0]

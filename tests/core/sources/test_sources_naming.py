@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from optim._engine.cli.main import main
-from optim._engine.cli.source_options import source_request
+from optim._engine.cli.request import source_request
 from optim._engine.sources.naming import needs_export
 from optim.errors import ExitStatus, OptimError
 

@@ -12,7 +12,7 @@ import pytest
 from installed_plugin import HERE
 
 from optim import Target
-from optim._engine.plugins.weight import HEAVY
+from optim._engine.plugins.discovery import HEAVY
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.testing import Trial, models
 

@@ -8,6 +8,7 @@ import pytest
 
 from optim import Stage
 from optim.testing import PassConformance, models
+from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
@@ -47,6 +48,18 @@ class TestFuseTransformer(OnEncoder):
     @pytest.fixture
     def pass_class(self):
         return FuseTransformer
+
+
+class TestFuseConvolution(PassConformance):
+    max_drift = 1e-5
+
+    @pytest.fixture
+    def model_path(self, tmp_path):
+        return models.convnet(tmp_path)
+
+    @pytest.fixture
+    def pass_class(self):
+        return FuseConvolution
 
 
 class TestGemmToMatMul(OnMlp):

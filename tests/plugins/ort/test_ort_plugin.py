@@ -5,17 +5,24 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from onnx import helper
-from ort_models import CPU, apply, build, random_weight
+from ort_models import CPU, apply, build, context, export, random_weight
 
-from optim import Pass, Target
+from optim import Model, Pass, Target
 from optim.errors import OptimError
 from optim.options import PassOptions, options_class
 from optim_plugins.ort import plugin
+from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.fuse.fuse_transformer_options import FuseTransformerOptions
 from optim_plugins.ort.plugin import OrtBackend
+from optim_plugins.ort.prepare.fix_shapes import FixShapes
+from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
+from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
 from optim_plugins.ort.tune.tune_session import TuneSession
 
 _HEAVY = ("numpy", "onnx", "onnx_ir", "onnxscript", "onnxruntime", "pydantic", "torch")
@@ -58,7 +65,45 @@ def test_every_pass_says_what_it_is_and_describes_its_options(pass_class: type[P
 
 
 def test_other_runtimes_are_offered_nothing() -> None:
-    assert not _passes(Target("web", "ort-web"))
+    assert not _passes(Target("volt", "ort", runtime="volt-runtime"))
+
+
+@pytest.mark.parametrize(
+    ("target", "offered", "not_offered"),
+    [
+        (Target("web", "ort-web", "wasm"), {FuseTransformer, QuantizeDynamic}, {TuneSession}),
+        (Target("gpu", "gpu", "CUDAExecutionProvider"), {FuseTransformer, QuantizeWeights}, {QuantizeStatic}),
+        (Target("gpu", "gpu", CPU.provider, prepares_for="CUDAExecutionProvider"), {QuantizeWeights}, {QuantizeStatic}),
+        (Target("trt", "trt", "TensorrtExecutionProvider"), {FixShapes}, {FuseTransformer, QuantizeWeights}),
+        (Target("qnn-offline", "qnn-offline", CPU.provider, prepares_for="QNNExecutionProvider"), set(), {FixShapes}),
+    ],
+    ids=lambda one: one.name if isinstance(one, Target) else "",
+)
+def test_what_a_provider_reads_is_offered_whatever_backend_runs_it(
+    target: Target, offered: set[type[Pass]], not_offered: set[type[Pass]]
+) -> None:
+    assert offered <= set(_passes(target))
+    assert not not_offered & set(_passes(target))
+
+
+def test_fusions_are_those_of_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bool] = []
+
+    def fuse(model: Model, scratch: Path, *, use_gpu: bool) -> tuple[Path, dict[str, int], tuple[str, ...]]:
+        del scratch
+        told.append(use_gpu)
+        return model.path, {}, ()
+
+    monkeypatch.setattr("optim_plugins.ort.fuse.fusions_onnxruntime.fuse", fuse)
+    model = export("bert.dynamo", tmp_path)
+    gpu = replace(CPU, provider="CUDAExecutionProvider")
+    for target in (CPU, gpu):
+        given = context(tmp_path)
+        given.target = target
+        FuseTransformer().apply(model, FuseTransformerOptions(engine="onnxruntime"), given)
+    assert told == [False, True]
+    best = [next(iter(FuseTransformer().candidates(model, target, context(tmp_path)))) for target in (CPU, gpu)]
+    assert [one.leave_out for one in best] == [("skip_layer_normalization",), ()]
 
 
 def test_the_backend_runs_a_model_and_says_where(tmp_path: Path) -> None:

@@ -6,15 +6,21 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _PIPED_WIDTH = 10_000
 """Columns where stdout is no terminal: no row is ever broken, so that grep finds it."""
 
+
+_GAP = 2
+"""Columns between two cells of a table."""
 
 _NO_LETTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 """Control characters, what turns the direction of writing or cannot be seen, ends of lines, halves of a character."""
@@ -53,7 +59,7 @@ def echo_json(text: str) -> None:
 def print_rich(show: Callable[[Any], object]) -> None:
     """Print what ``show`` prints on a console of rich; it is given the console.
 
-    Where stdout is no terminal, no line is broken or padded: grep finds it whole.
+    Where stdout is no terminal, no line is broken: grep finds it whole. Tables are then for :func:`tabbed`.
     """
     from rich.console import Console
 
@@ -66,28 +72,65 @@ def print_rich(show: Callable[[Any], object]) -> None:
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
+def tabbed(cells: Sequence[str]) -> str:
+    """A row of a table where stdout is no terminal: nothing is padded, ``cut -f2`` finds the second cell."""
+    return "\t".join(printable(cell).replace("\t", " ").replace("\n", " ") for cell in cells).rstrip()
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Sequence[str] = ()) -> None:
     """Print a table on stdout.
+
+    Where that is no terminal, a line for each row with tabs between the cells. Where it is too narrow for the longest
+    words of all columns beside each other, the cells of a row one below the other: no name is broken.
 
     Args:
         columns: their headings.
         rows: as many cells each; printed without markup, after :func:`printable`.
         styles: of rich, one for each row, or none at all.
     """
+    if not sys.stdout.isatty():
+        for row in (columns, *rows):
+            click.echo(tabbed(row))
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
+    console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=True)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    words = [max(_longest_word(cell) for cell in cells) for cells in zip(columns, *rows, strict=True)]
+    if sum(words) + _GAP * len(words) > console.width:
+        for row in rows:
+            _print_stacked(columns, row, console)
+        return
+    for column, word in zip(columns, words, strict=True):
+        table.add_column(column, overflow="fold", min_width=word)
     for number, row in enumerate(rows):
         table.add_row(*(Text(printable(cell)) for cell in row), style=styles[number] if styles else None)
     with console.capture() as captured:
         console.print(table)
     lines = (line.rstrip() for line in captured.get().splitlines())
     click.echo("\n".join(lines))
+
+
+def _print_stacked(columns: Sequence[str], row: Sequence[str], console: Console) -> None:
+    """The first cell, then every other one that says something, below it, with the heading of its column."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print(Text(printable(row[0]), "bold"))
+    below = Table(box=None, pad_edge=False, show_header=False)
+    below.add_column(min_width=max(map(len, columns[1:]), default=0), style="dim")
+    below.add_column(overflow="fold")
+    for column, cell in zip(columns[1:], row[1:], strict=True):
+        if cell:
+            below.add_row(column, Text(printable(cell)))
+    console.print(Padding(below, (0, 0, 0, 2)))
+
+
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split()), default=0)
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:

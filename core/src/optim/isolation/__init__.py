@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optim.isolation.client import run_isolated
-    from optim.isolation.environments import find_environment
-    from optim.isolation.isolation import Isolation, read_requirements
+    from optim.isolation.environments import Isolation, find_environment, read_requirements
 
 __all__ = ["Isolation", "find_environment", "read_requirements", "run_isolated"]
 
 _HOME_OF = {
-    "Isolation": "optim.isolation.isolation",
+    "Isolation": "optim.isolation.environments",
     "find_environment": "optim.isolation.environments",
-    "read_requirements": "optim.isolation.isolation",
+    "read_requirements": "optim.isolation.environments",
     "run_isolated": "optim.isolation.client",
 }
 

@@ -6,8 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from optim.isolation.environments import MARKER, Environment, environments_folder, installed_environment
-from optim.isolation.isolation import Isolation
+from optim.isolation.environments import MARKER, Environment, Isolation, environments_folder, installed_environment
 
 _START_S = 30.0
 

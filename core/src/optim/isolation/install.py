@@ -24,13 +24,13 @@ from optim.errors import disk_error
 from optim.isolation.environments import (
     MARKER,
     Environment,
+    Isolation,
     beside,
     environments_folder,
     executable,
     find_environment,
     installed_environment,
 )
-from optim.isolation.isolation import Isolation
 from optim.isolation.refusals import PipFailed, install_failed, wrong_python
 
 Progress = Callable[[int, int, str], None]

@@ -9,7 +9,7 @@ import subprocess
 from packaging.specifiers import SpecifierSet
 
 from optim.errors import ExitStatus, OptimError
-from optim.isolation.isolation import Isolation
+from optim.isolation.environments import Isolation
 
 _UNREACHABLE = re.compile(
     r"(Failed to establish a new connection|Temporary failure in name resolution|Name or service not known|"

@@ -13,6 +13,11 @@ def tell_by(tell: Callable[[str], None]) -> None:
     _tell[:] = [tell]
 
 
+def is_worker() -> bool:
+    """Whether this process is one that does a job."""
+    return bool(_tell)
+
+
 @contextmanager
 def doing(what: str) -> Iterator[None]:
     """Work on something that can be named: ``sample 3 of calib.npz``. After an exception its name still stands."""

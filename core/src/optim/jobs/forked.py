@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import IO
 
 from optim.jobs.fork_server import PACKET_BYTES
+from optim.jobs.leftovers import MARK_VARIABLE
 
 SWITCH = "OPTIM_FORK_SERVER"
 """Environment variable; ``0`` starts every worker as a program of its own."""
@@ -93,7 +94,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=dict(environment),
+                env={name: value for name, value in environment.items() if name != MARK_VARIABLE},
                 pass_fds=(its_end.fileno(),),
                 start_new_session=True,
             )

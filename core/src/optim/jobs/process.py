@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import tempfile
 import time
@@ -13,6 +14,7 @@ from typing import Any, Self
 
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.forked import Forked, can_fork, fork
+from optim.jobs.leftovers import MARK_VARIABLE, end_descendants, end_marked
 from optim.jobs.owner import FOLDER_VARIABLE, workers_folder
 from optim.jobs.spawned import Spawned
 from optim.jobs.talk import pair
@@ -30,10 +32,17 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
         details: traceback or the end of its stderr.
         error: the OptimError that the job raised, where it was one.
         doing: what it was busy with, where that can be named.
+        printed: the end of what it printed.
     """
 
     def __init__(
-        self, reason: str, kind: str, details: str = "", error: OptimError | None = None, doing: str = ""
+        self,
+        reason: str,
+        kind: str,
+        details: str = "",
+        error: OptimError | None = None,
+        doing: str = "",
+        printed: str = "",
     ) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -41,6 +50,7 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
         self.details = details
         self.error = error
         self.doing = doing
+        self.printed = printed
 
 
 class WorkerProcess:
@@ -55,6 +65,7 @@ class WorkerProcess:
     def __init__(self, job: str, request: Any, *, fresh: bool = False) -> None:
         self.peak_memory_bytes = 0
         self._doing = ""
+        self._mark = secrets.token_hex(8)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._talk, its_end = pair()
         with its_end:
@@ -68,6 +79,7 @@ class WorkerProcess:
             "PYTHONHASHSEED": "0",
             "PYTHONUNBUFFERED": "1",
             FOLDER_VARIABLE: str(workers_folder()),
+            MARK_VARIABLE: self._mark,
         }
         if can_fork(environment) and not fresh:
             with contextlib.suppress(OSError):  # no server: the worker tells better what is wrong
@@ -96,9 +108,8 @@ class WorkerProcess:
             try:
                 message = self._talk.receive(deadline - time.monotonic())
             except TimeoutError:
-                self.kill()
-                late = f"did not finish within {of_s or timeout_s:.3g} s{self._on()} and was stopped"
-                raise WorkerFailed(late, "timeout", doing=self._doing) from None
+                late = f"did not finish within {of_s or timeout_s:.3g} s{self._on()} and was stopped{self._stop()}"
+                raise WorkerFailed(late, "timeout", doing=self._doing, printed=self._stderr_tail()) from None
             except ValueError as error:
                 self.kill()
                 raise WorkerFailed(f"broke the worker protocol: {error}", "protocol", self._stderr_tail()) from None
@@ -109,8 +120,15 @@ class WorkerProcess:
             self._doing = message["doing"]
         self.peak_memory_bytes = max(self.peak_memory_bytes, message.get("peak_memory_bytes", 0))
         if "error" in message:
-            raise _raised(message["error"], self._doing)
+            raise _raised(message["error"], self._doing, self._stderr_tail())
         return message
+
+    def _stop(self) -> str:
+        """End it, and what it has started; words for that, to follow what was said of it."""
+        process = self._process.process
+        ended = end_descendants(process) if process is not None else []
+        self.kill()
+        return _with_it(ended + end_marked(self._mark))
 
     def _on(self) -> str:
         """What it was busy with, for the end of a sentence."""
@@ -154,8 +172,9 @@ class WorkerProcess:
                 what = signal.Signals(-code).name
         tail = self._stderr_tail()
         hint = tail.strip().splitlines()[-1][:200] if tail.strip() else ""
-        reason = f"its process ended with {what}{self._on()}" + (f": {hint}" if hint else "")
-        return WorkerFailed(reason, "crashed", tail, doing=self._doing)
+        left = _with_it(end_marked(self._mark))
+        reason = f"its process ended with {what}{self._on()}{left}" + (f": {hint}" if hint else "")
+        return WorkerFailed(reason, "crashed", tail, doing=self._doing, printed=tail)
 
     def _stderr_tail(self) -> str:
         with contextlib.suppress(OSError, ValueError):
@@ -195,14 +214,20 @@ def run_job(
         return result, worker.peak_memory_bytes
 
 
-def _raised(error: dict[str, Any], doing: str) -> WorkerFailed:
+def _with_it(ended: list[str]) -> str:
+    return f", with what it had left running: {', '.join(ended)}" if ended else ""
+
+
+def _raised(error: dict[str, Any], doing: str, printed: str = "") -> WorkerFailed:
     if "optim" in error:
         fields = dict(error["optim"])
         fields["status"] = ExitStatus(fields["status"])
         known = OptimError(**fields)
         reason = known.what + (f": {known.cause}" if known.cause else "")
-        return WorkerFailed(reason, "raised", error=known)
+        return WorkerFailed(reason, "raised", error.get("traceback", ""), known, printed=printed)
     message = error["message"].splitlines()[0][:300]
     where = f" (at {error['where']})" if error["where"] else ""
     on = f" on {doing}" if doing else ""
-    return WorkerFailed(f"{error['type']}: {message}{where}{on}", "raised", error["traceback"], doing=doing)
+    return WorkerFailed(
+        f"{error['type']}: {message}{where}{on}", "raised", error["traceback"], doing=doing, printed=printed
+    )

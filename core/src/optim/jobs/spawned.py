@@ -32,6 +32,11 @@ class Spawned:
         )
         threading.Thread(target=self._end_group_with_leader, daemon=True).start()
 
+    @property
+    def process(self) -> int:
+        """Its id."""
+        return self._process.pid
+
     def kill(self) -> None:
         """End the whole process group at once; returns when it has ended."""
         if os.name == "posix":

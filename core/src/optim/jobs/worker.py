@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from optim.errors import OptimError, disk_error, is_disk_full
 from optim.jobs.channel import Channel
 from optim.jobs.doing import tell_by
+from optim.jobs.frames import foreign_first
 from optim.jobs.memory import peak_memory_bytes
 from optim.jobs.seldom import put_off_seldom_modules
 from optim.jobs.talk import Talk, inherited
@@ -54,17 +55,13 @@ def describe_error(error: BaseException) -> dict[str, object]:
     """An exception as JSON: an OptimError by its fields, anything else by its type and where it was raised."""
     if isinstance(error, OSError) and (is_disk_full(error.errno) or error.errno == errno.EROFS):
         error = disk_error(error, "there is no room in the cache, or it cannot be written")
+    trace = foreign_first(error)
     if isinstance(error, OptimError):
-        return {"optim": {**asdict(error), "status": int(error.status)}}
+        return {"optim": {**asdict(error), "status": int(error.status)}, "traceback": trace}
     text = str(error).strip() or repr(error)
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119
-    return {
-        "type": type(error).__name__,
-        "message": text,
-        "where": where,
-        "traceback": "".join(traceback.format_exception(error)),
-    }
+    return {"type": type(error).__name__, "message": text, "where": where, "traceback": trace}
 
 
 def _run(channel: Channel) -> None:

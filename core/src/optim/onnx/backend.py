@@ -37,11 +37,16 @@ _LEAST_WEIGHT_BYTES = 1024
 class OnnxRuntimeSession(Session):
     """An ``onnxruntime.InferenceSession``."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, provider: str) -> None:
+    def __init__(self, session: onnxruntime.InferenceSession, provider: str, *, recorded: bool = False) -> None:
         self._session = session
         self._names = [output.name for output in session.get_outputs()]
         self._inputs = {value.name for value in session.get_inputs()}
-        self._provider = provider
+        self._shares = {provider: 1.0}
+        if recorded:
+            from optim.providers.assignment import nodes_by_provider, shares
+
+            counts = {name: len(nodes) for name, nodes in nodes_by_provider(session).items()}
+            self._shares = shares(counts, provider)
 
     def run(self, feeds: Feeds) -> Outputs:
         """One run; feeds that the graph no longer has are left out."""
@@ -50,8 +55,8 @@ class OnnxRuntimeSession(Session):
 
     @property
     def executed_on(self) -> Mapping[str, float]:
-        """All nodes run on the session's provider: falling back to another is switched off."""
-        return {self._provider: 1.0}
+        """Where onnxruntime's record says; without one all on the provider, as falling back is switched off."""
+        return self._shares
 
     def close(self) -> None:
         """Let the runtime's memory go, whoever still holds this object."""
@@ -69,16 +74,9 @@ class OnnxRuntimeBackend(Backend):
         from optim.onnx.sessions import open_session
 
         session = open_session(
-            model.path,
-            model.session,
-            target.provider,
-            target.provider_options,
-            library=target.library,
-            extra_config=_HARNESS,
-            libraries=libraries_of(model.opset),
-            fallback=target.fallback,
+            model.path, model.session, target, extra_config=_HARNESS, libraries=libraries_of(model.opset)
         )
-        return OnnxRuntimeSession(session, target.provider)
+        return OnnxRuntimeSession(session, target.provider, recorded=target.shapes_on_cpu)
 
     def limits(self) -> BackendLimits:
         """Measured on the installed runtime."""
@@ -119,7 +117,11 @@ class OnnxRuntimeBackend(Backend):
         except (OptimError, OSError):
             return ""
         options = {name: value for name, value in model.session.session_options.items() if name != _LEVEL}
-        rest = json.dumps([options, dict(model.session.session_config)], sort_keys=True)
+        others = [
+            dict(model.session.session_config),
+            {name: dict(one) for name, one in model.session.provider_options.items()},
+        ]
+        rest = json.dumps([options, *others], sort_keys=True)
         return hashlib.sha256(written + rest.encode()).hexdigest()
 
     def versions(self) -> Mapping[str, str]:

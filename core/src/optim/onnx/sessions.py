@@ -22,8 +22,12 @@ from optim.model import SessionConfig
 from optim.onnx.libraries import installed_domains, library_path
 from optim.onnx.linked import FOLDER_CONFIG, session_model
 from optim.onnx.refusals import plain, session_failed
+from optim.providers.assignment import RECORD, require_shapes_only
+from optim.providers.start import build_command, missing_library, preload, remedy
+from optim.target import Target
 
 CPU = "CPUExecutionProvider"
+PLAIN_CPU = Target("cpu", "ort", CPU, device="CPU")
 _ENUMS = {
     "graph_optimization_level": ort.GraphOptimizationLevel,
     "execution_mode": ort.ExecutionMode,
@@ -74,25 +78,19 @@ def session_options(settings: SessionConfig) -> ort.SessionOptions:
 def open_session(
     path: Path,
     settings: SessionConfig,
-    provider: str = CPU,
-    provider_options: Mapping[str, str] | None = None,
+    target: Target = PLAIN_CPU,
     *,
-    library: str = "",
     extra_config: Mapping[str, str] | None = None,
     libraries: Iterable[str] = (),
-    fallback: bool = False,
 ) -> ort.InferenceSession:
-    """Open a model so that it really runs on ``provider``.
+    """Open a model so that it really runs on a target's provider; nodes go to the CPU only where the target admits it.
 
     Args:
         path: the graph.
-        settings: of the model.
-        provider: execution provider.
-        provider_options: of the provider.
-        library: Python package of a provider that is installed apart from onnxruntime.
+        settings: of the model; its options of a provider are laid over those of the target.
+        target: its providers, with options and package; by default the CPU.
         extra_config: further config entries of this session alone, never part of the model.
         libraries: packages with operators that the graph needs, see :mod:`optim.onnx.libraries`.
-        fallback: let nodes that the provider does not take run on the CPU; the session says which.
 
     Raises:
         OptimError[provider-missing]: this onnxruntime has no such provider, or the package is not installed.
@@ -100,14 +98,22 @@ def open_session(
         OptimError[session-failed]: the runtime refused the model.
         OptimError[operators-missing]: a library of operators is not installed.
     """
-    devices = register_provider(library, provider) if library else []
+    provider = target.provider
+    chosen = {
+        name: {**options, **settings.provider_options.get(name, {})}
+        for name, options in {provider: target.provider_options, **target.also}.items()
+    }
+    for name in chosen:
+        preload(name)
+    devices = register_provider(target.library, provider) if target.library else []
     available = ort.get_available_providers()
     if not devices and provider not in available:
         raise OptimError(
             "provider-missing",
             f"this onnxruntime has no {provider}",
             f"it has {', '.join(available)}",
-            "install the onnxruntime build that has it, e.g. onnxruntime-gpu instead of onnxruntime",
+            build_command(provider)
+            or "install the onnxruntime build that has it, e.g. onnxruntime-gpu instead of onnxruntime",
             status=ExitStatus.TARGET_UNAVAILABLE,
         )
     options = session_options(settings)
@@ -115,14 +121,17 @@ def open_session(
         options.add_session_config_entry(key, text)
     for package in libraries:
         options.register_custom_ops_library(library_path(package))
-    if provider != CPU and not fallback:
+    if provider != CPU and not target.fallback and not target.shapes_on_cpu:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    if target.shapes_on_cpu:
+        for key, text in RECORD.items():
+            options.add_session_config_entry(key, text)
     from_memory = session_model(path)
     if from_memory is not None:
         options.add_session_config_entry(FOLDER_CONFIG, from_memory[1])
-    providers = None if devices else [(provider, dict(provider_options or {}))]
+    providers = None if devices else list(chosen.items())
     if devices:
-        options.add_provider_for_devices(devices, dict(provider_options or {}))
+        options.add_provider_for_devices(devices, chosen[provider])
     try:
         session = ort.InferenceSession(
             from_memory[0] if from_memory else str(path),
@@ -132,15 +141,24 @@ def open_session(
         )
     except Exception as error:
         raise session_failed(path, error) from error
-    if session.get_providers()[0] != provider:
-        raise OptimError(
-            "cpu-fallback",
-            f"{path.name} would run on {session.get_providers()[0]}, not on {provider}",
-            "onnxruntime could not start the provider and fell back",
-            "optim targets",
-            status=ExitStatus.TARGET_UNAVAILABLE,
-        )
+    started = session.get_providers()
+    if absent := [name for name in chosen if name not in started]:
+        raise _fell_back(path, absent[0], started[0])
+    if target.shapes_on_cpu and not target.fallback:
+        require_shapes_only(session, path)
     return session
+
+
+def _fell_back(path: Path, provider: str, instead: str) -> OptimError:
+    reason = missing_library(provider)
+    said = f": {reason}" if reason else ""
+    return OptimError(
+        "cpu-fallback",
+        f"{path.name} would run on {instead}, not on {provider}",
+        f"onnxruntime could not start the provider and fell back{said}",
+        remedy((provider,), reason) or "optim targets",
+        status=ExitStatus.TARGET_UNAVAILABLE,
+    )
 
 
 @cache

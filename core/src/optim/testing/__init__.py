@@ -1,4 +1,4 @@
-"""The author's kit: conformance classes for passes and backends, tiny real models, and what both are made of.
+"""The author's kit: a conformance class for each thing that a plugin offers, and tiny real models.
 
     from optim.testing import PassConformance, models
 
@@ -24,17 +24,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optim.testing import models
-    from optim.testing.backend_conformance import BackendConformance
-    from optim.testing.conformance import PassConformance
     from optim.testing.installation import Installed, installed
+    from optim.testing.kits.backends import BackendConformance
+    from optim.testing.kits.commands import CommandConformance
+    from optim.testing.kits.exporters import ExporterConformance
+    from optim.testing.kits.metrics import MetricConformance, MetricSample
+    from optim.testing.kits.passes import PassConformance
+    from optim.testing.kits.source_passes import SourcePassConformance
+    from optim.testing.kits.targets import TargetConformance
     from optim.testing.trial import Trial
 
-__all__ = ["BackendConformance", "Installed", "PassConformance", "Trial", "installed", "models"]
+__all__ = [
+    "BackendConformance",
+    "CommandConformance",
+    "ExporterConformance",
+    "Installed",
+    "MetricConformance",
+    "MetricSample",
+    "PassConformance",
+    "SourcePassConformance",
+    "TargetConformance",
+    "Trial",
+    "installed",
+    "models",
+]
 
 _HOMES = {
-    "BackendConformance": "optim.testing.backend_conformance",
+    "BackendConformance": "optim.testing.kits.backends",
+    "CommandConformance": "optim.testing.kits.commands",
+    "ExporterConformance": "optim.testing.kits.exporters",
     "Installed": "optim.testing.installation",
-    "PassConformance": "optim.testing.conformance",
+    "MetricConformance": "optim.testing.kits.metrics",
+    "MetricSample": "optim.testing.kits.metrics",
+    "PassConformance": "optim.testing.kits.passes",
+    "SourcePassConformance": "optim.testing.kits.source_passes",
+    "TargetConformance": "optim.testing.kits.targets",
     "Trial": "optim.testing.trial",
     "installed": "optim.testing.installation",
 }

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from optim._engine.plugins.weight import HEAVY
+from optim._engine.plugins.discovery import HEAVY
 
 _TIMEOUT_S = 120.0
 _SCRIPT = """

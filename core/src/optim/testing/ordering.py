@@ -12,12 +12,13 @@ from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.plugins.registry import load_registry
 from optim.errors import OptimError
 from optim.passes import Pass, Stage
+from optim.source_passes import AnyPass
 from optim.target import Target
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*|:\*)")
 
 
-def order_defect(pass_class: type[Pass], stage: Stage, target: Target) -> str:
+def order_defect(pass_class: AnyPass, stage: Stage, target: Target) -> str:
     """Why ``before`` and ``after`` cannot hold; empty where they can."""
     named = (*pass_class.before, *pass_class.after)
     strange = [name for name in named if not _NAME.fullmatch(name)]
@@ -38,7 +39,7 @@ def order_defect(pass_class: type[Pass], stage: Stage, target: Target) -> str:
     return ""
 
 
-def _stand_ins(pass_class: type[Pass], others: list[OfferedPass]) -> list[OfferedPass]:
+def _stand_ins(pass_class: AnyPass, others: list[OfferedPass]) -> list[OfferedPass]:
     """Passes of plugins that are not installed, as far as this one names them, so that a contradiction still shows."""
     there = {offered.name for offered in others} | {pass_class.name}
     missing = {name for name in (*pass_class.before, *pass_class.after) if ":" not in name} - there

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("optim.testing.conformance", "optim.testing.backend_conformance")
+pytest.register_assert_rewrite("optim.testing.kits")

@@ -13,7 +13,8 @@ from optim._engine.compare.recast import compare_raw
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.feeds.load import load_feeds
 from optim._engine.feeds.synthesize import synthesize_feeds
-from optim._engine.gate.drift import NO_DRIFT, Drift, compare_sample, worst_drift
+from optim._engine.gate.drift import NO_DRIFT, Drift, worst_drift
+from optim._engine.gate.outputs import compare_sample
 from optim._engine.graphs.ingest import ingest
 from optim._engine.jobs.offer import context_for
 from optim.backend import Backend

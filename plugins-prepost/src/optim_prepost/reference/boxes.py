@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from optim_prepost.reference.arrays import Array, Arrays
@@ -12,35 +15,40 @@ def split_out_box_and_score_with_conf(rows: Array, num_classes: int, name: str |
     return rows[:, :4], rows[:, 5 : 5 + num_classes] * rows[:, 4:5]
 
 
+@dataclass(frozen=True, slots=True)
+class _Suppression:
+    """Parameters of the step, with its defaults."""
+
+    iou_threshold: float = 0.5
+    score_threshold: float = 0.67
+    max_boxes_per_class: int = 100
+    max_detections: int | None = None
+    has_mask_data: bool = False
+    name: str | None = None
+
+
 def select_best_bounding_boxes_by_nms(
-    boxes: Array,
-    scores: Array,
-    masks: Array | None = None,
-    iou_threshold: float = 0.5,
-    score_threshold: float = 0.67,
-    max_boxes_per_class: int = 100,
-    max_detections: int | None = None,
-    has_mask_data: bool = False,
-    name: str | None = None,
+    boxes: Array, scores: Array, masks: Array | None = None, **parameters: Any
 ) -> Arrays:
     """Non-maximum suppression, class by class, best first: [kept, 4 + score + class (+ mask)]."""
+    given = _Suppression(**parameters)
     kept: list[tuple[int, int]] = []
     for number in range(scores.shape[1]):
         chosen: list[int] = []
         for box in np.argsort(-scores[:, number], kind="stable"):
-            if scores[box, number] <= score_threshold or len(chosen) == max_boxes_per_class:
+            if scores[box, number] <= given.score_threshold or len(chosen) == given.max_boxes_per_class:
                 break
-            if all(_overlap(boxes[box], boxes[other]) <= iou_threshold for other in chosen):
+            if all(_overlap(boxes[box], boxes[other]) <= given.iou_threshold for other in chosen):
                 chosen.append(int(box))
         kept += [(number, box) for box in chosen]
     found = np.array([scores[box, number] for number, box in kept], dtype=np.float32)
-    if max_detections is not None and len(kept) > max_detections:
-        best = sorted(np.argsort(-found, kind="stable")[:max_detections])
+    if given.max_detections is not None and len(kept) > given.max_detections:
+        best = sorted(np.argsort(-found, kind="stable")[: given.max_detections])
         kept, found = [kept[place] for place in best], found[best]
     places = [box for _, box in kept]
     numbers = np.array([[number] for number, _ in kept], dtype=np.float32).reshape(-1, 1)
     parts = [boxes[places].reshape(-1, 4), found.reshape(-1, 1), numbers]
-    if masks is not None and has_mask_data:
+    if masks is not None and given.has_mask_data:
         parts.append(masks[places])
     return (np.concatenate(parts, axis=1).astype(np.float32),)
 

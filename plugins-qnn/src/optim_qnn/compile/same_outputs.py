@@ -46,9 +46,10 @@ def run(request: Request, channel: Channel) -> Answer:
     import numpy as np
 
     from optim.cli_kit.models import made_up_feeds
+    from optim.providers.assignment import RECORD
     from optim_qnn.htp.backend import QnnBackend
     from optim_qnn.htp.open_session import open_on_qnn
-    from optim_qnn.htp.profile import RECORD, QnnSession
+    from optim_qnn.htp.profile import QnnSession
 
     backend = QnnBackend()
     for number, (model, path) in enumerate(zip(request.models, request.compiled, strict=True)):

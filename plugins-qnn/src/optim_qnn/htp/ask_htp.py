@@ -11,14 +11,13 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optim.errors import OptimError
 from optim.model import SessionConfig
 from optim.target import Target
 
-_CONFIG = {"session.record_ep_graph_assignment_info": "1"}
 _VERBOSE: dict[str, bool | int | str] = {"log_severity_level": 0, "graph_optimization_level": "ORT_DISABLE_ALL"}
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _NODE = re.compile(r"Operator type: \S+ Node name: (?P<name>.+) Node index: \d+$")
@@ -50,20 +49,13 @@ def ask_htp(path: Path, target: Target) -> Answer:
         target: HTP; floats are computed in float16 where its chip has it.
     """
     from optim.onnx.sessions import open_session
-    from optim_qnn.htp.profile import nodes_by_provider
+    from optim.providers.assignment import RECORD, nodes_by_provider
 
     options = {**target.provider_options, "enable_htp_fp16_precision": "1"}
+    target = replace(target, provider_options=options, fallback=True)
     with native_stderr() as log:
         try:
-            session = open_session(
-                path,
-                SessionConfig(_VERBOSE),
-                target.provider,
-                options,
-                library=target.library,
-                extra_config=_CONFIG,
-                fallback=True,
-            )
+            session = open_session(path, SessionConfig(_VERBOSE), target, extra_config=RECORD)
         except OptimError as error:
             return Answer(failure=error.cause)
         assigned = nodes_by_provider(session)

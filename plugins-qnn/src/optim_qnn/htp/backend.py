@@ -23,8 +23,9 @@ class QnnBackend(OnnxRuntimeBackend):
 
     def open(self, model: Model, target: Target) -> Session:
         """Open on HTP; a node that it does not take is an error that names it, unless a fallback was admitted."""
+        from optim.providers.assignment import RECORD
         from optim_qnn.htp.open_session import open_on_qnn
-        from optim_qnn.htp.profile import RECORD, ProfiledSession, QnnSession, profiled
+        from optim_qnn.htp.profile import ProfiledSession, QnnSession, profiled
 
         if not target.fallback:
             return QnnSession(open_on_qnn(model.path, model.session, target, extra_config=RECORD))

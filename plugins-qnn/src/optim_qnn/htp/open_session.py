@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,15 +33,7 @@ def open_on_qnn(
     from optim.onnx.sessions import open_session
 
     try:
-        return open_session(
-            path,
-            settings,
-            target.provider,
-            target.provider_options,
-            library=target.library,
-            extra_config=extra_config,
-            fallback=target.fallback,
-        )
+        return open_session(path, settings, target, extra_config=extra_config)
     except OptimError as error:
         if _REFUSED not in f"{error.cause} {error.__cause__}":
             raise
@@ -50,17 +43,15 @@ def open_on_qnn(
 def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimError:
     """Which nodes go to the CPU where that is admitted, or why all of them do."""
     from optim.onnx.sessions import open_session
+    from optim.providers.assignment import RECORD, assigned_nodes
     from optim_qnn.htp.ask_htp import native_stderr, not_set_up
 
     with native_stderr() as log:
         session = open_session(
             path,
             settings.updated(SessionConfig({"log_severity_level": _ERRORS})),
-            target.provider,
-            target.provider_options,
-            library=target.library,
-            extra_config={"session.record_ep_graph_assignment_info": "1"},
-            fallback=True,
+            replace(target, fallback=True),
+            extra_config=RECORD,
         )
         failure = not_set_up(log.read_text(encoding="utf-8", errors="replace"))
     if failure:
@@ -72,10 +63,10 @@ def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimErro
             "optim-plugin-qnn",
             ExitStatus.TARGET_UNAVAILABLE,
         )
-    parts = session.get_provider_graph_assignment_info()
-    nodes_left = [node for part in parts if part.ep_name != target.provider for node in part.get_nodes()]
-    computing = [node for node in nodes_left if node.op_type not in ("QuantizeLinear", "DequantizeLinear")]
-    left = [f"{node.op_type} '{node.name}'" for node in computing or nodes_left]
+    assigned = assigned_nodes(session).items()
+    nodes_left = [node for provider, nodes in assigned if provider != target.provider for node in nodes]
+    computing = [node for node in nodes_left if node[1] not in ("QuantizeLinear", "DequantizeLinear")]
+    left = [f"{operator} '{name}'" for name, operator in computing or nodes_left]
     more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
     nodes = "1 node" if len(left) == 1 else f"{len(left)} nodes"
     return OptimError(

@@ -17,17 +17,15 @@ from typing import TYPE_CHECKING
 from optim.arrays import Feeds, Outputs
 from optim.model import SessionConfig
 from optim.onnx.backend import OnnxRuntimeSession
+from optim.providers.assignment import nodes_by_provider, shares
 from optim_qnn.htp.targets import PROVIDER
 
 if TYPE_CHECKING:
     import onnxruntime
 
-RECORD = {"session.record_ep_graph_assignment_info": "1"}
-"""Session settings with which onnxruntime keeps which node it gave to which provider."""
-
 
 class QnnSession(OnnxRuntimeSession):
-    """A session on HTP alone, opened with :data:`RECORD`; falling back to the CPU is switched off."""
+    """A session on HTP alone, opened with onnxruntime's record of its assignment; the CPU is switched off."""
 
     def __init__(self, session: onnxruntime.InferenceSession) -> None:
         super().__init__(session, PROVIDER)
@@ -36,14 +34,14 @@ class QnnSession(OnnxRuntimeSession):
     @property
     def executed_on(self) -> Mapping[str, float]:
         """Share of nodes by provider, as onnxruntime assigned them."""
-        return shares(self._assigned)
+        return shares(self._assigned, PROVIDER)
 
 
 class ProfiledSession(QnnSession):
     """A session in which nodes may fall back to the CPU; what ran where is read from a profile of its first run.
 
     Args:
-        session: opened with :data:`RECORD` and :func:`profiled`.
+        session: opened with the same record and :func:`profiled`.
         folder: the profile's; gone when the session is closed.
     """
 
@@ -61,7 +59,7 @@ class ProfiledSession(QnnSession):
     @property
     def executed_on(self) -> Mapping[str, float]:
         """Share of nodes by provider: where they ran; before the first run, where they were assigned."""
-        return shares(self._ran or self._assigned)
+        return shares(self._ran or self._assigned, PROVIDER)
 
     def close(self) -> None:
         """Let the runtime's memory and the profile go."""
@@ -91,17 +89,3 @@ def ran(kernels: Mapping[str, int], assigned: Mapping[str, int]) -> dict[str, in
         provider: assigned.get(provider, count) if provider == PROVIDER else count
         for provider, count in kernels.items()
     }
-
-
-def nodes_by_provider(session: onnxruntime.InferenceSession) -> Mapping[str, list[str]]:
-    """Names of the nodes that each provider took, in a session opened with the assignment recorded."""
-    found: dict[str, list[str]] = {}
-    for part in session.get_provider_graph_assignment_info():
-        found.setdefault(part.ep_name, []).extend(node.name for node in part.get_nodes())
-    return found
-
-
-def shares(counts: Mapping[str, int]) -> dict[str, float]:
-    """Share of nodes by provider, 0..1."""
-    total = sum(counts.values())
-    return {provider: count / total for provider, count in counts.items()} if total else {PROVIDER: 1.0}

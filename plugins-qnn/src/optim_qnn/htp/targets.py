@@ -78,6 +78,7 @@ def make_targets() -> tuple[Target, ...]:
         device="CPU, in place of HTP",
         timed=False,
         exact=False,
+        prepares_for=PROVIDER,
         remark=_NOT_RUN,
         requires=(PREPROCESS,),
         probe=_runtime_missing,

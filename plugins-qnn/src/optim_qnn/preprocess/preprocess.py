@@ -54,6 +54,12 @@ class Preprocess(Pass):
         _require_names(options, model)
         require_shapes(model.ir(), options.shapes)
 
+    def refuse_without_data(self, options: PreprocessOptions, model: Model) -> None:
+        """Shapes that nobody said."""
+        dynamic = [info.name for info in model.inputs if info.is_dynamic]
+        if dynamic and not options.shapes:
+            raise _nobody_said(dynamic)
+
     def inputs_for(self, options: PreprocessOptions, model: Model) -> tuple[TensorInfo, ...]:
         """The inputs with what the options fix."""
         from optim.onnx.fix_shapes import fixed_inputs, require_shapes
@@ -91,6 +97,18 @@ class Preprocess(Pass):
         return PassResult(after, changed=True, notes=notes, counts=counts, interface=interface)
 
 
+def _nobody_said(dynamic: Sequence[str]) -> OptimError:
+    return OptimError(
+        "dynamic-without-data",
+        "HTP takes fixed shapes, and nobody said which",
+        f"dynamic: {', '.join(dynamic)}; without --data the shapes would be made up",
+        "give --data with samples of the shape you will run, "
+        f'or --with "qnn.preprocess:shapes={{{dynamic[0]}=[1, 128]}}"',
+        "optim-plugin-qnn",
+        ExitStatus.USAGE,
+    )
+
+
 def fix(graph: ir.Model, model: Model, given: Mapping[str, Sequence[int]], context: Context) -> tuple[str, ...]:
     """Fix dynamic inputs; what became of them, for the report."""
     from optim.onnx.fix_shapes import fix_shapes, require_shapes_of, shapes_of_feeds
@@ -101,15 +119,7 @@ def fix(graph: ir.Model, model: Model, given: Mapping[str, Sequence[int]], conte
     shapes: Mapping[str, Sequence[int]] = given
     if not shapes:
         if not context.feeds_given:
-            raise OptimError(
-                "dynamic-without-data",
-                "HTP takes fixed shapes, and nobody said which",
-                f"dynamic: {', '.join(dynamic)}; without --data the shapes would be made up",
-                "give --data with samples of the shape you will run, "
-                f'or --with "qnn.preprocess:shapes={{{dynamic[0]}=[1, 128]}}"',
-                "optim-plugin-qnn",
-                ExitStatus.USAGE,
-            )
+            raise _nobody_said(dynamic)
         shapes = shapes_of_feeds(model.inputs, context.samples())
     fix_shapes(graph, shapes)
     require_shapes_of(graph, context.samples())

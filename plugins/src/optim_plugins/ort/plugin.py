@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from optim import Backend, Pass, Target, hookimpl
 from optim.onnx.backend import OnnxRuntimeBackend
+from optim.passes import Stage
+from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
@@ -23,10 +25,12 @@ from optim_plugins.ort.tune.tune_session import TuneSession
 
 OPTIM_HOOK_API = 1
 
-_FUSE: tuple[type[Pass], ...] = (FixShapes, ConvertOpset, Clean, FuseTransformer)
 _QUANTIZE: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeDynamic, QuantizeStatic, QuantizeWeights)
 _PRECISION: tuple[type[Pass], ...] = (ConvertFloat16, ConvertBfloat16, MixedPrecision)
 _TUNE: tuple[type[Pass], ...] = (TuneSession, TuneExecution)
+
+_FIRST: tuple[type[Pass], ...] = (FixShapes, ConvertOpset, Clean, FuseConvolution)
+"""They write standard operators, which every runtime of ONNX reads."""
 
 
 def _runtime_missing() -> str | None:
@@ -36,6 +40,33 @@ def _runtime_missing() -> str | None:
 
 
 CPU = Target(name="cpu", backend="ort", provider="CPUExecutionProvider", device="CPU", probe=_runtime_missing)
+
+
+_BLOCKS: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeWeights)
+
+_OFFERED: Mapping[str, Mapping[Stage, tuple[type[Pass], ...]]] = {
+    "CPUExecutionProvider": {
+        Stage.FUSE: (*_FIRST, FuseTransformer),
+        Stage.QUANTIZE: _QUANTIZE,
+        Stage.CONVERT_PRECISION: _PRECISION,
+        Stage.TUNE: _TUNE,
+    },
+    "CUDAExecutionProvider": {
+        Stage.FUSE: (*_FIRST, FuseTransformer),
+        Stage.QUANTIZE: _BLOCKS,
+        Stage.CONVERT_PRECISION: _PRECISION,
+        Stage.TUNE: (TuneSession,),
+    },
+    "OpenVINOExecutionProvider": {Stage.FUSE: _FIRST},
+    "TensorrtExecutionProvider": {Stage.FUSE: _FIRST, Stage.CONVERT_PRECISION: _PRECISION},
+    "wasm": {Stage.FUSE: (*_FIRST, FuseTransformer), Stage.QUANTIZE: _QUANTIZE},
+}
+"""By the provider that a model is made for: what of ours it reads. Providers with kernels of ONNX Runtime's own
+operators take all graphs; TensorRT takes standard operators; settings of a session are read by ONNX Runtime alone."""
+
+
+def _offered(target: Target, stage: Stage) -> Sequence[type[Pass]]:
+    return _OFFERED.get(target.made_for, {}).get(stage, ())
 
 
 class OrtBackend(OnnxRuntimeBackend):
@@ -59,22 +90,22 @@ def optim_backends() -> Sequence[type[Backend]]:
 @hookimpl
 def optim_fuse(target: Target) -> Sequence[type[Pass]]:
     """Rewrites for ONNX Runtime."""
-    return _FUSE if target.backend == "ort" else ()
+    return _offered(target, Stage.FUSE)
 
 
 @hookimpl
 def optim_quantize(target: Target) -> Sequence[type[Pass]]:
-    """Quantization for the processor."""
-    return _QUANTIZE if target.backend == "ort" and target.provider == CPU.provider else ()
+    """Quantization that the provider has kernels for."""
+    return _offered(target, Stage.QUANTIZE)
 
 
 @hookimpl
 def optim_convert_precision(target: Target) -> Sequence[type[Pass]]:
     """Types of 16 bits for ONNX Runtime."""
-    return _PRECISION if target.backend == "ort" else ()
+    return _offered(target, Stage.CONVERT_PRECISION)
 
 
 @hookimpl
 def optim_tune(target: Target) -> Sequence[type[Pass]]:
     """How the runtime is set."""
-    return _TUNE if target.backend == "ort" else ()
+    return _offered(target, Stage.TUNE)

@@ -52,7 +52,7 @@ def _normalized(folder: Path, *, bias: bool = True) -> Model:
 def test_a_batch_normalization_goes_into_the_convolution_before_it(bias: bool, tmp_path: Path) -> None:
     model = _normalized(tmp_path, bias=bias)
     made, counts = _friendly(tmp_path, model)
-    assert counts == {"BatchNormalization folded": 1}
+    assert counts == {"normalizations folded": 1}
     assert operators(made) == ["Conv"]
     assert drift(model, made, _FEEDS) < 1e-5
 

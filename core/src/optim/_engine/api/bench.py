@@ -7,8 +7,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.api.early import require_models
 from optim._engine.api.given import Data, named_data
+from optim._engine.api.request import require_models
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Benchmark

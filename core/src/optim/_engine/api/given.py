@@ -1,7 +1,7 @@
-"""What a caller hands over as ``data=``: arrays, samples or a function, brought into a file that jobs can read.
+"""What a caller hands over as ``data=`` and ``metric=``: objects of the program, under names that jobs can read.
 
-Jobs run in processes of their own, and a cache tells feeds by their bytes: both need a file. It lives as long as the
-call, and a lock names it by :data:`optim._engine.feeds.named.GIVEN_FEEDS` alone.
+Jobs run in processes of their own, and a cache tells feeds by their bytes: both need a file. That of arrays lives as
+long as the call, and a lock names it by :data:`optim._engine.feeds.named.GIVEN_FEEDS` alone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from optim._engine.compare.metric_spec import MetricSpec, parse_metric
 from optim._engine.feeds.named import GIVEN_FEEDS
 from optim.errors import ExitStatus, OptimError
+from optim.metric import Metric
 
 if TYPE_CHECKING:
     from optim.arrays import Array
@@ -25,6 +27,9 @@ Sample: TypeAlias = Mapping[str, Any]
 
 Data: TypeAlias = str | PathLike[str] | Sample | Iterable[Sample] | Callable[..., Sample | Iterable[Sample]]
 """What ``data=`` takes: a file, a folder, ``package.module:function``; one sample; several; or a function of them."""
+
+TaskMetric: TypeAlias = str | Metric | Callable[..., "float | Array"]
+"""A name of ``optim metrics``, ``package.module:function``, a metric, or a function of outputs, labels and feeds."""
 
 
 @contextmanager
@@ -115,3 +120,27 @@ def _article(value: object) -> str:
 def _bad(what: str, cause: str) -> OptimError:
     fix = "data={'input_name': array} for one sample, a list of such for several, or a function that returns them"
     return OptimError("bad-data", what, cause, fix, status=ExitStatus.USAGE)
+
+
+@contextmanager
+def named_metric(metric: TaskMetric | None) -> Iterator[MetricSpec | None]:
+    """The metric as a run names it; a function of the program can be called until the end of the context.
+
+    Raises:
+        OptimError[bad-option]: options that are no TOML.
+    """
+    if metric is None or isinstance(metric, str):
+        yield parse_metric(metric) if metric else None
+        return
+    from optim._engine.compare.metric_callback import served
+
+    with served(metric if isinstance(metric, Metric) else _of_function(metric)) as spec:
+        yield spec
+
+
+def _of_function(function: Callable[..., Any]) -> Metric:
+    from optim._engine.compare.metric_maker import metric_of
+
+    name = getattr(function, "__name__", type(function).__name__)
+    higher = bool(getattr(function, "higher_is_better", True))
+    return metric_of(function, name if name.isidentifier() else "metric", higher_is_better=higher)

@@ -7,10 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.api.early import default_output, require_run
-from optim._engine.api.given import Data, named_data
-from optim._engine.api.metrics import TaskMetric, named_metric
-from optim._engine.api.request import settings_from
+from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
+from optim._engine.api.request import default_output, require_run, settings_from
 from optim._engine.compare.metric_spec import parse_max_loss
 from optim._engine.search.settings import Goal, Named, parse_stage
 from optim._engine.sources.naming import needs_export

@@ -7,9 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.api.early import require_models
-from optim._engine.api.given import Data, named_data
-from optim._engine.api.metrics import TaskMetric, named_metric
+from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
+from optim._engine.api.request import require_models
 from optim._engine.compare.metric_spec import parse_max_loss
 
 if TYPE_CHECKING:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from optim._engine.plugins.offers import Offer
 
+_DIAGNOSIS = ("blame", "profile", "reduce", "sensitivity")
+"""Verbs that look into a model: a folder of their own."""
+
 
 class OptimGroup(click.Group):
     """Our own commands, each in a file of its name, and what plugins add by ``optim_commands``."""
@@ -28,7 +31,7 @@ class OptimGroup(click.Group):
         """Import a command; plugins are only looked up for a name that is not ours."""
         del ctx
         if cmd_name in OWN_COMMANDS:
-            return _import(f"optim._engine.cli.verbs.{cmd_name}:{cmd_name}")
+            return _import(f"{module_of(cmd_name)}:{cmd_name}")
         offer = _added().get(cmd_name)
         return _import_added(offer) if offer else None
 
@@ -53,6 +56,11 @@ class OptimGroup(click.Group):
             formatter.write_dl(rows)
 
 
+def module_of(verb: str) -> str:
+    """The module of a command of our own."""
+    return f"optim._engine.cli.verbs.{'diagnosis.' if verb in _DIAGNOSIS else ''}{verb}"
+
+
 def _added() -> Mapping[str, Offer]:
     from optim._engine.plugins.registry import load_registry
 
@@ -72,7 +80,7 @@ def _import(path: str) -> click.Command:
 
 
 def _import_added(offer: Offer) -> click.Command:
-    """A plugin's command.
+    """A plugin's command; what it raises while it runs names the plugin.
 
     Raises:
         OptimError[plugin-failed]: it cannot be imported; the plugin is at fault.
@@ -82,7 +90,7 @@ def _import_added(offer: Offer) -> click.Command:
 
     try:
         with stdout_on_stderr():
-            return _import(_as_command(offer).path)
+            return _named_where_it_breaks(_import(_as_command(offer).path), offer)
     except (Exception, SystemExit) as error:
         raise OptimError(
             "plugin-failed",
@@ -92,3 +100,28 @@ def _import_added(offer: Offer) -> click.Command:
             offer.plugin.release,
             ExitStatus.USAGE,
         ) from error
+
+
+def _named_where_it_breaks(command: click.Command, offer: Offer) -> click.Command:
+    """The same command; an exception that is no diagnosis, and nothing that the system refused, is its plugin's."""
+    from optim.errors import describe_exception
+
+    invoke = command.invoke
+
+    def guarded(ctx: click.Context) -> object:
+        try:
+            return invoke(ctx)
+        except (OptimError, click.ClickException, click.exceptions.Exit, click.Abort, OSError):
+            raise
+        except Exception as error:
+            raise OptimError(
+                "command-failed",
+                f"command {offer.name} broke down",
+                describe_exception(error),
+                "run it as `optim --debug ...` to see where, and report that to the package below, which brings it",
+                offer.plugin.release,
+                ExitStatus.INTERNAL,
+            ) from error
+
+    command.invoke = guarded  # type: ignore[method-assign]  # of this instance: any class of click's
+    return command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -44,10 +45,24 @@ def print_error(error: OptimError, *, as_json: bool, trace: BaseException | None
         trace: where given, the traceback of this exception comes first.
     """
     if trace is not None:
-        echo("".join(traceback.format_exception(trace)).rstrip(), err=True)
+        for text in _traces(trace):
+            echo(text.rstrip(), err=True)
     click.echo(_styled(printable(str(error))), err=True)
     if as_json:
         print_json({"error": as_fields(error)})
+
+
+def _traces(error: BaseException) -> Iterator[str]:
+    """A worker's exception, where it was one, as the worker tells it; then this process's, a plugin's lines first."""
+    from optim.jobs.frames import foreign_first
+    from optim.jobs.process import WorkerFailed
+
+    now: BaseException | None = error
+    while now is not None:
+        if isinstance(now, WorkerFailed) and now.details:
+            yield f"In a process of its own:\n{now.details}"
+        now = now.__cause__
+    yield foreign_first(error)
 
 
 def as_fields(error: OptimError) -> dict[str, object]:

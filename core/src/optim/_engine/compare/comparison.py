@@ -1,4 +1,4 @@
-"""How the model at the end of a chain is held against the original: made once of a job's request, then asked.
+"""How the model at the end of a chain is held against the original: a part of the requests of jobs that do it.
 
 What a pass that recasts a model changes is in here alone (:mod:`optim._engine.compare.recast`): the model that it was
 given is what is compared on the original's feeds and what the task metric looks at, and the new one is held to that
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optim._engine.compare.place import Place, Reference, compare_session, mapped_feeds
@@ -46,8 +46,15 @@ class Comparison:
 
     place: Place
     reference: Reference
-    interfaces: Sequence[Interface]
+    interfaces: tuple[Interface, ...]
     given: Model | None = None
+
+    def after(self, interface: Interface | None, model: Model) -> Comparison:
+        """The comparison of a chain with one more step, which was given a model."""
+        if interface is None:
+            return self
+        given = model if interface.raw and self.given is None else self.given
+        return replace(self, interfaces=(*self.interfaces, interface), given=given)
 
     def judge(self, session: Session, samples: Sequence[int], *, measure_task: bool, everything: bool) -> Judged:
         """Compare the model at the end of the chain with the original.
@@ -101,7 +108,7 @@ class Comparison:
             return 1 - worst_drift(compare_session(opened, self.reference, samples, self.interfaces)).relative_l2
 
     @contextmanager
-    def _fed_as_original(self, session: Session, place: int | None) -> Iterator[tuple[Session, Sequence[Interface]]]:
+    def _fed_as_original(self, session: Session, place: int | None) -> Iterator[tuple[Session, tuple[Interface, ...]]]:
         """A session that takes the original's feeds, and the interfaces up to it."""
         if place is None or self.given is None:
             yield session, self.interfaces

@@ -10,7 +10,8 @@ from typing import Any
 from optim._engine.backends.held import HeldBackend, held_backend
 from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
 from optim._engine.feeds.feedset import FeedSet
-from optim._engine.gate.drift import OutputComparison, compare_sample, merge_samples
+from optim._engine.gate.drift import OutputComparison, merge_samples
+from optim._engine.gate.outputs import compare_sample
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session

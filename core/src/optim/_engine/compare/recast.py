@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from optim._engine.compare.place import call_interface, mapped_feeds, mapped_outputs
-from optim._engine.gate.drift import OutputComparison, compare_output, merge_samples
+from optim._engine.gate.drift import OutputComparison, merge_samples
+from optim._engine.gate.outputs import compare_output
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.errors import OptimError

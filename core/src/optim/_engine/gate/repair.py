@@ -10,7 +10,7 @@ converted alone, and what leaving it alone saves is about that. Then:
    allows, and what is not needed of them is given back;
 4. the set is measured for real; where that says otherwise than expected, expectations are corrected, and on from 3.
 
-Where an estimate is at hand (:mod:`optim._engine.sensitivity.replay`: a run of a model that is open already), 2 and 3
+Where an estimate is at hand (:mod:`optim._engine.diagnosis.replay`: a run of a model that is open already), 2 and 3
 ask it instead of applying the pass, and only 4 costs evaluations.
 """
 

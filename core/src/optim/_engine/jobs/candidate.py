@@ -6,9 +6,6 @@ must open it on the target, and every output is compared.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,22 +14,20 @@ from typing import Any
 from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import Untouched, checked_model, require_fit, unchanged
-from optim._engine.compare.place import Place, Reference
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.offer import context_for
+from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.registry import load_registry
 from optim.backend import Session
 from optim.jobs.channel import Channel
 from optim.model import Model
 from optim.onnx.files import size_bytes
 from optim.options import PassOptions, parse_options
-from optim.passes import Applicable, Interface, Pass, PassResult
-
-_MOST_LINES = 20
-"""Lines of a pass's log that a report has: more hide what else it says."""
+from optim.passes import Applicable, Pass, PassResult
+from optim.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +39,29 @@ class Request:
         name: of the pass.
         plugin: that has it.
         options: JSON values.
-        place: where the result must run.
-        reference: what it is compared with.
+        comparison: of the chain before, where the result must run too.
         samples: to compare on.
-        interfaces: of the steps before.
         lossy: whether this pass or a step before is.
         store: folder of the store.
         seed: of the run.
         measure_task: whether the task metric is measured too.
-        given: the model that a recasting pass before was given; None where there was none.
     """
 
     model: Model
     name: str
     plugin: str
     options: dict[str, Any]
-    place: Place
-    reference: Reference
+    comparison: Comparison
     samples: tuple[int, ...]
-    interfaces: tuple[Interface, ...]
     store: Path
     seed: int
     lossy: bool = True
     measure_task: bool = False
-    given: Model | None = None
+
+    @property
+    def target(self) -> Target:
+        """Where the result must run."""
+        return self.comparison.place.target
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +80,7 @@ JOB = Job(__name__, Request, Answer)
 
 def run(request: Request, channel: Channel) -> Answer:
     """Apply, check, open, compare."""
-    pass_class = load_registry(only=[request.plugin]).find_pass(request.name, request.place.target).over_models
+    pass_class = load_registry(only=[request.plugin]).find_pass(request.name, request.target).over_models
     options = parse_options(pass_class, request.options)
     before = Untouched.now(request.model)
     try:
@@ -99,16 +93,12 @@ def run(request: Request, channel: Channel) -> Answer:
     if model.digest == request.model.digest:
         return Answer(unchanged(result, request.model), 0, (), {})
     result = replace(result, model=model)
-    interfaces = (*request.interfaces, result.interface) if result.interface else request.interfaces
-    backend = request.place.backend()
+    backend = request.comparison.place.backend()
     check_limits(model, backend.limits(), backend.name)
     with _session(backend, model, request) as session:
         channel.event("opened")
-
-        given = request.given or request.model
-        judged = Comparison(request.place, request.reference, interfaces, given).judge(
-            session, request.samples, measure_task=request.measure_task, everything=False
-        )
+        comparison = request.comparison.after(result.interface, request.model)
+        judged = comparison.judge(session, request.samples, measure_task=request.measure_task, everything=False)
         return Answer(result, size_bytes(model), judged.comparisons, dict(session.executed_on), judged.task)
 
 
@@ -118,41 +108,18 @@ def _session(backend: HeldBackend, model: Model, request: Request) -> Session:
     What must be the same up to rounding cannot be judged on a target that rounds more than that. It is opened there
     with the first lossy step, or at the end.
     """
-    target = request.place.target
+    target = request.target
     return backend.open(model, target) if target.exact or request.lossy else backend.open_reference(model, target)
 
 
 def _apply(transformation: Pass, options: PassOptions, request: Request) -> PassResult:
     """What the pass makes of the model; nothing where it says that it cannot do anything for it."""
-    applicable = require_fit(transformation.applicable(request.model, request.place.target), Applicable, request.name)
+    applicable = require_fit(transformation.applicable(request.model, request.target), Applicable, request.name)
     if not applicable.yes:
         return PassResult(request.model, False, (applicable.reason or "its plugin gave no reason",))
-    feeds, interfaces = request.reference.feeds, request.interfaces
-    comparison = Comparison(request.place, request.reference, interfaces)
+    comparison = request.comparison
     score = partial(comparison.score, request.model.session, request.samples)
-    where = context_for(request.place.target, request.store, feeds, request.seed, interfaces, score)
-    with where as context, _logged(context.log) as lines:
-        result = transformation.apply(request.model, options, context)
-    if lines and isinstance(result, PassResult) and result.changed:
-        return replace(result, notes=(*result.notes, *lines))
-    return result
-
-
-@contextmanager
-def _logged(log: logging.Logger) -> Iterator[list[str]]:
-    """What a pass tells its logger, at level INFO and above: the report has it with the pass's notes."""
-    lines: list[str] = []
-
-    class Lines(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if len(lines) < _MOST_LINES:
-                lines.append(f"{record.levelname.lower()}: {record.getMessage()}")
-
-    handler, level = Lines(logging.INFO), log.level
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield lines
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
+    feeds = comparison.reference.feeds
+    where = context_for(request.target, request.store, feeds, request.seed, comparison.interfaces, score)
+    with where as context:
+        return recorded(context.log, lambda: transformation.apply(request.model, options, context))

@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass
 
 from optim._engine.compare.comparison import Comparison
-from optim._engine.compare.place import Place, Reference
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.job import Job
@@ -20,7 +19,6 @@ from optim.jobs.doing import doing
 from optim.jobs.memory import peak_memory_bytes
 from optim.jobs.wire import to_wire
 from optim.model import Model
-from optim.passes import Interface
 
 _WARM_UP_RUNS = 2
 _BURST_S = 0.02
@@ -33,23 +31,17 @@ class Request:
 
     Attributes:
         model: with its session settings.
-        place: where it runs.
-        reference: feeds, and the outputs to compare with.
+        comparison: of the chain that made it, where it runs too.
         compared: samples to compare on; empty for the original itself.
         timed: samples to time; none where the target cannot be timed.
-        interfaces: of the steps that made it.
         measure_task: whether the task metric is measured, on all its samples.
-        given: the model that the recasting pass among them was given; None where there is none.
     """
 
     model: Model
-    place: Place
-    reference: Reference
+    comparison: Comparison
     compared: tuple[int, ...]
     timed: tuple[int, ...]
-    interfaces: tuple[Interface, ...]
     measure_task: bool = False
-    given: Model | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +73,13 @@ JOB = Job(__name__, Request, Answer)
 
 def run(request: Request, channel: Channel) -> Answer:
     """Open, warm up, say ``ready``; then answer each ``{"go": true}`` with one round of times."""
-    backend = request.place.backend()
+    comparison = request.comparison
+    place = comparison.place
+    backend = place.backend()
     backend.versions()  # imports the runtime
-    comparison = Comparison(request.place, request.reference, request.interfaces, request.given)
     feeds = comparison.timed_feeds(request.timed)
     before = peak_memory_bytes()
-    with backend.open(request.model, request.place.target) as session:
+    with backend.open(request.model, place.target) as session:
         duration = []
         for name, sample in feeds:
             with doing(name):

@@ -15,6 +15,7 @@ from optim._engine.compare.place import mapped_feeds
 from optim._engine.feeds.feedset import SYNTHESIZED, FeedSet
 from optim._engine.graphs.node_names import unknown_nodes
 from optim._engine.jobs.job import Job
+from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds
 from optim.context import Context
@@ -61,13 +62,23 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class PassOffer:
-    """What one pass says of the model; ``unknown`` are names in the user's ``keep`` that no node of it has."""
+    """What one pass says of the model.
+
+    Attributes:
+        name: of the pass.
+        applicable: whether it proposes anything.
+        reason: why not.
+        proposals: what it would do.
+        unknown: names in the user's ``keep`` that no node of the model has.
+        not_here: whether it applies, and is known not to help on this machine.
+    """
 
     name: str
     applicable: bool
     reason: str
     proposals: tuple[Proposal, ...] = ()
     unknown: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    not_here: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,7 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
     if not asked.forced:
         promise = transformation.worth_trying(request.model, request.target, request.goal)
         if not require_fit(promise, Applicable, asked.name).yes:
-            return PassOffer(asked.name, False, promise.reason or "its plugin gave no reason")
+            return PassOffer(asked.name, False, promise.reason or "its plugin gave no reason", not_here=True)
     with context_for(request.target, request.store, request.feeds, request.seed) as context:
         if asked.options is None:
             proposed = list(transformation.candidates(request.model, request.target, context))
@@ -125,7 +136,8 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
 def _tuned(transformation: Pass, options: object, request: Request, context: Context) -> PassResult:
     """What a session-only pass made of the model: its settings are taken, and nothing else."""
     name, model = transformation.name, request.model
-    result = require_fit(transformation.apply(model, options, context), PassResult, name)
+    result = recorded(context.log, lambda: transformation.apply(model, options, context))
+    result = require_fit(result, PassResult, name)
     if not result.changed:
         return unchanged(result, model)
     if result.model.path != model.path:

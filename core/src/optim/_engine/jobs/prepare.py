@@ -17,7 +17,8 @@ from optim._engine.compare.place import Place, Reference, TaskUse, chosen, compa
 from optim._engine.feeds.feedset import FeedSet, FeedWriter
 from optim._engine.feeds.load import load_feeds
 from optim._engine.feeds.synthesize import synthesize_feeds
-from optim._engine.gate.drift import faint_outputs, mixed_outputs, only_nan, worst_drift
+from optim._engine.gate.drift import worst_drift
+from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
 from optim.arrays import Feeds, Outputs

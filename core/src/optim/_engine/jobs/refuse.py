@@ -12,25 +12,27 @@ from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.model import Model, TensorInfo
 from optim.options import parse_options
+from optim.passes import Pass
 from optim.target import Target
 
 
 @dataclass(frozen=True, slots=True)
 class NamedOptions:
-    """A pass that the user named with options."""
+    """A pass that must hold, with the options that the user gave; None where the pass proposes them."""
 
     name: str
     plugin: str
-    options: dict[str, Any]
+    options: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The user's model, in the store, and the passes to ask."""
+    """The user's model, in the store, the passes to ask, and whether the user gave samples."""
 
     model: Model
     target: Target
     passes: tuple[NamedOptions, ...]
+    data_given: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,27 @@ def run(request: Request, channel: Channel) -> Answer:
     for asked in request.passes:
         pass_class = registry.find_pass(asked.name, request.target).over_models
         before = Untouched.now(request.model)
-        options = parse_options(pass_class, asked.options)
-        pass_class().refuse_for(options, model, request.target)
+        options = _options(pass_class, asked)
+        if asked.options is not None:
+            pass_class().refuse_for(options, model, request.target)
+        if not request.data_given and options is not None:
+            pass_class().refuse_without_data(options, model)
+        if asked.options is None:
+            before.require(asked.name)
+            continue
         model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
         before.require(asked.name)
     return Answer(model.inputs)
+
+
+def _options(pass_class: type[Pass], asked: NamedOptions) -> object | None:
+    """What the user gave, else the defaults; None where a pass that proposes its own has no defaults."""
+    if asked.options is not None:
+        return parse_options(pass_class, asked.options)
+    try:
+        return parse_options(pass_class, {})
+    except OptimError:
+        return None
 
 
 def _fitting(inputs: tuple[TensorInfo, ...], model: Model, name: str) -> tuple[TensorInfo, ...]:

@@ -24,9 +24,12 @@ from optim._engine.plugins.permission import current_permission
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.stdout import stdout_on_stderr
 from optim._engine.plugins.time_limit import TookTooLongError, limited
-from optim._engine.plugins.weight import heavy_modules
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.hooks import ENTRY_POINT_GROUP
+
+HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "pydantic", "torch")
+"""Libraries that take longer to import than a listing may take: every command would wait for a plugin that imports one
+while it loads; import them inside functions."""
 
 _PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -160,3 +163,8 @@ def _is_editable(dist: importlib.metadata.Distribution) -> bool:
 
 def _source_of(entry: importlib.metadata.EntryPoint) -> str | None:
     return getattr(sys.modules.get(entry.module), "__file__", None)
+
+
+def heavy_modules() -> frozenset[str]:
+    """Those that this process has imported so far."""
+    return frozenset(name for name in HEAVY if name in sys.modules)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from optim._engine.plugins.lazy_names import import_defect
+from optim._engine.plugins.lazy_names import import_defect, missing_in_functions
 from optim._engine.plugins.permission import DISABLE_VARIABLE
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.registry import Registry
@@ -75,6 +75,7 @@ def examine(registry: Registry) -> list[Finding]:
         *_order(registry),
         *_unresolved(passes, registry),
         *_lazy_names(passes, registry),
+        *_late_imports(passes, registry),
         *_unknown_disabled(registry),
     ]
     return sorted(found, key=lambda finding: finding.severity is not Severity.PROBLEM)
@@ -252,6 +253,46 @@ def _lazy_names(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
         if defect := import_defect(path):
             fix = f"install what it needs, or tell the makers of {plugin.package}"
             yield Finding(Severity.PROBLEM, subject, f"{what}, {path}, cannot be imported: {defect}", fix)
+
+
+def _late_imports(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[Finding]:
+    """What plugins import when they work, and is not there; what their distribution calls optional is a note."""
+    modules = {(item.offered.pass_class.__module__, item.offered.plugin) for item in passes}
+    modules |= {(offer.value.__module__, offer.plugin) for offer in registry.offered("backend").values()}
+    for kind in ("metric", "command"):
+        modules |= {
+            (path.partition(":")[0], offer.plugin)
+            for offer in registry.offered(kind).values()
+            if (path := _import_path(offer.value))
+        }
+    missing = {(plugin, *found) for module, plugin in modules for found in missing_in_functions(module)}
+    told: set[tuple[PluginInfo, str]] = set()
+    for plugin, who, name in sorted(missing, key=str):
+        if (plugin, name) not in told:
+            told.add((plugin, name))
+            optional = name.replace("_", "-") in _extras(plugin.package)
+            severity = Severity.NOTE if optional else Severity.PROBLEM
+            fix = f"install what brings the module '{name}'; {plugin.package} should say which"
+            yield Finding(
+                severity, f"plugin {plugin}", f"{who} imports {name} when it works, which is not installed", fix
+            )
+
+
+def _import_path(value: object) -> str:
+    """Where the code of a metric or a command lies."""
+    if isinstance(value, Command | str):
+        return value.path if isinstance(value, Command) else value
+    made = value.make if isinstance(value, MetricFamily) else getattr(value, "call", None)
+    return made if isinstance(made, str) else getattr(made, "__module__", "")
+
+
+def _extras(package: str) -> frozenset[str]:
+    """Names of what a distribution asks for in an extra alone."""
+    try:
+        lines = importlib.metadata.requires(package) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return frozenset()
+    return frozenset(Requirement(line).name.lower() for line in lines if "extra" in line)
 
 
 def _unknown_disabled(registry: Registry) -> Iterator[Finding]:

@@ -1,11 +1,13 @@
-"""What a plugin names as ``package.module:name``, looked at without importing it: is all of it there?"""
+"""What a plugin names or imports, looked at without importing it: is all of it there?"""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+_BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.With, ast.For, ast.While)
 
 
 def import_defect(path: str) -> str:
@@ -27,13 +29,22 @@ def import_defect(path: str) -> str:
     return f"{missing[0]} imports {missing[1]}, which is not installed" if missing else ""
 
 
-def _missing(module: str, seen: set[str]) -> Iterator[tuple[str, str]]:
-    """Modules that are imported when ``module`` is, and are not there: who imports which."""
+def missing_in_functions(module: str) -> set[tuple[str, str]]:
+    """What functions of a module, and of modules of its package that it imports, import and is not there.
+
+    Returns:
+        Who imports which.
+    """
+    return set(_missing(module, {module}, in_functions=True))
+
+
+def _missing(module: str, seen: set[str], *, in_functions: bool = False) -> Iterator[tuple[str, str]]:
+    """Modules that are imported when ``module`` is, or also later, and are not there: who imports which."""
     source = _source(module)
     if source is None or source.suffix != ".py":
         return
     try:
-        imported = list(_imports(ast.parse(source.read_bytes()), module))
+        imported = list(_imports(ast.parse(source.read_bytes()).body, module, in_functions=in_functions))
     except (OSError, SyntaxError, ValueError):
         return
     for name in imported:
@@ -42,17 +53,26 @@ def _missing(module: str, seen: set[str]) -> Iterator[tuple[str, str]]:
             yield module, top
         elif top == module.partition(".")[0] and name not in seen:
             seen.add(name)
-            yield from _missing(name, seen)
+            yield from _missing(name, seen, in_functions=in_functions)
 
 
-def _imports(tree: ast.Module, module: str) -> Iterator[str]:
-    """What is imported as soon as a module is; what stands in ``if`` and ``try`` may be meant to be missing."""
-    for node in tree.body:
+def _imports(body: Sequence[ast.stmt], module: str, *, in_functions: bool) -> Iterator[str]:
+    """What is imported as soon as a module is, or also later.
+
+    What stands in ``if``, ``try`` and ``with suppress(...)`` may be meant to be missing.
+    """
+    for node in body:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(module.split(".")[: -node.level]) if node.level else ""
             yield ".".join(part for part in (base, node.module) if part)
+        elif in_functions and isinstance(node, _BLOCKS) and "suppress" not in _heading(node):
+            yield from _imports(node.body, module, in_functions=True)
+
+
+def _heading(node: ast.stmt) -> str:
+    return " ".join(ast.unparse(item) for item in node.items) if isinstance(node, ast.With) else ""
 
 
 def _defined(tree: ast.Module) -> Iterator[str]:

@@ -30,13 +30,14 @@ def load_registry(only: Collection[str] | None = None) -> Registry:
     return Registry(manager, discover(manager, only=only))
 
 
-def require_target(registry: Registry, name: str, *, beside: bool = False) -> Target:
+def require_target(registry: Registry, name: str, *, beside: bool = False, here: bool = True) -> Target:
     """The target of that name, if it can be used here.
 
     Args:
         registry: of the plugins.
         name: as the user wrote it, with settings.
         beside: whether it may be one that takes no ONNX file: it runs the source beside what was made of it.
+        here: whether it must be usable on this machine.
 
     Raises:
         OptimError[unknown-target]: nobody offers it.
@@ -52,7 +53,7 @@ def require_target(registry: Registry, name: str, *, beside: bool = False) -> Ta
             f"optim bench FOLDER_OR_FACTORY --beside {name}",
             status=ExitStatus.USAGE,
         )
-    if reason := registry.unavailable(target):
+    if here and (reason := registry.unavailable(target)):
         raise OptimError(
             "target-unavailable",
             f"target {name} cannot be used on this machine",
@@ -142,10 +143,12 @@ class Registry:
         Raises:
             OptimError[unknown-target]: no usable plugin adds it; lists the near ones.
             OptimError[bad-target-setting]: what stands behind the colon cannot be read.
+            OptimError[target-settings-failed]: its plugin broke, or hung, over what stands there.
         """
         known, colon, settings = name.partition(":")
-        found: Target = self.offer("target", known).value
-        return configured(found, name, settings) if colon else found
+        offer = self.offer("target", known)
+        found: Target = offer.value
+        return configured(found, name, settings, offer.plugin) if colon else found
 
     def unavailable(self, target: Target) -> str | None:
         """The reason why a target cannot be used here, or None; a probe that raises or hangs is a reason."""

@@ -15,8 +15,7 @@ from optim.errors import OptimError
 from optim.passes import Stage
 
 if TYPE_CHECKING:
-    from optim.isolation.environments import Environment
-    from optim.isolation.isolation import Isolation
+    from optim.isolation.environments import Environment, Isolation
 
 
 @dataclass(frozen=True, slots=True)

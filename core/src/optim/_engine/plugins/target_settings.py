@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from optim.errors import ExitStatus, OptimError
+from optim._engine.plugins.checks import target_defect
+from optim._engine.plugins.plugin import PluginInfo
+from optim._engine.plugins.stdout import stdout_on_stderr
+from optim._engine.plugins.time_limit import TookTooLongError, limited
+from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.target import Target
 
 
-def configured(target: Target, name: str, settings: str) -> Target:
+def configured(target: Target, name: str, settings: str, plugin: PluginInfo) -> Target:
     """A target with what the user chose, called as the user wrote it.
 
     Args:
         target: as its plugin offers it.
         name: all that the user wrote.
         settings: what stands behind the colon: ``key=value``, with commas between.
+        plugin: that offers it.
 
     Raises:
         OptimError[bad-target-setting]: the target has nothing to choose, or this is no ``key=value``.
+        OptimError[target-settings-failed]: the target broke, or hung, over it.
         OptimError: what the target itself says of a key or a value.
     """
     pairs = [item.partition("=") for item in settings.split(",") if item.strip()]
@@ -26,7 +32,29 @@ def configured(target: Target, name: str, settings: str) -> Target:
     if not pairs or not all(key.strip() and value.strip() for key, _, value in pairs):
         raise _bad(f"cannot read '{name}'", f"'{settings}' is no key=value", f"--target {target.name}:key=value")
     values = {key.strip(): value.strip() for key, _, value in pairs}
-    return replace(target.configure(values), name=name)
+    try:
+        with stdout_on_stderr(), limited(plugin.name, "configure"):
+            found = target.configure(values)
+    except OptimError:
+        raise
+    except TookTooLongError as error:
+        raise _failed(target, name, str(error), plugin) from error
+    except Exception as error:
+        raise _failed(target, name, f"configure raised {describe_exception(error)}", plugin) from error
+    if defect := target_defect(found, plugin):
+        raise _failed(target, name, f"configure {defect}", plugin)
+    return replace(found, name=name)
+
+
+def _failed(target: Target, name: str, cause: str, plugin: PluginInfo) -> OptimError:
+    return OptimError(
+        "target-settings-failed",
+        f"'{name}' cannot be used",
+        cause,
+        f"--target {target.name} without settings; report this to the package below, which brings the target",
+        plugin.release,
+        ExitStatus.USAGE,
+    )
 
 
 def _bad(what: str, cause: str, fix: str) -> OptimError:

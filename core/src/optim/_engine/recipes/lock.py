@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import tomlkit
 from pydantic import BaseModel, ConfigDict, Field
+from tomlkit.items import AoT, Table
 
 from optim._engine.recipes.recipe import BudgetTable, Recipe, recipe_from
 from optim._engine.recipes.toml import read_toml, validate
@@ -16,6 +18,15 @@ from optim.model import SessionConfig, SessionValue
 
 if TYPE_CHECKING:
     from optim._engine.search.settings import Named
+
+_OPENING = """\
+Written by optim: what was done to {file_name}, exactly. Keep it beside your code; do not edit it.
+Make and verify the same model again, without searching:
+
+    optim run {file_name} --recipe recipe.lock.toml -o run
+
+A repetition must reach result.model_digest: graph, weights and session settings, as report.json names them.
+"""
 
 LOCK_VERSION = 1
 """Raised when an older optim would repeat something else; keys that only inform are added without."""
@@ -90,6 +101,7 @@ class LockedSession(_Table):
     session_options: Mapping[str, SessionValue] = {}
     session_config: Mapping[str, str] = {}
     disabled_optimizers: tuple[str, ...] = ()
+    provider_options: Mapping[str, Mapping[str, str]] = {}
 
     @classmethod
     def of(cls, session: SessionConfig) -> LockedSession:
@@ -98,6 +110,7 @@ class LockedSession(_Table):
             session_options=session.session_options,
             session_config=session.session_config,
             disabled_optimizers=session.disabled_optimizers,
+            provider_options=session.provider_options,
         )
 
 
@@ -157,3 +170,47 @@ def load_recipe_or_lock(path: Path) -> Recipe | Lock:
             status=ExitStatus.USAGE,
         )
     return validate(Lock, data, path)
+
+
+def write_lock(lock: Lock, path: Path) -> None:
+    """Write ``lock`` to ``path``; the same lock gives the same bytes."""
+    path.write_text(lock_text(lock), encoding="utf-8")
+
+
+def lock_text(lock: Lock) -> str:
+    """``lock`` as TOML with a comment on top; reading it gives an equal lock."""
+    document = tomlkit.document()
+    for line in _OPENING.format(file_name=lock.source.file_name).splitlines():
+        document.add(tomlkit.comment(line))
+    document.add(tomlkit.nl())
+    document.add("goal", tomlkit.item(lock.goal))
+    if lock.metric is not None:
+        document.add("metric", tomlkit.item(lock.metric))
+    values = lock.model_dump(mode="json", exclude_none=True)
+    for name in ("lock", "source", "target", "budget", "feeds"):
+        document.add(name, _table(values[name]))
+    if lock.passes:
+        document.add("passes", _passes(lock.passes))
+    document.add("session", _table(values["session"]))
+    document.add("result", _table(values["result"]))
+    return tomlkit.dumps(document)
+
+
+def _passes(passes: tuple[LockedPass, ...]) -> AoT:
+    tables = tomlkit.aot()
+    for locked in passes:
+        values = locked.model_dump(mode="json")
+        table = _table({key: value for key, value in values.items() if key != "options" and (value or key != "none")})
+        options = tomlkit.inline_table()
+        options.update(values["options"])
+        table.add("options", options)
+        tables.append(table)
+    return tables
+
+
+def _table(values: dict[str, Any]) -> Table:
+    """A table; what is nested in it becomes a table of its own."""
+    table = tomlkit.table()
+    for key, value in values.items():
+        table.add(key, _table(value) if isinstance(value, dict) else value)
+    return table

@@ -61,7 +61,7 @@ def build_report(outcome: Outcome) -> Report:
         tolerance=outcome.prepared.tolerance,
         notes=(*filter(None, [outcome.target.remark]), *outcome.prepared.notes, *_noise(outcome)),
         checks=tuple(CheckReport(name=c.name, status=c.status, text=c.text) for c in outcome.checks),
-        machine=this_machine(),
+        machine=this_machine(outcome.target.hardware),
         versions=dict(sorted(outcome.versions.items())),
         seed=settings.seed,
         seconds=outcome.seconds,
@@ -71,6 +71,7 @@ def build_report(outcome: Outcome) -> Report:
             seconds=outcome.search_s,
             budget_seconds=settings.search_seconds,
         ),
+        viewer=outcome.target.viewer,
         cached=outcome.cached,
         first_seconds=outcome.first_s if outcome.cached else None,
     )
@@ -197,7 +198,7 @@ def _step(attempt: Attempt) -> StepReport:
         options=step.options,
         on=attempt.on,
         status=attempt.status.value,
-        reason=attempt.reason,
+        reason=attempt.why,
         ratio_to_original=attempt.ratio,
         ratio_ci=(attempt.low, attempt.high) if attempt.low is not None and attempt.high is not None else None,
         size_bytes=attempt.size_bytes,
@@ -208,6 +209,9 @@ def _step(attempt: Attempt) -> StepReport:
         seconds=attempt.seconds,
         counts=attempt.counts,
         notes=attempt.notes,
+        not_here=attempt.not_here,
+        printed=attempt.printed,
+        trace=attempt.trace,
     )
 
 

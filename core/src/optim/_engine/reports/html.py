@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.reports import plots, svg, words
 from optim._engine.reports.schema import Report, StepReport
+from optim._engine.reports.words import not_here
 from optim.cli_kit.output import printable
 
 if TYPE_CHECKING:
@@ -28,13 +29,21 @@ _OPEN_UP_TO = 8
 
 
 @dataclass(frozen=True, slots=True)
+class StepRow:
+    """One step, and on how many chains it came to the same; ``chains`` is 1 where the row says on which."""
+
+    step: StepReport
+    chains: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepGroup:
     """Steps that fared alike."""
 
     status: str
     title: str
     about: str
-    steps: Sequence[StepReport]
+    steps: Sequence[StepRow]
 
     @property
     def is_open(self) -> bool:
@@ -92,6 +101,7 @@ def render_html(report: Report) -> str:
         headline=_sentence(report.reason),
         figures=_figures(report),
         groups=_groups(report),
+        not_here=not_here(report.steps),
         changed=changed,
         same=same,
         words=words,
@@ -111,16 +121,21 @@ def _plots(report: Report) -> list[Plot]:
             "Everything that was measured",
             "Each dot is a model: left is faster, low is more accurate. Large: timed on fresh rounds, compared on all "
             "samples; small and grey: a quick look of the search. Green is delivered, numbers are what --pick takes.",
-            Markup(plots.points_plot(report)),
+            Markup(_both(plots.points_plot, report)),
         ),
         Plot(
             "Latency",
             "Ratio to the original with its 95 % interval; what contended was timed in two processes of its own.",
-            Markup(plots.latency_plot(report)),
+            Markup(_both(plots.latency_plot, report)),
         ),
-        Plot("Step by step", "After each step of the result, in order.", Markup(plots.steps_plot(report))),
+        Plot("Step by step", "After each step of the result, in order.", Markup(_both(plots.steps_plot, report))),
     ]
     return [plot for plot in drawn if plot.drawing]
+
+
+def _both(plot: Callable[[Report, plots.Canvas], str], report: Report) -> str:
+    """A plot for wide pages and for narrow ones: the page's style shows one of them."""
+    return plot(report, plots.WIDE) + plot(report, plots.NARROW)
 
 
 @cache
@@ -153,10 +168,19 @@ def _sentence(text: str) -> str:
 def _groups(report: Report) -> list[StepGroup]:
     found = []
     for status, title, about in _GROUPS:
-        steps = [step for step in report.steps if step.status == status]
+        steps = [step for step in report.steps if step.status == status and not step.not_here]
         if steps:
-            found.append(StepGroup(status, title, about, steps))
+            found.append(StepGroup(status, title, about, _merged(steps)))
     return found
+
+
+def _merged(steps: Sequence[StepReport]) -> list[StepRow]:
+    """A row for each step that did something; what never ran, for the same reason on several chains, is one."""
+    alike: dict[object, list[StepReport]] = {}
+    for place, step in enumerate(steps):
+        never_ran = step.status in ("not-applicable", "skipped")
+        alike.setdefault((step.pass_name, step.reason, str(step.options)) if never_ran else place, []).append(step)
+    return [StepRow(same[0], len(same)) for same in alike.values()]
 
 
 def _figures(report: Report) -> list[Figure]:

@@ -34,9 +34,10 @@ _INSTRUCTION_SETS = [
 """What kernels of runtimes differ by: a figure of a machine with VNNI says nothing about one without."""
 
 
-def this_machine() -> MachineReport:
-    """Processor, memory, system and Python of this process."""
+def this_machine(device: str = "") -> MachineReport:
+    """Processor, memory, system and Python of this process, and the accelerator that the target found."""
     return MachineReport(
+        device=device,
         cpu=_cpu(),
         cores=usable_cores(),
         memory_bytes=_memory_bytes(),

@@ -4,49 +4,82 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from optim._engine.reports.schema import PointReport, Report, StepReport
 from optim._engine.reports.svg import Scale, bar, dot, interval, line, shortened, svg, text
 from optim._engine.reports.words import NOTHING, figure_text, latency_text, ratio_text, size_text
 
-_WIDTH, _ROW, _TOP = 1040, 26, 34
-_LABELS = 330
+_TOP = 34
 _SLOWEST = 2.0
 """Slower points are drawn at the edge."""
+_UNDER = 24
+"""Room below what is lossless, for the word that names the original: numbers stand above their points."""
 
 
-def latency_plot(report: Report) -> str:
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """What a plot is drawn on; its texts have the size of the page's where the page is as wide.
+
+    Attributes:
+        kind: the class that shows it on a page of such a width.
+        width: in pixels.
+        labels: width of the column of names; 0: a name stands above its row.
+        row: height of a row.
+    """
+
+    kind: str
+    width: int
+    labels: int
+    row: int
+
+    def label(self, y: float, words: str) -> str:
+        """The name of the row whose text would stand at ``y``."""
+        if self.labels:
+            return text(self.labels - 12, y, shortened(words, 46), anchor="end")
+        return text(0, y - self.row + 24, shortened(words, 42))
+
+
+WIDE = Canvas("wide", 1040, 330, 26)
+NARROW = Canvas("slim", 370, 0, 42)
+"""A telephone of 400 px."""
+
+
+def latency_plot(report: Report, canvas: Canvas = WIDE) -> str:
     """Latency of the original and of every proven point, as a ratio with its 95 % interval; empty where nothing ran."""
     rows = [point for point in report.points if point.proven and point.latency_ratio is not None]
     if report.original.latency_ms is None or not rows:
         return ""
     ends = [point.latency_ratio_ci[1] if point.latency_ratio_ci else point.latency_ratio or 0.0 for point in rows]
-    scale = Scale(0.0, min(_SLOWEST, 1.05 * max([1.0, *ends])), _LABELS, _WIDTH - 110)
-    bottom = _TOP + (len(rows) + 1) * _ROW
+    most = min(_SLOWEST, 1.05 * max([1.0, *ends]))
+    figures = canvas.width - 100 if canvas.labels else canvas.width - 66
+    scale = Scale(0.0, most, canvas.labels or 8, figures - 10)
+    bottom = _TOP + (len(rows) + 1) * canvas.row
     parts = _grid(scale, _TOP - 8, bottom, "latency, ratio to the original")
+    first = _TOP + canvas.row - 13
     parts += [
-        text(_LABELS - 12, _TOP + 13, "original", anchor="end"),
-        interval(scale, _TOP + 9, 1.0, None, "base", "the original"),
-        text(_WIDTH - 100, _TOP + 13, latency_text(report.original.latency_ms)),
+        canvas.label(first, "original"),
+        interval(scale, first - 4, 1.0, None, "base", "the original"),
+        text(figures, first, latency_text(report.original.latency_ms)),
     ]
     for place, point in enumerate(rows, 1):
-        y, ratio = _TOP + place * _ROW + 9, point.latency_ratio or 0.0
+        y, ratio = first + place * canvas.row, point.latency_ratio or 0.0
         low_high = point.latency_ratio_ci
         about = f"{ratio:.3f}" + (f", {low_high[0]:.3f} to {low_high[1]:.3f}" if low_high else "")
         parts += [
-            text(_LABELS - 12, y + 4, shortened(_name(point), 46), anchor="end"),
-            interval(scale, y, ratio, low_high, _kind(point), about),
-            text(_WIDTH - 100, y + 4, latency_text(point.latency_ms), kind="dim"),
+            canvas.label(y, _name(point)),
+            interval(scale, y - 4, ratio, low_high, _kind(point), about),
+            text(figures, y, latency_text(point.latency_ms), kind="dim"),
         ]
-    return svg(_WIDTH, bottom + 34, "latency of each model with its interval", parts)
+    return svg(canvas.width, bottom + 34, "latency of each model with its interval", parts, kind=canvas.kind)
 
 
-def steps_plot(report: Report) -> str:
+def steps_plot(report: Report, canvas: Canvas = WIDE) -> str:
     """Latency, size and drift after each step of the result; empty where nothing was kept."""
     kept = [step for step in report.steps if step.status == "kept"]
     if report.result is None or not kept:
         return ""
-    column, gap = (_WIDTH - _LABELS) / 3, 74
+    column, gap = (canvas.width - canvas.labels) / 3, 74 if canvas.labels else 62
     last = report.result
     ratios = [1.0, *(step.ratio_to_original for step in kept[:-1]), last.latency_ratio]
     sizes = [report.original.size_bytes, *(step.size_bytes for step in kept[:-1]), last.size_bytes]
@@ -54,13 +87,13 @@ def steps_plot(report: Report) -> str:
     titles = ("latency, ratio", "size", "drift")
     texts = (ratio_text, size_text, figure_text)
     columns: tuple[Sequence[float | None], ...] = (ratios, sizes, drifts)
-    parts = [text(round(_LABELS + i * column, 1), 16, title, kind="dim") for i, title in enumerate(titles)]
+    parts = [text(round(canvas.labels + i * column, 1), 16, title, kind="dim") for i, title in enumerate(titles)]
     names = ["original", *(step.pass_name for step in kept)]
     for place, name in enumerate(names):
-        y = _TOP + place * _ROW
-        parts.append(text(_LABELS - 12, y + 13, shortened(("+ " if place else "") + name, 48), anchor="end"))
+        y = _TOP + (place + 1) * canvas.row - 26
+        parts.append(canvas.label(y + 13, ("+ " if place else "") + name))
         for number, values in enumerate(columns):
-            x, value = round(_LABELS + number * column, 1), values[place]
+            x, value = round(canvas.labels + number * column, 1), values[place]
             most = max([one for one in values if one] or [1.0])
             if value is None:
                 parts.append(text(x, y + 13, NOTHING, kind="dim"))
@@ -68,10 +101,11 @@ def steps_plot(report: Report) -> str:
             kind = "quick" if place == 0 else "won"
             length = (column - gap) * value / most
             parts += [bar(x, y + 3, length, 13, kind), text(round(x + length + 6, 1), y + 13, texts[number](value))]
-    return svg(_WIDTH, _TOP + len(names) * _ROW + 8, "latency, size and drift step by step", parts)
+    height = _TOP + len(names) * canvas.row + 8
+    return svg(canvas.width, height, "latency, size and drift step by step", parts, kind=canvas.kind)
 
 
-def points_plot(report: Report) -> str:
+def points_plot(report: Report, canvas: Canvas = WIDE) -> str:
     """Speed against drift of every model that was measured, with the front and the budget; empty without any."""
     points = [point for point in report.points if point.latency_ratio is not None and _amount(point) is not None]
     if not points:
@@ -79,10 +113,10 @@ def points_plot(report: Report) -> str:
     floor = min(report.tolerance, 1e-4) / 3
     budget = report.tolerance if report.budget.lossless else report.budget.max_drift
     highest = max([report.tolerance, budget or 0.0, *(_amount(point) or 0.0 for point in points)])
-    left, right, top, bottom = 70, _WIDTH - 30, 24, 360
+    left, right, top, bottom = (70, canvas.width - 30, 24, 360) if canvas.labels else (54, canvas.width - 12, 24, 300)
     slowest = max([1.0, *(point.latency_ratio or 0.0 for point in points)])
     across = Scale(0.0, min(_SLOWEST, 1.05 * slowest), left, right)
-    up = Scale(floor, 2 * highest, bottom - 14, top, log=True)
+    up = Scale(floor, 2 * highest, bottom - _UNDER, top, log=True)
     parts = _grid(across, top, bottom, "latency, ratio to the original")
     for tick in up.ticks():
         parts += [
@@ -91,9 +125,9 @@ def points_plot(report: Report) -> str:
         ]
     parts += [
         text(14, top - 8, "drift", kind="dim"),
-        text(left - 8, bottom - 10, "lossless", anchor="end", kind="dim"),
+        text(left - 8, bottom - _UNDER + 4, "lossless", anchor="end", kind="dim"),
         dot(across.at(1.0), up.at(floor), 5, "base", "the original"),
-        text(across.at(1.0) + 9, up.at(floor) - 8, "original"),
+        text(across.at(1.0), up.at(floor) + 17, "original", anchor="middle"),
     ]
     if budget is not None:
         parts += [
@@ -111,7 +145,9 @@ def points_plot(report: Report) -> str:
             parts.append(text(x + 8, y - 6, str(point.number)))
         elif not point.within:
             parts.append(text(x + 8, y - 6, "nearest"))
-    return svg(_WIDTH, bottom + 36, "speed against drift of every model that was measured", parts)
+    return svg(
+        canvas.width, bottom + 36, "speed against drift of every model that was measured", parts, kind=canvas.kind
+    )
 
 
 def _grid(scale: Scale, top: float, bottom: float, title: str) -> list[str]:

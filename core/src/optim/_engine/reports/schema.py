@@ -70,6 +70,7 @@ class ExportStepReport(_Part):
     counts: dict[str, int]
     notes: tuple[str, ...]
     seconds: float
+    printed: tuple[str, ...] = Field(default=(), description="what it printed")
 
 
 class SourceDriftReport(_Part):
@@ -190,6 +191,11 @@ class StepReport(_Part):
     seconds: float = Field(description="spent on it, timing excluded")
     counts: dict[str, int] = Field(description="what the pass says happened")
     notes: tuple[str, ...]
+    not_here: bool = Field(
+        default=False, description="not tried because of this machine or what is installed, whatever the model is"
+    )
+    printed: tuple[str, ...] = Field(default=(), description="what the pass printed")
+    trace: str = Field(default="", description="of the exception that it ended with, the plugin's own lines first")
 
 
 class PointReport(_Part):
@@ -237,6 +243,7 @@ class MachineReport(_Part):
     instruction_sets: tuple[str, ...] = Field(
         default=(), description="what kernels differ by, in the names of Linux; empty where unknown"
     )
+    device: str = Field(default="", description="the accelerator that it ran on, with its driver; empty for none")
 
 
 class SearchReport(_Part):
@@ -274,6 +281,7 @@ class Report(_Part):
     seed: int
     seconds: float
     search: SearchReport
+    viewer: str = Field(default="", description="the target's command that shows the run folder DIR; empty: none")
     cached: bool = Field(description="whether the whole run was served from the cache")
     first_seconds: float | None = Field(
         default=None, description="how long the run took that was made before, where this one is cached; else null"

@@ -10,7 +10,9 @@ from html import escape
 from optim.cli_kit.output import printable
 
 STYLE = (
-    ".plot { width: 100%; min-width: 640px; height: auto; font-size: 12px; } .plot text { fill: var(--text); }"
+    ".plot { display: block; width: 100%; height: auto; font-size: 12px; } .plot text { fill: var(--text); }"
+    " .plot.slim { display: none; }"
+    " @media screen and (max-width: 680px) { .plot.wide { display: none; } .plot.slim { display: block; } }"
     " .plot .dim { fill: var(--faint); } .plot .grid { stroke: var(--line); } .plot .axis { stroke: var(--bar); }"
     " .plot .mark { fill: var(--calm); stroke: var(--calm); } .plot .won { fill: var(--good); stroke: var(--good); }"
     " .plot .missed { fill: var(--bad); stroke: var(--bad); } .plot .quick { fill: var(--bar); stroke: none; }"
@@ -61,10 +63,10 @@ class Scale:
         return [round(step * (first + i), 10) for i in range(int((self.high - first * step) / step + 1e-9) + 1)]
 
 
-def svg(width: int, height: int, title: str, parts: Sequence[str]) -> str:
-    """A whole drawing; ``title`` says what it shows to who cannot see it."""
+def svg(width: int, height: int, title: str, parts: Sequence[str], *, kind: str) -> str:
+    """A whole drawing; ``title`` says what it shows to who cannot see it, ``kind`` on which pages it is shown."""
     return (
-        f'<svg class="plot" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(printable(title))}">'
+        f'<svg class="plot {kind}" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(printable(title))}">'
         + "".join(parts)
         + "</svg>"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.reports.plots import front_of
@@ -14,13 +14,14 @@ from optim._engine.reports.words import (
     export_text,
     figure_text,
     latency_text,
+    not_here,
     options_text,
     ratio_text,
     result_drift_text,
     share_text,
     size_text,
 )
-from optim.cli_kit.output import printable
+from optim.cli_kit.output import printable, tabbed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,21 +32,25 @@ STYLES = {"kept": "green", "dropped": "yellow", "failed": "red", "not-applicable
 _VERDICTS = {"improved": "green", "prepared": "green", "unchanged": "cyan", "budget-missed": "red", "failed": "red"}
 
 
+_COLUMNS = ("step", "pass", "ratio", "drift", "why")
+_TABLE_WIDTH = 100
+"""Columns from which reasons have some 40 of their own in a table; they take more lines than words with less."""
 _NEXT_BEST = 5
 """Rows of what was not kept: more push the verdict off the screen."""
 
 
-def print_report(report: Report, console: Console, *, page: str = "report.html", verbose: bool = False) -> None:
+def print_report(
+    report: Report, console: Console, *, page: str = "report.html", verbose: bool = False, debug: bool = False
+) -> None:
     """The verdict, the figures, the kept steps, and the best of what was not kept.
 
     Args:
         report: of a run.
         console: where to; rows are as wide as it is.
         page: where the rest stands.
-        verbose: every pass with its reason.
+        verbose: every pass with its reason, and what it said and printed.
+        debug: the tracebacks of passes that failed.
     """
-    from rich.padding import Padding
-
     report = Report.model_validate(_printable(report.model_dump(by_alias=True)))
     console.print(_verdict(report))
     if report.export is not None:
@@ -53,15 +58,25 @@ def print_report(report: Report, console: Console, *, page: str = "report.html",
         if report.export.result_drift is not None:
             console.print(f"  {result_drift_text(report.export.result_drift)}", markup=False, highlight=False)
     for label, before, after in _figures(report):
-        console.print(f"  {label:<12}{before:>9}  ->  {after}", markup=False, highlight=False)
-    rows = list(_rows(report.steps))
+        figures = f"{label:<12}{before:>9}  ->  {after}" if console.is_terminal else f"{label}: {before} -> {after}"
+        console.print(f"  {figures}", markup=False, highlight=False)
+    rows = list(_rows(tuple(step for step in report.steps if not step.not_here)))
     shown = rows if verbose else _told(rows)
     if shown:
         console.print()
-        console.print(Padding(_table(shown), (0, 0, 0, 2)))
+        _print_rows(shown, console)
+    if verbose:
+        for reason, names in not_here(report.steps).items():
+            console.print(f"  not tried here: {', '.join(names)}: {reason}", markup=False, highlight=False)
     if others := len(rows) - len(shown):
         said = f"  {others} other{'s' if others > 1 else ''}: {page}, or --verbose"
         console.print(said, markup=False, highlight=False)
+    if verbose:
+        _print_said(report, console)
+    if debug:
+        for step in report.steps:
+            if step.trace:
+                console.print(f"\n{step.pass_name}:\n{step.trace.rstrip()}", markup=False, highlight=False)
     for check in report.checks:
         console.print(f"check: {check.name}: {check.status}: {check.text}", markup=False, highlight=False)
     _print_points(report, console)
@@ -85,30 +100,51 @@ def _printable(value: Any) -> Any:
     return [_printable(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
+def _print_said(report: Report, console: Console) -> None:
+    """What passes said and printed; notes of what was kept stand at the end anyway."""
+    for exporting in report.export.steps if report.export else ():
+        for line in exporting.printed:
+            console.print(f"  {exporting.name}: {line}", markup=False, highlight=False)
+    for step in report.steps:
+        lines = [*(step.notes if step.status != "kept" else ()), *step.printed]
+        told = [line for line in lines if line not in step.reason]
+        if told:
+            console.print(f"\n  {step.pass_name}{_details(step, 1)} said:", markup=False, highlight=False)
+        for line in told:
+            console.print(f"    {line}", markup=False, highlight=False)
+
+
 def _print_points(report: Report, console: Console) -> None:
     """Other compromises, where there are any."""
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
+    columns = ("pick", "ratio", "size", "drift", "passes")
     front = front_of(report.points)
     if len(front) < 2:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in ("pick", "ratio", "size", "drift", "passes"):
+    for column in columns:
         table.add_column(column, justify="left" if column == "passes" else "right", overflow="fold")
-    for point in front:
-        passes = " + ".join(step.partition(" (")[0] for step in point.chain) + (" *" if point.delivered else "")
-        table.add_row(
+    rows = [
+        (
             str(point.number),
             ratio_text(point.latency_ratio),
             size_text(point.size_bytes),
             figure_text(point.drift.relative_l2),
-            Text(passes),
+            " + ".join(step.partition(" (")[0] for step in point.chain) + (" *" if point.delivered else ""),
         )
+        for point in front
+    ]
+    for row in rows:
+        table.add_row(*map(Text, row))
     about = "other compromises, each proven (* is delivered; optim run DIR --pick 2 takes another):"
     console.print(f"\n{about}", markup=False)
-    console.print(Padding(table, (0, 0, 0, 2)))
+    if console.is_terminal:
+        console.print(Padding(table, (0, 0, 0, 2)))
+    else:
+        _print_tabbed((columns, *rows), console)
 
 
 def _verdict(report: Report) -> Text:
@@ -154,13 +190,54 @@ def _told(rows: list[tuple[StepReport, int]]) -> list[tuple[StepReport, int]]:
     return [*kept, *[*nearest[: _NEXT_BEST - min(len(broke), 1)], *broke][:_NEXT_BEST]]
 
 
+def _print_rows(rows: list[tuple[StepReport, int]], console: Console) -> None:
+    """As a table; one below the other where a terminal is narrow, and with tabs where there is none."""
+    from rich.padding import Padding
+
+    if not console.is_terminal:
+        cells = ((step.status, step.pass_name + _details(step, count), *_told_of(step)) for step, count in rows)
+        _print_tabbed((_COLUMNS, *cells), console)
+    elif console.width >= _TABLE_WIDTH:
+        console.print(Padding(_table(rows), (0, 0, 0, 2)))
+    else:
+        _print_stacked(rows, console)
+
+
+def _print_tabbed(rows: Iterable[Sequence[str]], console: Console) -> None:
+    from rich.segment import Segment, Segments
+
+    lines = [Segment(f"  {tabbed(row)}\n") for row in rows]
+    console.print(Segments(lines), end="", soft_wrap=True)  # a text of rich would have its tabs expanded
+
+
+def _print_stacked(rows: list[tuple[StepReport, int]], console: Console) -> None:
+    """What happened and its figures, then options and the reason in the whole width: no word is broken."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    widest = max(len(step.pass_name) for step, _ in rows)
+    for step, count in rows:
+        ratio, drift, reason = _told_of(step)
+        figures = [f"ratio {ratio}"] if ratio != NOTHING else []
+        figures += [f"drift {drift}"] if drift != NOTHING else []
+        name = f"{step.pass_name:<{widest}}  {', '.join(figures)}".rstrip()
+        console.print(Text.assemble("  ", (f"{step.status:<9}", STYLES[step.status]), name))
+        for line, style in ((_details(step, count).strip(" ()"), "dim"), (reason, "")):
+            if line:
+                console.print(Padding(Text(line, style), (0, 0, 0, 11)))
+
+
+def _told_of(step: StepReport) -> tuple[str, str, str]:
+    return ratio_text(step.ratio_to_original), drift_text(step), step.reason
+
+
 def _table(rows: list[tuple[StepReport, int]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     longest = max(len(step.pass_name) for step, _ in rows)
-    for column in ("step", "pass", "ratio", "drift", "why"):
+    for column in _COLUMNS:
         right, narrow = column in ("ratio", "drift"), column not in ("pass", "why")
         table.add_column(
             column,
@@ -173,9 +250,7 @@ def _table(rows: list[tuple[StepReport, int]]) -> Table:
         table.add_row(
             Text(step.status, STYLES[step.status]),
             Text.assemble(step.pass_name, (_details(step, count), "dim")),
-            ratio_text(step.ratio_to_original),
-            drift_text(step),
-            Text(step.reason),
+            *map(Text, _told_of(step)),
         )
     return table
 

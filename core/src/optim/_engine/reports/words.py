@@ -75,6 +75,15 @@ def result_drift_text(found: SourceDriftReport) -> str:
     return f"result: drift {drift} from its source on {several}{limit}{left}{about}"
 
 
+def not_here(steps: Iterable[StepReport]) -> dict[str, list[str]]:
+    """Passes that were not tried whatever the model is, by the reason."""
+    found: dict[str, list[str]] = {}
+    for step in steps:
+        if step.not_here and step.pass_name not in found.setdefault(step.reason, []):
+            found[step.reason].append(step.pass_name)
+    return found
+
+
 def counts_text(counts: dict[str, int]) -> str:
     """E.g. ``Attention 6, BiasGelu 6``."""
     return ", ".join(f"{name} {count}" for name, count in counts.items())

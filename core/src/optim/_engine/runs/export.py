@@ -23,6 +23,7 @@ from optim._engine.sources.export_file import (
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.naming import needs_export, nothing_to_export
 from optim._engine.sources.pipeline import Choice
+from optim._engine.sources.tokenizer_files import carry_tokenizer
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
@@ -47,7 +48,7 @@ def export_source(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     fresh: bool = False,
 ) -> ExportedFolder:
-    """Export a source into a folder: ``model.onnx``, or a graph for each component, and ``export.json``.
+    """Export a source into a folder: its graph or graphs, ``export.json``, and the files of its tokenizer.
 
     Args:
         request: what to export.
@@ -130,6 +131,7 @@ def write_graphs(made: ExportedSource, folder: Path, target: Target, owner: str 
         script = LOAD_TEXT if owner is None else ""
         write_session_files(folder, SessionConfig(), target, owner=owner, script=script)
     write_export_file(folder, content_of(made, {graph.component: file_of(graph.component) for graph in made.graphs}))
+    carry_tokenizer(made.request.folder, folder, links=True)
 
 
 def content_of(made: ExportedSource, files: dict[str, str]) -> ExportFile:
@@ -170,6 +172,7 @@ def _export_linked(request: SourceRequest, output: Path, make: Callable[[], Expo
         os.replace(temporary / EXPORT_FILE, output / EXPORT_FILE)
     finally:
         temporary.rmdir()
+    carry_tokenizer(request.folder, output, links=True)
     return made
 
 

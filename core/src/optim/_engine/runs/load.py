@@ -76,15 +76,7 @@ def open_folder(path: Path) -> onnxruntime.InferenceSession | OwnSession:
         return open_own(path / MODEL_FILE, saved.target, saved.package, saved.config)
     from optim.onnx.sessions import open_session
 
-    return open_session(
-        path / MODEL_FILE,
-        saved.config,
-        saved.provider,
-        saved.provider_options,
-        library=saved.library,
-        libraries=saved.operator_libraries,
-        fallback=saved.fallback,
-    )
+    return open_session(path / MODEL_FILE, saved.config, saved.opened_on, libraries=saved.operator_libraries)
 
 
 def _open(model: Path) -> onnxruntime.InferenceSession:

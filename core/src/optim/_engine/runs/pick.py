@@ -17,7 +17,7 @@ from optim._engine.runs.run import publish
 from optim._engine.search.journal import chain_key, missing_rows
 from optim._engine.search.select.archive import Point, choose, nothing_to_pick
 from optim._engine.search.select.goal import Objective
-from optim._engine.search.state import Attempt, Candidate, StepStatus
+from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 from optim.onnx.operators import operator_counts
@@ -76,18 +76,25 @@ def picked(outcome: Outcome, wanted: str) -> Outcome:
         timing=point.timing,
         reason=f"point {point.number} of {front}, picked as {wanted}",
         operators=operator_counts(point.candidate.model.path),
-        attempts=[_settled(attempt, point) for attempt in attempts],
+        attempts=[_settled(attempt, point, outcome.result) for attempt in attempts],
     )
 
 
-def _settled(attempt: Attempt, point: Point) -> Attempt:
-    """A row of the report, as if this point had won."""
-    whole = chain_key(point.candidate)
+def _settled(attempt: Attempt, point: Point, delivered: Measured | None) -> Attempt:
+    """A row of the report where this point is delivered, and not what the goal chose."""
+    whole, measured = chain_key(point.candidate), point.measured
     copied = replace(attempt)
     if attempt.chain == whole[: len(attempt.chain)]:
-        copied.settle(StepStatus.KEPT, "part of the point that was picked")
+        if attempt.chain == whole:  # the figure of the verdict, on fresh rounds
+            copied.ratio, copied.low, copied.high = measured.ratio, measured.low, measured.high
+        ratio, without = copied.ratio, attempt.parent_ratio
+        figures = f"latency ratio {ratio:.2f}; " if ratio is not None else ""
+        if ratio is not None and without is not None:
+            figures = f"latency ratio {ratio:.2f}, {without:.2f} without it; "
+        copied.settle(StepStatus.KEPT, f"{figures}point {point.number} has it, which was picked")
     elif attempt.status is StepStatus.KEPT:
-        copied.settle(StepStatus.DROPPED, "part of what the goal would have delivered; another point was picked")
+        goals = f", ratio {delivered.ratio:.2f}" if delivered is not None and delivered.ratio is not None else ""
+        copied.settle(StepStatus.DROPPED, f"in what the goal would deliver{goals}; point {point.number} was picked")
     return copied
 
 

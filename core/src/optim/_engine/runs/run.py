@@ -144,7 +144,7 @@ def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
 
 def _deliver(outcome: Outcome, node: Candidate, registry: Registry, folder: Path) -> tuple[Check, ...]:
     """The model with all that is needed to run it, and what the backend adds."""
-    from optim._engine.recipes.write import write_lock
+    from optim._engine.recipes.lock import write_lock
     from optim.onnx.files import deliver
 
     backend, model = held_backend(registry, outcome.target.backend), node.model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optim._engine.json_file import read_json
@@ -24,6 +24,7 @@ LOAD_TEXT = '''\
 
 import json
 import os
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -44,23 +45,34 @@ def load():
         options.add_session_config_entry(key, value)
     for package in saved["operator_libraries"]:  # operators that onnxruntime itself does not have
         options.register_custom_ops_library(import_module(package).get_library_path())
-    if saved["provider"] != "CPUExecutionProvider" and not saved.get("fallback"):  # never on the CPU in silence
+    on_cpu = saved["provider"] == "CPUExecutionProvider" or saved.get("fallback") or saved.get("shapes_on_cpu")
+    if not on_cpu:  # never on the CPU in silence
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    providers = [(saved["provider"], saved["provider_options"])]
+    wanted = {saved["provider"]: saved["provider_options"], **saved.get("also", {})}
+    tuned = saved.get("tuned_provider_options", {})
+    providers = [(name, {**chosen, **tuned.get(name, {})}) for name, chosen in wanted.items()]
+    if "CUDAExecutionProvider" in wanted and hasattr(ort, "preload_dlls"):
+        ort.preload_dlls()  # libraries of NVIDIA's Python packages
+    if "TensorrtExecutionProvider" in wanted:
+        with suppress(ImportError):  # a TensorRT that the system's loader finds needs no package
+            import_module("tensorrt_libs")
     if saved.get("library"):  # a provider that is installed apart from onnxruntime
         if not any(device.ep_name == saved["provider"] for device in ort.get_ep_devices()):
             library = import_module(saved["library"]).get_library_path()
             ort.register_execution_provider_library(saved["provider"], library)
         devices = [device for device in ort.get_ep_devices() if device.ep_name == saved["provider"]]
         special = [device for device in devices if device.device.type != ort.OrtHardwareDeviceType.CPU]
-        options.add_provider_for_devices((special or devices)[:1], saved["provider_options"])
+        options.add_provider_for_devices((special or devices)[:1], providers[0][1])
         providers = None
-    return ort.InferenceSession(
+    session = ort.InferenceSession(
         str(folder / "model.onnx"),
         options,
         providers=providers,
         disabled_optimizers=saved["disabled_optimizers"] or None,
     )
+    if absent := [name for name in wanted if name not in session.get_providers()]:
+        raise RuntimeError(f"{absent[0]} could not be started: onnxruntime would run the model without it")
+    return session
 
 
 if __name__ == "__main__":
@@ -84,6 +96,9 @@ class SessionFile:
         operator_libraries: packages whose ``get_library_path()`` is registered before the model is opened.
         target: that opens the model where onnxruntime alone does not, with its settings; empty where it does.
         package: the distribution that brings that target.
+        also: providers that take what the first leaves, in order, with their options.
+        shapes_on_cpu: whether shapes and other integers may be computed on the CPU.
+        tuned_provider_options: options that a pass chose for the model, by provider, laid over the target's.
     """
 
     provider: str
@@ -96,6 +111,9 @@ class SessionFile:
     fallback: bool = False
     target: str = ""
     package: str = ""
+    also: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    shapes_on_cpu: bool = False
+    tuned_provider_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -109,31 +127,45 @@ class SessionFile:
             libraries: packages with operators that it needs.
             owner: the distribution whose backend opens it; None: onnxruntime alone does.
         """
-        if owner is not None:
-            return cls(
-                target.provider,
-                dict(target.provider_options),
-                dict(session.session_options),
-                dict(session.session_config),
-                session.disabled_optimizers,
-                target=target.name,
-                package=owner,
-            )
-        return cls(
+        settings = cls(
             target.provider,
             dict(target.provider_options),
             dict(session.session_options),
             dict(session.session_config),
             session.disabled_optimizers,
-            libraries,
-            target.library,
-            target.fallback,
+            tuned_provider_options=session.provider_options,
+        )
+        if owner is not None:
+            return replace(settings, target=target.name, package=owner)
+        return replace(
+            settings,
+            operator_libraries=libraries,
+            library=target.library,
+            fallback=target.fallback,
+            also=target.also,
+            shapes_on_cpu=target.shapes_on_cpu,
+        )
+
+    @property
+    def opened_on(self) -> Target:
+        """Where onnxruntime opens it."""
+        return Target(
+            "",
+            "",
+            self.provider,
+            self.provider_options,
+            library=self.library,
+            fallback=self.fallback,
+            also=self.also,
+            shapes_on_cpu=self.shapes_on_cpu,
         )
 
     @property
     def config(self) -> SessionConfig:
         """The settings without the provider."""
-        return SessionConfig(self.session_options, self.session_config, self.disabled_optimizers)
+        return SessionConfig(
+            self.session_options, self.session_config, self.disabled_optimizers, self.tuned_provider_options
+        )
 
 
 def write_session_files(
@@ -158,7 +190,7 @@ def write_session_files(
     from optim.jobs.wire import to_wire
 
     written = to_wire(SessionFile.of(session, target, libraries, owner=owner))
-    seldom = ("library", "fallback", "target", "package")
+    seldom = ("library", "fallback", "target", "package", "also", "shapes_on_cpu", "tuned_provider_options")
     written = {key: value for key, value in written.items() if value or key not in seldom}
     text = json.dumps(written, indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")

@@ -6,7 +6,7 @@ the model would then run otherwise than its report says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,54 @@ CONFIG = frozenset(
 PROVIDER_LIBRARIES = frozenset({"onnxruntime_qnn"})
 """Packages of a provider beside those that targets of installed plugins name."""
 
+PROVIDER_OPTIONS: Mapping[str, frozenset[str]] = {
+    "CUDAExecutionProvider": frozenset(
+        {
+            "arena_extend_strategy",
+            "cudnn_conv1d_pad_to_nc1d",
+            "cudnn_conv_algo_search",
+            "cudnn_conv_use_max_workspace",
+            "device_id",
+            "do_copy_in_default_stream",
+            "enable_cuda_graph",
+            "enable_skip_layer_norm_strict_mode",
+            "fuse_conv_bias",
+            "gpu_mem_limit",
+            "prefer_nhwc",
+            "sdpa_kernel",
+            "tunable_op_enable",
+            "tunable_op_max_tuning_duration_ms",
+            "tunable_op_tuning_enable",
+            "use_ep_level_unified_stream",
+            "use_tf32",
+        }
+    ),
+    "TensorrtExecutionProvider": frozenset(
+        {
+            "device_id",
+            "trt_auxiliary_streams",
+            "trt_bf16_enable",
+            "trt_build_heuristics_enable",
+            "trt_builder_optimization_level",
+            "trt_context_memory_sharing_enable",
+            "trt_cuda_graph_enable",
+            "trt_fp16_enable",
+            "trt_int8_enable",
+            "trt_layer_norm_fp32_fallback",
+            "trt_max_partition_iterations",
+            "trt_max_workspace_size",
+            "trt_min_subgraph_size",
+            "trt_op_types_to_exclude",
+            "trt_profile_max_shapes",
+            "trt_profile_min_shapes",
+            "trt_profile_opt_shapes",
+            "trt_sparsity_enable",
+        }
+    ),
+}
+"""Options of providers whose others name files, load libraries (``trt_extra_plugin_lib_paths``) or are addresses in
+memory (``gpu_external_alloc``). Of providers without a list any option is taken that names no place."""
+
 _SEPARATORS = ("/", "\\")
 
 
@@ -94,9 +142,13 @@ def require_harmless(saved: SessionFile, path: Path) -> None:
             raise _untrusted(path, f"library '{name}'", OPERATOR_LIBRARIES.values())
     if saved.library and saved.library not in PROVIDER_LIBRARIES | _libraries_of_targets():
         raise _untrusted(path, f"library '{saved.library}'", PROVIDER_LIBRARIES | _libraries_of_targets())
-    for name, value in saved.provider_options.items():
-        if any(separator in value for separator in _SEPARATORS):
-            raise _untrusted(path, f"provider option '{name}', which names the place '{value}'", ())
+    told = {saved.provider: saved.provider_options}
+    for provider, options in (*told.items(), *saved.also.items(), *saved.tuned_provider_options.items()):
+        for name, value in options.items():
+            if name not in PROVIDER_OPTIONS.get(provider, (name,)):
+                raise _untrusted(path, f"option '{name}' of {provider}", PROVIDER_OPTIONS[provider])
+            if any(separator in value for separator in _SEPARATORS):
+                raise _untrusted(path, f"provider option '{name}', which names the place '{value}'", ())
 
 
 def _libraries_of_targets() -> set[str]:

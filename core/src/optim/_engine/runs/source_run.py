@@ -17,6 +17,7 @@ from optim._engine.sources.export_file import (
     read_export_file,
     write_export_file,
 )
+from optim._engine.sources.tokenizer_files import carry_tokenizer
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 
@@ -45,7 +46,7 @@ def run_source(
     from optim._engine.plugins.registry import load_registry, require_target
     from optim._engine.runs.run import run_settings
     from optim._engine.search.plan import make_plan
-    from optim._engine.search.workbench import source_choice
+    from optim._engine.search.preparation import source_choice
     from optim._engine.sources.make import make_graphs
 
     registry, store = load_registry(), Store()
@@ -123,6 +124,7 @@ def _run_exported(
             for name in files
         }
         write_export_file(output, replace(content, components=made))
+        carry_tokenizer(folder, output)
     return reports
 
 
@@ -152,6 +154,7 @@ def write_component_file(outcome: Outcome, folder: Path) -> None:
     elif outcome.known is not None and len(outcome.known.content.components) == 1:
         drift = outcome.delivered.drift.relative_l2 if outcome.delivered else 0.0
         write_export_file(folder, outcome.known.optimized(MODEL_FILE, drift))
+        carry_tokenizer(outcome.known.folder, folder)
 
 
 def _write(made: ExportedSource, files: dict[str, str], folder: Path, own: Mapping[str, float]) -> None:
@@ -159,6 +162,7 @@ def _write(made: ExportedSource, files: dict[str, str], folder: Path, own: Mappi
     drift = {verified.component: verified.drift.relative_l2 for verified in made.verified} | dict(own)
     components = {name: ComponentFile(file, made.graph(name).state, drift[name]) for name, file in files.items()}
     write_export_file(folder, export_file(made.request.spec, made.facts, components))
+    carry_tokenizer(made.request.folder, folder, links=True)
 
 
 def _require_ours(output: Path, names: list[str]) -> None:

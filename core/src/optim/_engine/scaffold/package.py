@@ -64,7 +64,13 @@ STAGES = tuple(_SAMPLES)
 """The stages that a new plugin can start with a pass in."""
 
 
-def write_package(name: str, folder: Path, stages: Sequence[Stage], *, own_runtime: bool = False) -> list[Path]:
+EXTRAS: Mapping[str, tuple[str, ...]] = {"metric": ("metric", "metric_options"), "command": ("command",)}
+"""What a new plugin can start with beside passes, and its files."""
+
+
+def write_package(
+    name: str, folder: Path, stages: Sequence[Stage], *, own_runtime: bool = False, extras: Sequence[str] = ()
+) -> list[Path]:
     """Write the package of a plugin.
 
     Args:
@@ -72,6 +78,7 @@ def write_package(name: str, folder: Path, stages: Sequence[Stage], *, own_runti
         folder: must not exist, or be empty; filled at the end, when everything is written.
         stages: each gets a pass.
         own_runtime: whether its target has a runtime of its own, and is no provider of onnxruntime.
+        extras: of :data:`EXTRAS`.
 
     Returns:
         The files, relative to the folder.
@@ -90,7 +97,8 @@ def write_package(name: str, folder: Path, stages: Sequence[Stage], *, own_runti
             status=ExitStatus.USAGE,
         )
     passes = [_SAMPLES[stage] for stage in STAGES if stage in stages]
-    files = _rendered(name, module, passes, target="target_own_runtime.py" if own_runtime else "target.py")
+    target = "target_own_runtime.py" if own_runtime else "target.py"
+    files = _rendered(name, module, passes, target=target, extras=extras)
     try:
         _write(files, folder)
     except OSError as error:
@@ -135,7 +143,9 @@ def _require_name(name: str, module: str) -> None:
         )
 
 
-def _rendered(name: str, module: str, passes: Sequence[_Sample], *, target: str) -> dict[Path, str]:
+def _rendered(
+    name: str, module: str, passes: Sequence[_Sample], *, target: str, extras: Sequence[str]
+) -> dict[Path, str]:
     environment = Environment(
         loader=PackageLoader("optim._engine.scaffold"),
         undefined=StrictUndefined,
@@ -147,6 +157,8 @@ def _rendered(name: str, module: str, passes: Sequence[_Sample], *, target: str)
         "module": module,
         "distribution": f"optim-plugin-{name}",
         "passes": passes,
+        "extras": extras,
+        "tested": _tested(name, module, passes, extras),
         "prefix": "".join(part.capitalize() for part in name.split("-")),
         "hook_api": HOOK_API,
         "core_version": importlib.metadata.version("optim-core"),
@@ -165,7 +177,18 @@ def _rendered(name: str, module: str, passes: Sequence[_Sample], *, target: str)
         templates[source / f"{sample.file}.py"] = f"{template}.py"
         if sample.has_options:
             templates[source / f"{sample.file}_options.py"] = f"{template}_options.py"
+    for extra in extras:
+        templates |= {source / f"{file}.py": f"{file}.py" for file in EXTRAS[extra]}
     files = {path: environment.get_template(f"{template}.j2").render(values) for path, template in templates.items()}
     files[source / "__init__.py"] = f'"""optim for {name}."""\n'
     files[source / "py.typed"] = ""
     return files
+
+
+def _tested(name: str, module: str, passes: Sequence[_Sample], extras: Sequence[str]) -> list[str]:
+    """The imports of the plugin's own tests, in order."""
+    prefix = "".join(part.capitalize() for part in name.split("-"))
+    named = {one.file: [one.class_name] for one in passes} | {"target": ["TARGET", f"{prefix}Backend"]}
+    if extras:
+        named["plugin"] = [f"optim_{extra}s" for extra in sorted(extras)]
+    return [f"from {module}.{file} import {', '.join(names)}" for file, names in sorted(named.items())]

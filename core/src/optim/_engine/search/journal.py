@@ -11,6 +11,9 @@ from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepS
 from optim.cli_kit.output import size_text
 from optim.passes import Stage
 
+_SAYS_NOTHING: tuple[object, ...] = (None, False, "", [], (), {})
+"""Values of options that a person need not read."""
+
 
 class Journal:
     """Rows of the report, by stage in the order in which they were tried; ``goal`` is what their reasons speak of."""
@@ -106,7 +109,7 @@ def step_of(offered: OfferedPass, options: dict[str, object] | None = None) -> S
 
 def failures(attempts: Iterable[Attempt], pass_name: str) -> str:
     """Why no attempt at a pass held, in one sentence."""
-    reasons = [a.reason for a in attempts if a.step.pass_name == pass_name and a.reason]
+    reasons = [a.why for a in attempts if a.step.pass_name == pass_name and a.reason]
     return reasons[0] if reasons else "no candidate of it was left at the end"
 
 
@@ -138,10 +141,21 @@ def _why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured
     if attempt.parent_ratio is not None and attempt.ratio >= attempt.parent_ratio * 0.995:
         return f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
     if best is not None and best.ratio is not None:
-        elsewhere = attempt.step.key in chain_key(winner)
-        won = "kept in another chain" if elsewhere else "another won in the end"
-        return f"latency ratio {attempt.ratio:.2f} when explored; {won}, {best.ratio:.2f} on fresh rounds"
+        won = _named(winner.steps, attempt.step)
+        return f"latency ratio {attempt.ratio:.2f} when explored; {won} won, {best.ratio:.2f} on fresh rounds"
     return f"latency ratio {attempt.ratio:.2f}; not enough for a model that is better in the end"
+
+
+def _named(steps: Sequence[Step], beside: Step) -> str:
+    """A chain by its passes; with their options where ``beside`` is the same pass with others."""
+    if not steps:
+        return "the original"
+    words = []
+    for step in steps:
+        options = ", ".join(f"{key}={value}" for key, value in step.options.items() if value not in _SAYS_NOTHING)
+        differs = step.pass_name == beside.pass_name and step.key != beside.key and options
+        words.append(f"{step.pass_name} ({options})" if differs else step.pass_name)
+    return " + ".join(words)
 
 
 def _figure(attempt: Attempt, goal: Goal) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from optim._engine.plugins.offers import OfferedPass
@@ -35,10 +35,18 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A pass that this run does not consider, with the reason."""
+    """A pass that this run does not consider.
+
+    Attributes:
+        offered: the pass.
+        reason: why not.
+        not_here: whether that would be so for every model: no word of the user's against it, and no property of the
+            model.
+    """
 
     offered: OfferedPass
     reason: str
+    not_here: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,7 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
             )
     stages: dict[Stage, tuple[Planned, ...]] = {}
     left_out: list[LeftOut] = []
+    homeless = _homeless(registry)
     for stage in MODEL_STAGES:
         planned = []
         for ordered in registry.ordered(stage, target):
@@ -98,7 +107,9 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
                     fix="leave one of the two out",
                     status=ExitStatus.USAGE,
                 )
-            if reason:
+            if not reason and not forced and (reason := _why_not_here(ordered.offered, homeless)):
+                left_out.append(LeftOut(ordered.offered, reason, not_here=True))
+            elif reason:
                 left_out.append(LeftOut(ordered.offered, reason))
             else:
                 planned.append(Planned(ordered, forced))
@@ -132,9 +143,28 @@ def _reason_against(offered: OfferedPass, stage: Stage, settings: RunSettings, f
         return "it is lossy, and --lossless admits none"
     if settings.goal == "size" and pass_class.session_only and not forced:
         return "it sets how a model is opened, and that does not change its size (--goal size)"
-    if pass_class.role is Role.REQUESTED and not forced:
-        return "it runs only when named (--with)"
     return ""
+
+
+def _why_not_here(offered: OfferedPass, homeless: Collection[str]) -> str:
+    """Why a pass that nobody named is considered for no model."""
+    if offered.over_models.role is Role.REQUESTED:
+        return "it runs only when named (--with)"
+    if offered.plugin.name in homeless:
+        return f"its plugin has no environment yet: optim plugins install {offered.plugin.name}"
+    return ""
+
+
+def _homeless(registry: Registry) -> set[str]:
+    """Isolated plugins whose environment was not made."""
+    from optim.isolation.environments import find_environment
+
+    isolated = {
+        plugin.info.name: isolation
+        for plugin in registry.plugins
+        if (isolation := getattr(plugin.implementation, "OPTIM_ISOLATED", None))
+    }
+    return {name for name, isolation in isolated.items() if find_environment(isolation) is None}
 
 
 def _without_rivals_of_forced(planned: list[Planned], left_out: list[LeftOut]) -> list[Planned]:

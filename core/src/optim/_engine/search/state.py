@@ -117,6 +117,11 @@ class Attempt:
         beyond_budget: whether it was dropped because its drift or its loss is more than the user accepts.
         behind: the steps before it, as they are called in a chain.
         peak_memory_bytes: the least that opening and running the model after it took; 0 where nobody looked.
+        not_here: whether it was not tried for a reason that has to do with this machine and what is installed, and not
+            with what was found.
+        printed: what the pass printed.
+        trace: of the exception that it ended with.
+        unrepaired: why it was not repaired, where that was looked into; it follows the reason.
     """
 
     step: Step
@@ -136,6 +141,15 @@ class Attempt:
     beyond_budget: bool = False
     behind: tuple[tuple[str, str], ...] = ()
     peak_memory_bytes: int = 0
+    not_here: bool = False
+    printed: tuple[str, ...] = ()
+    trace: str = ""
+    unrepaired: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason, and why it was not repaired."""
+        return f"{self.reason}; {self.unrepaired}" if self.reason and self.unrepaired else self.reason
 
     @property
     def chain(self) -> tuple[tuple[str, str], ...]:

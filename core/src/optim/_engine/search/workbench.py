@@ -1,8 +1,7 @@
-"""Where the search has things done: what each job is told, where its answer is kept, and why it failed."""
+"""Where candidates are tried and repaired: what each job is told, where its answer is kept, why it failed."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -11,34 +10,23 @@ from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any
 
-from optim._engine.compare.metric_spec import require_known
-from optim._engine.compare.place import Place, Reference
-from optim._engine.feeds.feedset import is_intact
+from optim._engine.diagnosis import measure_job, repair_job
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
 from optim._engine.jobs import candidate as candidate_job
-from optim._engine.jobs import ingest, prepare, refuse
-from optim._engine.jobs.ingest import Answer as Ingested
-from optim._engine.jobs.job import Answer, Job, Request
-from optim._engine.jobs.runner import Runner, Say
+from optim._engine.jobs.runner import Say
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
-from optim._engine.search.keys import Keys
+from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import GRACE_S, REFUSAL_S
-from optim._engine.search.turns import Turns
-from optim._engine.sensitivity import measure_job, repair_job
-from optim._engine.sources.make import ExportedSource, make_graphs
-from optim._engine.sources.pipeline import Choice
-from optim._engine.standing import Teller
+from optim._engine.search.time_budget import GRACE_S
+from optim._engine.sources.make import ExportedSource
 from optim._engine.store import Store
-from optim.errors import OptimError
+from optim.jobs.printed import last_lines
 from optim.jobs.process import WorkerFailed
-from optim.model import Model, TensorInfo
 from optim.onnx.files import is_whole
-from optim.passes import MODEL_STAGES
 
 _AT_ONCE = 2
 """Candidates applied at the same time: with more, each has less of the processors and of the memory."""
@@ -55,24 +43,37 @@ _REPLAYED_SAMPLES = 1
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A candidate job's answer, or why there is none; ``ran_out`` where it was stopped for its time."""
+    """A candidate job's answer, or why there is none.
+
+    Attributes:
+        answer: None where it failed.
+        failure: why, one sentence.
+        seconds: that it took.
+        ran_out: whether it was stopped for its time.
+        printed: the end of what a failing one printed.
+        trace: of the exception that ended it.
+    """
 
     answer: candidate_job.Answer | None
     failure: str
     seconds: float
     ran_out: bool = False
+    printed: tuple[str, ...] = ()
+    trace: str = ""
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What was printed, whether it failed or not."""
+        return self.answer.result.printed if self.answer is not None else self.printed
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What a run was prepared with, and the folder that holds its arrays, among those of one key."""
+class Workbench(Preparation):
+    """Tries candidates of one run, once it is prepared.
 
-    folder: str
-    answer: prepare.Answer
-
-
-class Workbench:
-    """The jobs of one run."""
+    Attributes:
+        made: the files of models that passes made.
+        recast_originals: the original with the step that changed its inputs and outputs, by that step's key.
+    """
 
     def __init__(
         self,
@@ -83,136 +84,10 @@ class Workbench:
         say: Say,
         exported: ExportedSource | None = None,
     ) -> None:
-        self.settings = settings
-        self.exported = exported
-        self.registry = registry
-        self.store = store
-        self.say = say
-        self.teller = Teller(say)
-        self.runner = Runner(store, say, fresh=settings.fresh, executor=executor)
-        self.turns = Turns(f"optim on {settings.source.name}", say)
+        super().__init__(settings, registry, store, executor, say, exported)
         self.made: set[Path] = set()
-        self._tried: dict[str, Tried] = {}
         self.recast_originals: dict[tuple[str, str], Candidate] = {}
-        target = registry.target(settings.target)
-        registry.backend(target.backend)
-        self.target = target.plain
-        self.place = Place(self.target, registry.offered("backend")[target.backend].plugin.name)
-        self._metric = require_known(settings.metric, registry) if settings.metric else None
-        self.keys = Keys(settings, registry, self.target, self._metric)
-        self.prepared: prepare.Answer
-        self.reference: Reference
-        self.original: Candidate
-
-    def ingest(self) -> Ingested:
-        """Bring the source into the store; it is the original from then on."""
-        found = self._ingest_source()
-        self.original = Candidate(found.model, found.size_bytes)
-        return found
-
-    def ingest_file(self, path: Path) -> Ingested:
-        """Bring a file into the store."""
-        self.say(f"reading {path.name}")
-        return self._need(ingest.JOB, ingest.Request(path.absolute(), self.store.models), "ingest")
-
-    def _ingest_source(self, *, fresh: bool = False) -> Ingested:
-        """The user's file, or the graph of what was exported."""
-        if self.settings.export is None:
-            return self.ingest_file(self.settings.source)
-        if self.exported is None or fresh:
-            self.exported = make_graphs(
-                self.settings.export,
-                self.target,
-                self.registry,
-                source_choice(self.settings),
-                Runner(self.store, self.say, fresh=fresh or self.settings.fresh),
-                timeout_s=self.settings.needed_timeout_s,
-            )
-        graphs = self.exported.graphs
-        graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
-        return Ingested(graph.model, graph.size_bytes, graph.operators)
-
-    def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
-        """Have the passes that the user named look at their options and at the model.
-
-        Returns:
-            The model's inputs, in the sizes that these options leave.
-
-        Raises:
-            OptimError: what one of them refuses. One that breaks down is left to fail as a candidate.
-        """
-        asked = []
-        for named in self.settings.named:
-            offered = self.registry.find_pass(named.name, self.target)
-            if named.options and offered.stage in MODEL_STAGES:
-                asked.append(refuse.NamedOptions(named.name, offered.plugin.name, dict(named.options)))
-        if not asked:
-            return model.inputs
-        try:
-            request = refuse.Request(model, self.target, tuple(asked))
-            return self.runner.call(refuse.JOB, request, timeout_s=REFUSAL_S).inputs
-        except WorkerFailed as failed:
-            if failed.error:
-                raise failed.error from failed
-            return model.inputs
-
-    def prepare(self, model: Model, inputs: tuple[TensorInfo, ...] = ()) -> prepare.Answer:
-        """Feeds, reference outputs and the tolerance; afterwards candidates can be tried.
-
-        Args:
-            model: the original.
-            inputs: its inputs in the sizes that feeds are to have; empty: whatever it takes.
-        """
-        self.say("running the original")
-        inputs = inputs or model.inputs
-        key = self.keys.prepare(model, inputs)
-        folders = self.store.root / "references" / key
-
-        def make(folder: Path) -> prepare.Answer:
-            request = prepare.Request(
-                model=model,
-                inputs=inputs,
-                place=self.place,
-                data=self.settings.data,
-                feeds=folder / "feeds",
-                outputs=folder / "outputs",
-                seed=self.settings.seed,
-                most_samples=self.settings.most_samples,
-                metric=self._metric,
-                max_loss=self.settings.max_loss,
-            )
-            try:
-                return self._need(prepare.JOB, request, "prepare")
-            except OptimError as error:
-                raise error.naming(_names_in_messages(model, self.settings.source)) from error
-
-        known = self.runner.known(key, Kept, holds=lambda kept: self._is_intact(folders / kept.folder))
-        if known is None:
-            folder, self.prepared = self.store.new_folder("references", key, make)
-            self.runner.keep(key, Kept(folder.name, self.prepared))
-            self.store.supersede(folder)
-        else:
-            folder, self.prepared = folders / known.folder, known.answer
-            os.utime(folders)
-        self.keys.hold_to(self.prepared, model)
-        task = self.prepared.task
-        self.reference = Reference(
-            folder / "feeds",
-            folder / "outputs",
-            model,
-            self.prepared.compared,
-            replace(task, rows=folder / "task.npy") if task else None,
-        )
-        return self.prepared
-
-    def _is_intact(self, folder: Path) -> bool:
-        """Whether a folder of references is as it was written; what is damaged is dropped."""
-        if all(is_intact(folder / part) for part in ("feeds", "outputs")):
-            return True
-        if folder.is_dir():
-            shelf = self.store.root / "references"
-            self.store.drop("references", str(folder.relative_to(shelf)), "it is not as it was written")
-        return False
+        self._tried: dict[str, Tried] = {}
 
     def try_all(
         self, wanted: Sequence[tuple[Candidate, OfferedPass, dict[str, Any]]], seconds: Callable[[int], float]
@@ -293,7 +168,9 @@ class Workbench:
             if failed.error and failed.error.reference == "disk-full":  # of whatever is tried next, nothing would come
                 raise failed.error from failed
             why, took = _candidate_failure(failed, phases[-1]), time.monotonic() - started
-            return Tried(None, why, took, ran_out=failed.kind == "timeout")
+            trace = failed.details if failed.kind == "raised" else ""
+            said = tuple(last_lines(failed.printed))
+            return Tried(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace)
         tried = self._tried[key] = Tried(answer, "", time.monotonic() - started)
         self._note_made(tried)
         self.runner.keep(key, tried)
@@ -336,7 +213,7 @@ class Workbench:
     def sensitivity(
         self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
     ) -> measure_job.Answer:
-        """What a lossy pass costs at each node of a model; see :mod:`optim._engine.sensitivity.measure_job`.
+        """What a lossy pass costs at each node of a model; see :mod:`optim._engine.diagnosis.measure_job`.
 
         Raises:
             OptimError: not-applicable, nothing-to-measure, measure-failed.
@@ -344,7 +221,7 @@ class Workbench:
         self.say(f"trying {offered.name} {_short(options)}")
         asked = self._candidate_request(candidate, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
         request = measure_job.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
-        return self._need(measure_job.JOB, request, "measure")
+        return self.need(measure_job.JOB, request, "measure")
 
     def _candidate_request(
         self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
@@ -355,15 +232,12 @@ class Workbench:
             name=offered.name,
             plugin=offered.plugin.name,
             options=options,
-            place=self.place,
-            reference=self.reference,
+            comparison=self.comparison(candidate),
             samples=samples,
-            interfaces=candidate.interfaces,
             store=self.store.models,
             seed=self.settings.seed,
             lossy=lossy,
-            measure_task=lossy and self.reference.task is not None,
-            given=candidate.given,
+            measure_task=lossy,
         )
 
     def restore(self, candidate: Candidate) -> bool:
@@ -380,33 +254,8 @@ class Workbench:
                 chain = chain.after(step, result.model, tried.answer.size_bytes, result.interface)
             return chain.model.path
 
-        def read_again() -> Path:
-            self.say("a pass damaged the original in the cache")
-            return self._ingest_source(fresh=True).model.path
-
-        original = restore(self.original.model.path, read_again)
+        original = restore(self.original.model.path, self.ingest_again)
         return restore(candidate.model.path, apply_again) or original
-
-    def _need(self, job: Job[Request, Answer], request: Request, what: str) -> Answer:
-        """A job that the whole run depends on."""
-        return self.runner.need(
-            job,
-            request,
-            timeout_s=self.settings.needed_timeout_s,
-            reference=f"{what}-failed",
-            doing=f"{what} {self.settings.source.name}",
-            release=self.registry.offered("backend")[self.target.backend].plugin.release,
-        )
-
-
-def source_choice(settings: RunSettings) -> Choice:
-    """The user's word on passes that run before there is a model."""
-    return Choice({named.name: named.options for named in settings.named}, settings.without)
-
-
-def _names_in_messages(model: Model, source: Path) -> dict[str, str]:
-    """The user's name for a file of the cache, which messages call by its digest or the first part of it."""
-    return dict.fromkeys((model.path.name, f"{model.path.stem[:12]}{model.path.suffix}"), source.name)
 
 
 def _is_there(tried: Tried) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim._engine.feeds.feedset import FeedSet, FeedWriter
-from optim._engine.gate.drift import compare_output
+from optim._engine.gate.outputs import compare_output
 from optim._engine.store import Store
 from optim.arrays import Array, Feeds, Outputs
 from optim.errors import OptimError, describe_exception

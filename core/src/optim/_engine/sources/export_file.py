@@ -108,10 +108,12 @@ class KnownExport:
     Attributes:
         content: of its ``export.json``.
         component: that the file is.
+        folder: that holds the ``export.json``.
     """
 
     content: ExportFile
     component: str
+    folder: Path = Path()
 
     def optimized(self, file: str, drift: float) -> ExportFile:
         """The file for a folder that holds this component alone, made anew.
@@ -136,5 +138,5 @@ def known_export(model: Path) -> KnownExport | None:
         content = read_export_file(folder)
         for name, component in (content.components if content else {}).items():
             if content is not None and (folder / component.file).absolute() == model.absolute():
-                return KnownExport(content, name)
+                return KnownExport(content, name, folder)
     return None

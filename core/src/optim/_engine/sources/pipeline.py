@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from optim._engine.jobs.recorded import recording
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.sources.structure import require_structure
@@ -15,6 +17,8 @@ from optim.options import parse_options
 from optim.passes import Applicable, Role, Stage
 from optim.source import Component, Source, SourceContext, SourceRequest
 from optim.source_passes import Exported, Exporter, SourcePass, SourceResult
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class SourceStep:
     counts: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    printed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +102,28 @@ class Pipeline:
             if reason := self._excluded(offered, Role.ENABLE):
                 self._step(offered, "skipped", reason, component.name)
                 continue
-            applicable = exporter.applicable(component, self._context.target)
+            with _blaming(offered, component.name):
+                applicable = _require(exporter.applicable(component, self._context.target), Applicable, offered)
             if not applicable:
                 self._step(offered, "not-applicable", applicable.reason, component.name)
                 continue
             started = time.monotonic()
             try:
-                result = self._export(exporter, component)
+                with recording(self._context.log) as said:
+                    result = self._export(offered, exporter, component)
             except OptimError as error:
                 first = first or error
                 failures.append(offered.name)
                 reason = f"{error.what}: {error.cause}" if error.cause else error.what
-                self._step(offered, "failed", reason, component.name, seconds=time.monotonic() - started)
+                self._step(
+                    offered,
+                    "failed",
+                    reason,
+                    component.name,
+                    notes=said.of_anything,
+                    seconds=time.monotonic() - started,
+                    printed=said.printed(changed=False),
+                )
                 continue
             reason = f"instead of {', '.join(failures)}, which failed" if failures else ""
             self._step(
@@ -117,8 +132,9 @@ class Pipeline:
                 reason,
                 component.name,
                 counts=result.counts,
-                notes=result.notes,
+                notes=(*result.notes, *said.of_a_change),
                 seconds=time.monotonic() - started,
+                printed=said.printed(changed=True),
             )
             return result
         raise first or OptimError(
@@ -129,11 +145,12 @@ class Pipeline:
             status=ExitStatus.USAGE,
         )
 
-    def _export(self, exporter: Exporter, component: Component) -> Exported:
+    def _export(self, offered: OfferedPass, exporter: Exporter, component: Component) -> Exported:
         self._context.report_progress(0.0, f"exporting {component.name} with {exporter.name}")
         options = parse_options(type(exporter), self._choice.named.get(exporter.name) or {})
-        result = exporter.export(component, options, self._context)
-        require_structure(result.graph, component)
+        with _blaming(offered, component.name):
+            result = _require(exporter.export(component, options, self._context), Exported, offered)
+            require_structure(result.graph, component)
         return result
 
     def _source_passes(self) -> Sequence[tuple[OfferedPass, SourcePass]]:
@@ -144,7 +161,8 @@ class Pipeline:
         if reason := self._excluded(offered, source_pass.role):
             self._step(offered, "skipped", reason)
             return source
-        applicable: Applicable = source_pass.applicable(source, self._context.target)
+        with _blaming(offered, source.request.spec):
+            applicable = _require(source_pass.applicable(source, self._context.target), Applicable, offered)
         if not applicable:
             self._step(offered, "not-applicable", applicable.reason)
             refusals.append(f"{offered.name}: {applicable.reason}")
@@ -160,7 +178,8 @@ class Pipeline:
         self._context.report_progress(0.0, source_pass.summary.rstrip(".").lower())
         started = time.monotonic()
         chosen = self._choice.named.get(offered.name) or {}
-        result = _apply(offered, source_pass, source, chosen, self._context)
+        with recording(self._context.log) as said:
+            result = _apply(offered, source_pass, source, chosen, self._context)
         self.lossy = self.lossy or (source_pass.lossy and result.changed)
         self._step(
             offered,
@@ -168,8 +187,9 @@ class Pipeline:
             "" if result.changed else result.notes[0],
             options=chosen,
             counts=result.counts,
-            notes=result.notes if result.changed else result.notes[1:],
+            notes=(*result.notes, *said.of_a_change) if result.changed else (*result.notes[1:], *said.of_anything),
             seconds=time.monotonic() - started,
+            printed=said.printed(changed=result.changed),
         )
         return result.source
 
@@ -188,19 +208,43 @@ class Pipeline:
 def _apply(
     offered: OfferedPass, source_pass: SourcePass, source: Source, chosen: Mapping[str, Any], context: SourceContext
 ) -> SourceResult:
-    """Run a pass; whatever else than an OptimError it raises is a defect of its plugin."""
+    """Run a pass."""
+    options = parse_options(type(source_pass), chosen)
+    with _blaming(offered, source.request.spec):
+        return _require(source_pass.apply(source, options, context), SourceResult, offered)
+
+
+@contextmanager
+def _blaming(offered: OfferedPass, subject: str) -> Iterator[None]:
+    """Whatever else than an OptimError a pass raises is a defect of its plugin.
+
+    Raises:
+        OptimError[source-pass-failed]: it raised such a thing.
+    """
     try:
-        return source_pass.apply(source, parse_options(type(source_pass), chosen), context)
+        yield
     except OptimError:
         raise
     except Exception as error:
         raise OptimError(
             "source-pass-failed",
-            f"{offered.name} broke on {source.request.spec}",
+            f"{offered.name} broke on {subject}",
             describe_exception(error),
-            f"optim export {source.request.spec} -o DIR --without {offered.name}",
+            f"leave it out (--without {offered.name}), and report this to its plugin",
             offered.plugin.release,
         ) from error
+
+
+def _require(value: T, kind: type[T], offered: OfferedPass) -> T:
+    if isinstance(value, kind):
+        return value
+    raise OptimError(
+        "bad-result",
+        f"{offered.name} returned {type(value).__name__}, not {kind.__name__}",
+        "its plugin breaks the contract of passes",
+        "leave it out (--without), and report this to its plugin",
+        offered.plugin.release,
+    )
 
 
 def _source_pass(offered: OfferedPass) -> SourcePass:

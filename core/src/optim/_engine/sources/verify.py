@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim._engine.gate.drift import Drift, OutputComparison, compare_output, merge_samples, worst_drift
+from optim._engine.gate.drift import Drift, OutputComparison, merge_samples, worst_drift
+from optim._engine.gate.outputs import compare_output
 from optim._engine.generation.interface import session_inputs
 from optim._engine.sources.evidence import (
     Evidence,

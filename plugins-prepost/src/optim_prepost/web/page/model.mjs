@@ -42,6 +42,9 @@ class Model {
     this.about = about;
     this.session = session;
     this.tokenizer = tokenizer;
+    this.threads = ort.env.wasm.numThreads;
+    /** How long the model took in the last call, without decoding and drawing. */
+    this.lastMs = 0;
   }
 
   /** What it does: the preset, or an empty string. */
@@ -51,7 +54,9 @@ class Model {
   async run(feeds) {
     const tensors = {};
     for (const input of this.about.inputs) tensors[input.name] = tensor(feeds[input.name]);
+    const started = performance.now();
     const results = await this.session.run(tensors);
+    this.lastMs = performance.now() - started;
     return Object.fromEntries(this.session.outputNames.map((name) => [name, plain(results[name])]));
   }
 

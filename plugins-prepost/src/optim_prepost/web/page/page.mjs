@@ -1,6 +1,7 @@
 // The page: what the visitor picks goes through the model, and the results are shown.
 
 import { loadModel } from './model.mjs';
+import { timesText } from './times.mjs';
 
 const form = document.getElementById('form');
 const result = document.getElementById('result');
@@ -47,7 +48,7 @@ function ask() {
 }
 
 function picker(accept, what, run) {
-  form.innerHTML = `<div class="drop"><label>${what} <input type="file" id="file" accept="${accept}"></label></div>`;
+  form.innerHTML = `<div class="drop"><label>${what}: drop it here, or choose a file <input type="file" id="file" accept="${accept}"></label></div>`;
   const drop = form.querySelector('.drop');
   const take = (file) => file && timed(() => run(file)).then((found) => found && show(found), fail);
   form.querySelector('input').onchange = (event) => take(event.target.files[0]);
@@ -71,12 +72,14 @@ async function runPicture(file) {
   return model.runPicture(picture);
 }
 
+const calls = [];
+
 async function timed(run) {
   delete document.body.dataset.done;
   result.replaceChildren();
-  const started = performance.now();
   const found = await run();
-  times.textContent = `${(performance.now() - started).toFixed(1)} ms with onnxruntime-web on WASM`;
+  calls.push(model.lastMs);
+  times.textContent = timesText(calls, model.threads);
   globalThis.lastResults = found;
   return found;
 }

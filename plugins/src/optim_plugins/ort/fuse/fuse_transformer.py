@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from optim_plugins.ort.fuse.fuse_transformer_options import FuseTransformerOptions
 
+CUDA = "CUDAExecutionProvider"
+
 _MEMORY_FACTOR = 6
 _MEMORY_LIMIT_BYTES = 2 << 30
 """onnxruntime's optimizer holds several copies of the model."""
@@ -51,24 +53,25 @@ class FuseTransformer(Pass):
         return Applicable.no("the graph has no attention to fuse: no Softmax beside a MatMul")
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[FuseTransformerOptions]:
-        """Without the normalizations first: on most processors their fused kernels are no faster."""
-        del target, context
+        """On processors without the normalizations first, whose fused kernels are no faster there; on CUDA with."""
+        del context
         from optim_plugins.ort.fuse.fuse_transformer_options import FuseTransformerOptions
         from optim_plugins.ort.fuse.fusions import possible_fusions
 
         possible = possible_fusions(model.ir())
         norms = ("skip_layer_normalization",) if "skip_layer_normalization" in possible else ()
+        first, second = ((), norms) if target.made_for == CUDA else (norms, ())
         if "attention" in possible:
-            yield FuseTransformerOptions(leave_out=norms)
-        yield FuseTransformerOptions(leave_out=(*norms, "attention"))
+            yield FuseTransformerOptions(leave_out=first)
+        yield FuseTransformerOptions(leave_out=(*first, "attention"))
         if norms:
-            yield FuseTransformerOptions()
+            yield FuseTransformerOptions(leave_out=second)
         yield FuseTransformerOptions(engine="onnxruntime")
 
     def apply(self, model: Model, options: FuseTransformerOptions, context: Context) -> PassResult:
         """Fuse; what fused is in ``counts``."""
         if options.engine == "onnxruntime":
-            return _by_onnxruntime(model, context)
+            return _by_onnxruntime(model, context, use_gpu=context.target.made_for == CUDA)
         from optim_plugins.ort.fuse.fusions import fuse_graph
 
         graph = model.ir()
@@ -79,7 +82,7 @@ class FuseTransformer(Pass):
         return PassResult(context.save(graph, model), changed=True, notes=notes, counts=counts)
 
 
-def _by_onnxruntime(model: Model, context: Context) -> PassResult:
+def _by_onnxruntime(model: Model, context: Context, *, use_gpu: bool) -> PassResult:
     from optim.onnx.files import size_bytes
     from optim_plugins.ort.fuse.fusions_onnxruntime import fuse
 
@@ -90,7 +93,7 @@ def _by_onnxruntime(model: Model, context: Context) -> PassResult:
             f"{_MEMORY_FACTOR} times the model, more than {_MEMORY_LIMIT_BYTES >> 30} GiB"
         )
         return PassResult(model, changed=False, notes=(reason,))
-    path, counts, notes = fuse(model, context.scratch)
+    path, counts, notes = fuse(model, context.scratch, use_gpu=use_gpu)
     if not counts:
         return PassResult(model, changed=False, notes=("onnxruntime's optimizer found nothing to fuse", *notes))
     return PassResult(context.adopt(path, model), changed=True, notes=notes, counts=counts)

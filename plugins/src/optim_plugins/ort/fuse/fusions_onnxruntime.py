@@ -23,8 +23,13 @@ _HAS_LAYER_NORMALIZATION = 17
 """The opset since which exporters write LayerNormalization themselves."""
 
 
-def fuse(model: Model, scratch: Path) -> tuple[Path, dict[str, int], tuple[str, ...]]:
+def fuse(model: Model, scratch: Path, *, use_gpu: bool = False) -> tuple[Path, dict[str, int], tuple[str, ...]]:
     """Optimize a model into ``scratch``.
+
+    Args:
+        model: that is fused.
+        scratch: where the file is written.
+        use_gpu: fuse into operators that onnxruntime has for CUDA alone, too.
 
     Returns:
         The file written, how often each operator was fused, and what to say of it.
@@ -32,7 +37,7 @@ def fuse(model: Model, scratch: Path) -> tuple[Path, dict[str, int], tuple[str, 
     Raises:
         OptimError[optimizer-crashed]: it fails on this graph, as every model type that fits.
     """
-    optimizer, notes = _first_that_works(model)
+    optimizer, notes = _first_that_works(model, use_gpu=use_gpu)
     before = operator_counts(model.path)
     after = {name: int(count) for name, count in optimizer.get_fused_operator_statistics().items()}
     grown = {name: after[name] - before.get(name, 0) - before.get(f"com.microsoft:{name}", 0) for name in after}
@@ -50,14 +55,14 @@ def model_family(model: Model) -> str:
     return "vit" if convolutions and any(value.name == "pixel_values" for value in model.inputs) else "bert"
 
 
-def _first_that_works(model: Model) -> tuple[Any, tuple[str, ...]]:
+def _first_that_works(model: Model, *, use_gpu: bool) -> tuple[Any, tuple[str, ...]]:
     """The optimizer's model, and how it crashed as other model types."""
     crashes: list[str] = []
     for family in dict.fromkeys((model_family(model), "bert")):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # it leaves a temporary folder behind when it crashes
             try:
-                return _optimized(model, family), tuple(crashes)
+                return _optimized(model, family, use_gpu=use_gpu), tuple(crashes)
             except Exception as error:
                 crashes.append(f"as model type {family} it crashed: {type(error).__name__}: {error}")
     raise OptimError(
@@ -70,7 +75,7 @@ def _first_that_works(model: Model) -> tuple[Any, tuple[str, ...]]:
     )
 
 
-def _optimized(model: Model, family: str) -> Any:
+def _optimized(model: Model, family: str, *, use_gpu: bool) -> Any:
     from onnxruntime.transformers.fusion_options import FusionOptions
     from onnxruntime.transformers.optimizer import optimize_model
 
@@ -79,5 +84,5 @@ def _optimized(model: Model, family: str) -> Any:
     logging.getLogger("onnxruntime.transformers").setLevel(logging.ERROR)
     with contextlib.redirect_stdout(io.StringIO()):
         return optimize_model(
-            str(model.path), model_type=family, opt_level=0, use_gpu=False, optimization_options=options
+            str(model.path), model_type=family, opt_level=0, use_gpu=use_gpu, optimization_options=options
         )

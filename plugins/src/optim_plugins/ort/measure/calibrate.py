@@ -82,7 +82,7 @@ def calibrate(
     ranges = dict(whole.ranges)
     if how.method != "minmax":
         left = [name for name, one in ranges.items() if one.is_finite and one.high > one.low]
-        for group in _groups(left, sizes):
+        for group in groups_that_fit(left, sizes):
             context.report_progress(0.0, f"counting values of {len(group)} tensors")
             asked = {name: whole.ranges[name] for name in group}
             for name, histogram in _histograms(graph(), asked, model, context):
@@ -132,7 +132,7 @@ def _reader(graph: ir.Model, value: ir.Value, number: int) -> tuple[str, ...]:
     return tuple(outputs)
 
 
-def _groups(names: Sequence[str], sizes: dict[str, int]) -> Iterator[list[str]]:
+def groups_that_fit(names: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
     """As many tensors at a time as fit, by the largest that each was."""
     group: list[str] = []
     held = 0

@@ -17,7 +17,8 @@ from optim_plugins.ort.graph.operator_types import signature, type_text
 from optim_plugins.ort.kernels import has_kernel, is_listed
 from optim_plugins.ort.precision.insert_casts import Narrower
 from optim_plugins.ort.precision.measured_magnitudes import Ranges, measure_ranges
-from optim_plugins.ort.precision.precision_plan import MOVES, WEIGHTED, Obstacle, Plan, make_plan, name_of
+from optim_plugins.ort.precision.operator_kinds import MOVES, WEIGHTED
+from optim_plugins.ort.precision.precision_plan import Obstacle, Plan, make_plan, name_of
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 from optim_plugins.ort.precision.sixteen_bit_weights import LEAST_ELEMENTS, readers, store_narrow
 
@@ -34,7 +35,7 @@ def can_convert(model: Model, target: Target, narrow: Narrow) -> Applicable:
     if not found:
         return found
     graph = _typed(model)
-    objection = _objection(graph, make_plan(graph, narrow, target.provider), narrow, target.provider)
+    objection = _objection(graph, make_plan(graph, narrow, target.made_for), narrow, target.made_for)
     return Applicable.no(objection) if objection else APPLICABLE
 
 
@@ -52,7 +53,7 @@ def can_store(model: Model, narrow: Narrow, least_elements: int = LEAST_ELEMENTS
 
 def is_fast(model: Model, target: Target, narrow: Narrow) -> Applicable:
     """No where the provider is known to compute most of the model's products in float32, between casts."""
-    if not is_listed(target.provider):
+    if not is_listed(target.made_for):
         return APPLICABLE
     slow, fast = set(), 0
     nodes = [node for node in model.ir().graph.all_nodes() if node.op_type in WEIGHTED - _CONVERTING]
@@ -60,7 +61,7 @@ def is_fast(model: Model, target: Target, narrow: Narrow) -> Applicable:
         types = signature(node, model.opset)
         domain = "" if node.domain in ("", "ai.onnx") else node.domain
         variables = {types.input(0): type_text(narrow.onnx)} if types else {}
-        if types and has_kernel(target.provider, domain, node.op_type, types.since, variables):
+        if types and has_kernel(target.made_for, domain, node.op_type, types.since, variables):
             fast += 1
         else:
             slow.add(node.op_type)
@@ -70,7 +71,7 @@ def is_fast(model: Model, target: Target, narrow: Narrow) -> Applicable:
         return APPLICABLE
     return Applicable.no(
         f"known not to have a fast kernel on this machine: {_runtime()} has none for {_list(sorted(slow))} in {narrow} "
-        f"on {target.provider}, and would compute in float32 between casts"
+        f"on {target.made_for}, and would compute in float32 between casts"
     )
 
 
@@ -94,13 +95,13 @@ def convert(
     graph = _typed(model)
     ranges, notes = _ranges(model, context, narrow)
     plan = make_plan(
-        graph, narrow, context.target.provider, keep=keep, keep_operators=keep_operators, largest=ranges.largest
+        graph, narrow, context.target.made_for, keep=keep, keep_operators=keep_operators, largest=ranges.largest
     )
     names = {name_of(node) for node in graph.graph.all_nodes()}
     unknown = sorted(set(keep) - names)
     if unknown:
         notes.append(f"keep names no node: {', '.join(unknown)}")
-    if objection := _objection(graph, plan, narrow, context.target.provider):
+    if objection := _objection(graph, plan, narrow, context.target.made_for):
         return PassResult(model, changed=False, notes=(*notes, objection))
     inputs = [value.name for value in model.inputs if value.dtype == "float32"] if io else []
     outputs = [value.name for value in model.outputs if value.dtype == "float32"] if io else []

@@ -26,7 +26,8 @@ from optim.onnx.edit import UniqueNames, add_constant
 from optim_plugins.ort.graph.fixed_weights import drop_unread_weights
 from optim_plugins.ort.graph.float_values import is_float32
 from optim_plugins.ort.graph.operator_types import Signature, signature
-from optim_plugins.ort.precision.precision_plan import ANY_TYPE, Plan
+from optim_plugins.ort.precision.operator_kinds import ANY_TYPE
+from optim_plugins.ort.precision.precision_plan import Plan
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow, narrowed
 
 if TYPE_CHECKING:

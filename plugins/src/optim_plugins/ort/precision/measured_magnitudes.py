@@ -22,7 +22,7 @@ from optim.onnx.edit import add_constant
 from optim.onnx.files import discard_measured, save_for_measuring
 from optim.onnx.refusals import plain
 from optim_plugins.ort.graph.float_values import is_float32
-from optim_plugins.ort.precision.precision_plan import MOVES
+from optim_plugins.ort.precision.operator_kinds import MOVES
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow, bounded, fit
 
 if TYPE_CHECKING:

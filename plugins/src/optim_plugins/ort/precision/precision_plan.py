@@ -23,111 +23,15 @@ import onnx_ir as ir
 from optim_plugins.ort.graph.float_values import is_float32
 from optim_plugins.ort.graph.operator_types import Signature, signature, type_text
 from optim_plugins.ort.kernels import CPU_PROVIDER, has_kernel, is_listed
+from optim_plugins.ort.precision.operator_kinds import ANY_TYPE, EXACT, MOVES, NEVER, SMALL_ADDENDS
 from optim_plugins.ort.precision.sixteen_bit_numbers import Fit, Narrow, fit
 
 _STANDARD = ("", "ai.onnx")
-MOVES = frozenset(
-    (
-        "Reshape",
-        "Transpose",
-        "Squeeze",
-        "Unsqueeze",
-        "Flatten",
-        "Identity",
-        "Gather",
-        "GatherElements",
-        "GatherND",
-        "Slice",
-        "Split",
-        "Concat",
-        "Expand",
-        "Tile",
-        "Compress",
-        "DepthToSpace",
-        "SpaceToDepth",
-        "ReverseSequence",
-    )
-)
-"""They hand numbers on as they are."""
 
-ANY_TYPE = frozenset({"Shape", "Size"})
-"""They look at no number: whichever type is there will do."""
-
-_NEVER = frozenset(
-    (
-        "If",
-        "Loop",
-        "Scan",
-        "SequenceMap",
-        "Constant",
-        "QuantizeLinear",
-        "DequantizeLinear",
-        "DynamicQuantizeLinear",
-        "Range",
-        "CumSum",
-        "EyeLike",
-        "RandomNormal",
-        "RandomUniform",
-        "RandomNormalLike",
-        "RandomUniformLike",
-        "Bernoulli",
-        "Multinomial",
-        "Resize",
-        "Upsample",
-        "GridSample",
-        "RoiAlign",
-        "NonMaxSuppression",
-        "Sin",
-        "Cos",
-        "Tan",
-        "ReduceSumSquare",
-        "ReduceL2",
-        "ReduceLogSum",
-        "ReduceLogSumExp",
-        "LpNormalization",
-        "Det",
-        "DFT",
-        "STFT",
-        "MelWeightMatrix",
-        "BlackmanWindow",
-        "HannWindow",
-        "HammingWindow",
-        "AffineGrid",
-        "BitCast",
-        "MeanVarianceNormalization",
-    )
-)
-_EXACT = frozenset(("Sin", "Cos", "Tan", "Range", "CumSum"))
-"""What leads to them must be exact: an angle of 1000.5 is 1000 or 1001 in 16 bits."""
-
-_SMALL_ADDENDS = frozenset(("Add", "Max", "Clip"))
-"""Where a tiny constant keeps something from being zero: the smallest number there is does that too."""
 
 _TINY = 2.0**-13
 _LEARNED_ELEMENTS = 1024
 """A constant of so many elements is a learned layer's: what comes before it leads to no index."""
-
-WEIGHTED = frozenset(
-    (
-        "MatMul",
-        "Gemm",
-        "Conv",
-        "ConvTranspose",
-        "FusedMatMul",
-        "FusedConv",
-        "FusedGemm",
-        "Attention",
-        "MultiHeadAttention",
-        "GroupQueryAttention",
-        "QAttention",
-        "PackedAttention",
-        "DecoderMaskedMultiHeadAttention",
-        "LSTM",
-        "GRU",
-        "MatMulNBits",
-    )
-)
-"""Operators that a model spends its time in."""
 
 
 class Obstacle(enum.Enum):
@@ -229,7 +133,7 @@ def _reason_against(
 ) -> WhyNot | None:
     if types is None:
         return WhyNot(f"nobody defines {node.op_type}")
-    if node.domain in _STANDARD and (node.op_type in _NEVER or _draws_numbers(node)):
+    if node.domain in _STANDARD and (node.op_type in NEVER or _draws_numbers(node)):
         return WhyNot(f"{node.op_type} is not for 16 bits")
     if node.domain in _STANDARD and node.attributes.get_string("reduction", "none") != "none":
         return WhyNot(f"{node.op_type} with a reduction is not for 16 bits")
@@ -287,7 +191,7 @@ def _out_of_range(
         if value.is_initializer() and value.const_value is not None:
             if value not in fits:
                 fits[value] = fit(value.const_value.numpy(), narrow)
-            if not fits[value].is_close and not (node.op_type in _SMALL_ADDENDS and _is_tiny(value)):
+            if not fits[value].is_close and not (node.op_type in SMALL_ADDENDS and _is_tiny(value)):
                 return WhyNot("a constant of it does not survive rounding")
     return None
 
@@ -304,7 +208,7 @@ def _exact_nodes(graph: ir.Model) -> set[ir.Node]:
     for node in graph.graph.all_nodes():
         if node.domain not in _STANDARD:
             continue
-        if node.op_type in _EXACT or (node.op_type == "Cast" and _is_integer(node.outputs[0].dtype)):
+        if node.op_type in EXACT or (node.op_type == "Cast" and _is_integer(node.outputs[0].dtype)):
             waiting += [value for value in node.inputs if value is not None and is_float32(value)]
         types = signature(node, graph.graph.opset_imports)
         if types is not None:

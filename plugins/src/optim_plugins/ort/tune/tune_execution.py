@@ -31,8 +31,8 @@ class TuneExecution(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """On the processor."""
         del model
-        if target.provider not in (None, _CPU):
-            return Applicable.no(f"these settings are of {_CPU}; the target runs on {target.provider}")
+        if target.made_for != _CPU:
+            return Applicable.no(f"these settings are of {_CPU}; the target runs on {target.made_for}")
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneExecutionOptions]:

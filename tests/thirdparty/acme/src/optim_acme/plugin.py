@@ -22,7 +22,9 @@ def missing():
     return None if importlib.util.find_spec("onnxruntime") else "onnxruntime is not installed"
 
 
-TARGET = Target("acme", "acme", "CPUExecutionProvider", device="Acme One", probe=missing)
+TARGET = Target(
+    "acme", "acme", "CPUExecutionProvider", device="Acme One", prepares_for="AcmeExecutionProvider", probe=missing
+)
 
 
 def spread(outputs, feeds, labels):

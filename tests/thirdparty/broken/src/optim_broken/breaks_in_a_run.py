@@ -77,7 +77,7 @@ def optim_backends():
 
 @hookimpl
 def optim_targets():
-    return (Target("wreck", "wreck", "CPUExecutionProvider"),)
+    return (Target("wreck", "wreck", "CPUExecutionProvider", prepares_for="wreck"),)
 
 
 @hookimpl

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.source_options import source_options
+from optim._engine.cli.request import source_options
 from optim.cli_kit.names import PASS_NAME
 from optim.cli_kit.options import SECONDS, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
@@ -44,8 +44,7 @@ def export(
     SOURCE is a Hugging Face model folder, or package.module:factory, a function that returns a torch module, or a
     module and example inputs. Nothing is downloaded.
     """
-    from optim._engine.cli.request import parse_named
-    from optim._engine.cli.source_options import source_request
+    from optim._engine.cli.request import parse_named, source_request
     from optim._engine.runs.export import export_source
     from optim._engine.sources.pipeline import Choice
     from optim.cli_kit.progress import progress

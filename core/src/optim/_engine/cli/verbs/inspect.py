@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit.output import echo_json, print_rich, printable
+from optim.cli_kit.output import echo, echo_json, print_fields, print_table
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from optim._engine.graphs.inspection import Inspection
     from optim.model import TensorInfo
 
@@ -29,7 +27,14 @@ def inspect(model: Path, as_json: bool) -> None:
     if as_json:
         echo_json(_as_json(found))
         return
-    print_rich(lambda console: [console.print(part) for part in _tables(found)])
+    print_fields(_facts(found))
+    echo("\nInputs and outputs")
+    ports = [(kind, info) for kind, infos in (("input", found.inputs), ("output", found.outputs)) for info in infos]
+    print_table(("", "name", "dtype", "shape"), [(kind, info.name, info.dtype, _shape(info)) for kind, info in ports])
+    echo("\nOperators")
+    print_table(("operator", "nodes"), _operators(found))
+    echo("\nWeights")
+    print_table(("dtype", "tensors", "size"), _weights(found))
 
 
 def _as_json(found: Inspection) -> str:
@@ -37,21 +42,6 @@ def _as_json(found: Inspection) -> str:
     from dataclasses import asdict
 
     return json.dumps(asdict(found), indent=2, default=str)
-
-
-def _tables(found: Inspection) -> list[RenderableType]:
-    from rich.table import Table
-
-    facts = Table.grid(padding=(0, 2))
-    for label, text in _facts(found):
-        facts.add_row(f"[bold]{label}", text)
-    interface = Table(title="Inputs and outputs", title_justify="left")
-    for column in ("", "name", "dtype", "shape"):
-        interface.add_column(column, overflow="fold")
-    for kind, infos in (("input", found.inputs), ("output", found.outputs)):
-        for info in infos:
-            interface.add_row(kind, _plain(info.name), info.dtype, _plain(_shape(info)))
-    return [facts, interface, _operators(found), _weights(found)]
 
 
 def _facts(found: Inspection) -> list[tuple[str, str]]:
@@ -69,7 +59,7 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
     ]
     if found.missing_files:
         facts.append(("missing", ", ".join(found.missing_files)))
-    return [(label, _plain(text)) for label, text in facts]
+    return facts
 
 
 def _inside(found: Inspection) -> str:
@@ -78,33 +68,19 @@ def _inside(found: Inspection) -> str:
     return f", with {' and '.join(parts)}" if parts else ""
 
 
-def _operators(found: Inspection) -> RenderableType:
-    from rich.table import Table
-
-    table = Table(title="Operators", title_justify="left")
-    table.add_column("operator")
-    table.add_column("nodes", justify="right")
+def _operators(found: Inspection) -> list[tuple[str, str]]:
     listed = list(found.operators.items())
-    for name, count in listed[:_MOST_OPERATORS]:
-        table.add_row(_plain(name), str(count))
-    rest = listed[_MOST_OPERATORS:]
-    if rest:
-        table.add_row(f"{len(rest)} more (--json lists all)", str(sum(count for _, count in rest)))
-    return table
+    rows = [(name, str(count)) for name, count in listed[:_MOST_OPERATORS]]
+    if rest := listed[_MOST_OPERATORS:]:
+        rows.append((f"{len(rest)} more (--json lists all)", str(sum(count for _, count in rest))))
+    return rows
 
 
-def _weights(found: Inspection) -> RenderableType:
-    from rich.table import Table
-
-    table = Table(title="Weights", title_justify="left")
-    table.add_column("dtype")
-    for column in ("tensors", "size"):
-        table.add_column(column, justify="right")
-    for group in found.weights:
-        table.add_row(_plain(group.dtype), str(group.count), _bytes(group.size_bytes))
+def _weights(found: Inspection) -> list[tuple[str, str, str]]:
+    rows = [(group.dtype, str(group.count), _bytes(group.size_bytes)) for group in found.weights]
     if found.shared_weights:
-        table.add_row("of these shared", str(len(found.shared_weights)), "")
-    return table
+        rows.append(("of these shared", str(len(found.shared_weights)), ""))
+    return rows
 
 
 def _shape(info: TensorInfo) -> str:
@@ -124,9 +100,3 @@ def _bytes(size: int) -> str:
             return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1000
     return f"{amount:.2f} GB"
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(printable(text))

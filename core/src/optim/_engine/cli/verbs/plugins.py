@@ -2,20 +2,97 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from optim._engine.cli.verbs.doctor import doctor
 from optim._engine.cli.verbs.isolated import environment_fields, install, remove
-from optim._engine.cli.verbs.new_plugin import new
 from optim.cli_kit.names import PLUGIN_NAME
 from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
+from optim.errors import ExitStatus
 from optim.passes import Stage
 
 if TYPE_CHECKING:
     from optim._engine.plugins.survey import SurveyedPass, SurveyedPlugin
     from optim.isolation.environments import Environment
+
+_STAGES = ("fuse", "quantize", "convert-precision", "tune", "post-process")
+
+
+@click.command("new")
+@click.argument("name")
+@click.option(
+    "--stage",
+    "stages",
+    multiple=True,
+    type=click.Choice(_STAGES),
+    default=("fuse", "quantize"),
+    show_default=True,
+    help="Start with a pass in this stage; may be given more than once.",
+)
+@click.option(
+    "--target",
+    type=click.Choice(["provider", "runtime"]),
+    default="provider",
+    show_default=True,
+    help="What runs its models: a provider of onnxruntime, or a runtime of its own.",
+)
+@click.option(
+    "--also",
+    "extras",
+    multiple=True,
+    type=click.Choice(["metric", "command"]),
+    help="Start with this too; may be given more than once.",
+)
+@click.option("--folder", type=click.Path(path_type=Path), help="Where to. [default: optim-plugin-NAME]")
+@json_option
+def new(
+    name: str, stages: tuple[str, ...], target: str, extras: tuple[str, ...], folder: Path | None, as_json: bool
+) -> None:
+    """Write the package of a new plugin, NAME: a target, passes that do something, tests.
+
+    It installs and passes its tests at once; then change it, a file at a time.
+    """
+    from optim._engine.scaffold.package import write_package
+
+    folder = folder or Path(f"optim-plugin-{name}")
+    chosen = [Stage(stage) for stage in stages]
+    files = write_package(name, folder, chosen, own_runtime=target == "runtime", extras=sorted(set(extras)))
+    if as_json:
+        print_json({"folder": str(folder), "files": [str(path) for path in files]})
+        return
+    for path in files:
+        echo(f"  {folder / path}")
+    echo(f"\nnext: pip install --editable '{folder}[test]' && pytest {folder}")
+
+
+@click.command
+@json_option
+def doctor(as_json: bool) -> int:
+    """Look for what is broken, and say how to mend each thing.
+
+    Two builds of onnxruntime side by side, missing or outdated libraries, plugins that fail, names used twice, passes
+    that cannot be ordered, environments of isolated plugins that were not made or are broken. Exits with 4 where there
+    is something to mend.
+    """
+    from optim._engine.plugins.doctor import Severity, examine
+    from optim._engine.plugins.registry import load_registry
+
+    found = examine(load_registry())
+    problems = [finding for finding in found if finding.severity is Severity.PROBLEM]
+    if as_json:
+        fields = ("severity", "subject", "what", "fix")
+        print_json({"findings": [{name: str(getattr(finding, name)) for name in fields} for finding in found]})
+    else:
+        for finding in found:
+            click.secho(f"{finding.severity}: ", nl=False, fg="red" if finding in problems else "yellow")
+            echo(f"{finding.subject}: {finding.what}")
+            if finding.fix:
+                echo(f"  fix:  {finding.fix}")
+        echo(f"{len(problems)} to mend" if problems else "nothing to mend")
+    return ExitStatus.NOT_HELD if problems else ExitStatus.DELIVERED
+
 
 _STYLES = {
     "failed": "red",

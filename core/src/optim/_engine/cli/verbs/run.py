@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.source_options import source_options
+from optim._engine.cli.request import source_options
 from optim.cli_kit.names import PASS_NAME, POINT_NAME, STAGE_NAME, TARGET_NAME, disable_option
 from optim.cli_kit.options import SECONDS, SEED, data_option, metric_options
 from optim.cli_kit.output import echo, echo_json, json_option, print_json, print_rich
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     metavar="POINT",
     help="Deliver another point: fastest, smallest, most-accurate or a number.",
 )
-@click.option("--verbose", is_flag=True, help="Print every pass with its reason.")
+@click.option("--verbose", is_flag=True, help="Print every pass with its reason, and what it printed.")
 @source_options
 @disable_option
 @json_option
@@ -73,7 +74,7 @@ def run(
     """
     if pick is not None and _is_run_folder(source):
         return _pick(source, pick, output or source, as_json=as_json, verbose=verbose)
-    from optim._engine.api.early import default_output, require_run
+    from optim._engine.api.request import default_output, require_run
     from optim._engine.cli.request import settings_of
 
     settings, lock = settings_of(source, recipe, words)
@@ -133,11 +134,14 @@ def _print(report: Report, folder: Path, component: str, *, verbose: bool) -> No
     if component:
         echo(f"\n{component}\n")
     page = str(folder / "report.html")
-    print_rich(lambda console: print_report(report, console, page=page, verbose=verbose))
+    debug = bool(click.get_current_context().find_root().params.get("debug"))
+    print_rich(lambda console: print_report(report, console, page=page, verbose=verbose, debug=debug))
     echo(f"\nreport  {folder / 'report.html'}")
     if report.result is not None:
         loader = folder / "load.py"
         echo(f"model   {folder / 'model.onnx'}" + (f" (load it with {loader})" if loader.is_file() else ""))
+        if report.viewer:
+            echo(f"look    {report.viewer.replace('DIR', shlex.quote(str(folder)))}")
     if report.nearest is not None:
         echo(f"nearest {folder / 'nearest' / 'model.onnx'}, beyond the budget, kept aside")
 

@@ -17,15 +17,21 @@ from optim.jobs.wire import from_wire
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """What a pass offers for a model: proposals, or the reason there are none; ``failed`` where it broke down.
+    """What a pass offers for a model: proposals, or the reason there are none.
 
-    ``unknown`` are names in the user's ``keep`` that no node of the model has, each with what comes near.
+    Attributes:
+        proposals: what it offers.
+        reason: why there are none.
+        failure: where it broke down.
+        unknown: names in the user's ``keep`` that no node of the model has, each with what comes near.
+        not_here: whether it applies, and is known not to help on this machine.
     """
 
     proposals: tuple[offer.Proposal, ...]
     reason: str = ""
-    failed: bool = False
+    failure: WorkerFailed | None = None
     unknown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    not_here: bool = False
 
 
 class Asker:
@@ -62,14 +68,14 @@ class Asker:
                 self._bench.runner.count += 1
             if broken is not None:
                 self._bench.restore(candidate)
-                found[broken[0]] = Proposals((), broken[1], failed=True)
+                found[broken[0]] = Proposals((), broken[1].reason, broken[1])
             left = [offered for offered in left if offered.name not in found]
         return found
 
     def _ask_once(
         self, candidate: Candidate, passes: Sequence[OfferedPass]
-    ) -> tuple[list[offer.PassOffer], tuple[str, str] | None]:
-        """The offers, and the pass that broke the subprocess with its reason."""
+    ) -> tuple[list[offer.PassOffer], tuple[str, WorkerFailed] | None]:
+        """The offers, and the pass that broke the subprocess with how it did."""
         bench = self._bench
         asked = [
             offer.PassQuestion(offered.name, offered.plugin.name, self._options(offered), self._is_forced(offered))
@@ -93,7 +99,7 @@ class Asker:
                 elif event["event"] == "offer":
                     answers.append(from_wire(offer.PassOffer, event["offer"]))
         except WorkerFailed as failed:
-            return answers, (current, failed.reason)
+            return answers, (current, failed)
         return answers, None
 
     def _key(self, candidate: Candidate, offered: OfferedPass) -> str:
@@ -110,4 +116,4 @@ class Asker:
 
 
 def _asked(answer: offer.PassOffer) -> Proposals:
-    return Proposals(answer.proposals, answer.reason, unknown=answer.unknown)
+    return Proposals(answer.proposals, answer.reason, unknown=answer.unknown, not_here=answer.not_here)

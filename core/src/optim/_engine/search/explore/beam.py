@@ -321,6 +321,7 @@ class Beam:
         for left_out in self._plan.left_out:
             attempt = self.journal.open(step_of(left_out.offered), self._bench.original)
             attempt.settle(StepStatus.SKIPPED, left_out.reason)
+            attempt.not_here = left_out.not_here
 
 
 def _legs(plan: Plan) -> list[tuple[Stage, Sequence[Planned]]]:

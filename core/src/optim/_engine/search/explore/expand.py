@@ -25,6 +25,7 @@ from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Repairer
 from optim._engine.search.state import Attempt, Candidate, Scoreboard, StepStatus
 from optim._engine.search.time_budget import GRACE_S, TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
+from optim.jobs.printed import last_lines
 from optim.passes import Role
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
@@ -140,7 +141,10 @@ class Expander:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered), candidate)
-                attempt.settle(StepStatus.FAILED if answer.failed else StepStatus.NOT_APPLICABLE, answer.reason)
+                attempt.settle(StepStatus.FAILED if answer.failure else StepStatus.NOT_APPLICABLE, answer.reason)
+                if answer.failure:
+                    attempt.printed, attempt.trace = tuple(last_lines(answer.failure.printed)), answer.failure.details
+                attempt.not_here = answer.not_here
             against = "" if planned.forced else self.promises.reason_against(planned)
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
@@ -164,7 +168,8 @@ class Expander:
                         found.append(new)
                     else:
                         tuned.append((new, attempt))
-                    attempt.notes, attempt.size_bytes = proposal.result.notes, candidate.size_bytes
+                    attempt.notes, attempt.size_bytes = result.notes, candidate.size_bytes
+                    attempt.printed = result.printed
                 else:
                     attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
         return found + self._without_idle(candidate, tuned) + self._apply(candidate, wanted)
@@ -233,7 +238,7 @@ class Expander:
         faster = [one for one in tried if self.promises.is_faster(one[0].step)]
         for attempt, _ in tried:
             if not self.promises.is_faster(attempt.step):
-                attempt.notes = tuple(dict.fromkeys((*attempt.notes, _NO_FASTER)))
+                attempt.unrepaired = _NO_FASTER
         closest = self._repairer.closest(faster)
         if closest is None:
             return []
@@ -282,6 +287,7 @@ class Expander:
         if cut_short and self._time.left_for_candidates < 0:
             attempt.settle(StepStatus.SKIPPED, _STOPPED)
             return None
+        attempt.printed, attempt.trace = tried.said, tried.trace
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None

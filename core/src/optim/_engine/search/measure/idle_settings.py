@@ -81,7 +81,9 @@ class IdleSettings:
 
 def _entries(model: Model) -> str:
     """Settings that no graph goes by: models that differ in them are not the same."""
-    return json.dumps(dict(model.session.session_config), sort_keys=True)
+    session = model.session
+    options = {name: dict(one) for name, one in session.provider_options.items()}
+    return json.dumps([dict(session.session_config), options], sort_keys=True)
 
 
 def _named(candidate: Candidate) -> str:

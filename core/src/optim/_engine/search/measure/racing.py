@@ -74,7 +74,7 @@ def race_candidates(
         for one in candidates
     ]
     base = replace(_lane(bench, original), timed=timed)
-    lanes += [replace(base, place=place) for place in wanted.places]
+    lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
     admit = _admission(bench, candidates, wanted.budget) if wanted.budget else None
     with bench.turns.turn():
         first, others = _race(bench, base, lanes, effort, admit)
@@ -176,13 +176,10 @@ def _lane(
 ) -> lane.Request:
     return lane.Request(
         model=candidate.model,
-        place=bench.place,
-        reference=bench.reference,
+        comparison=bench.comparison(candidate),
         compared=compared,
         timed=bench.prepared.timed,
-        interfaces=candidate.interfaces,
-        measure_task=measure_task and bench.reference.task is not None,
-        given=candidate.given,
+        measure_task=measure_task,
     )
 
 

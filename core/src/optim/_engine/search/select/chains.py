@@ -38,6 +38,7 @@ class Chains:
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
         attempt = self._journal.open(step, candidate)
         tried = self._bench.try_one(candidate, offered, step.options, min(self._bench.settings.timeout_s, REAPPLIED_S))
+        attempt.printed, attempt.trace = tried.said, tried.trace
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None
@@ -65,7 +66,7 @@ def repeat(bench: Workbench, budget: Budget, journal: Journal, chain: tuple[Name
         options = to_wire(parse_options(offered.over_models, named.options or {}))
         attempt = journal.open(step_of(offered, options), candidate)
         tried = bench.try_one(candidate, offered, options, bench.settings.timeout_s)
-        attempt.seconds = tried.seconds
+        attempt.seconds, attempt.printed, attempt.trace = tried.seconds, tried.said, tried.trace
         reason = tried.failure
         if tried.answer is not None:
             result = tried.answer.result

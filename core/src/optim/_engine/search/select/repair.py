@@ -62,10 +62,11 @@ class Repairer:
     ) -> dict[str, Any] | None:
         """Returns options with which a candidate drifts by ``limit`` at most; None where none were found.
 
-        The report gets a row for them, or a note that says why there are none.
+        The report gets a row for them, or the reason why there are none.
         """
         seconds = self._time.left_for_repairs
         if seconds <= 0:
+            attempt.unrepaired = "not repaired: no search time was left for it"
             return None
         before, kept = self._time.repairs.left, offered.over_models.kept
         with self._time.repairs.spending():
@@ -74,11 +75,10 @@ class Repairer:
             )
         if repair is None:
             took = before - self._time.repairs.left
-            note = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
-            attempt.notes = (*attempt.notes, note)
+            attempt.unrepaired = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
             return None
         if repair.work > MOST_WORK_KEPT:
-            attempt.notes = (*attempt.notes, f"not repaired: {repair.work:.0%} of the work would stay {kept}")
+            attempt.unrepaired = f"not repaired: {repair.work:.0%} of the work would stay {kept}"
             return None
         options = _keeping(attempt.step, repair.keep)
         self._journal.open(step_of(offered, options), parent).notes = (repair.text(kept),)
@@ -115,7 +115,7 @@ class Repairer:
         kept = offered.over_models.kept
         row = self._journal.open(step, before)
         if repair is None or not repair.keep or repair.work > MOST_WORK_KEPT:
-            row.notes = (*row.notes, f"not repaired for all samples: no small set of nodes to leave {kept} was found")
+            row.unrepaired = f"not repaired for all samples: no small set of nodes to leave {kept} was found"
             return None
         repaired = step_of(offered, _keeping(step, repair.keep))
         count = len(repaired.options["keep"])

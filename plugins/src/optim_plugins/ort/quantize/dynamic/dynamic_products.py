@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,10 +41,16 @@ class ProductQuantizer(ProductRewriter):
     """
 
     def __init__(
-        self, graph: ir.Model, products: Sequence[Product], options: QuantizeDynamicOptions, factors: Factors
+        self,
+        graph: ir.Model,
+        products: Sequence[Product],
+        options: QuantizeDynamicOptions,
+        factors: Factors,
+        narrow: Collection[str] = (),
     ) -> None:
         super().__init__(graph)
         self._options = options
+        self._narrow = narrow
         self._factors = {product.node: factors.get(product.a.name or "") for product in products}
         smoothed = add_smoothed(graph, factors)
         connect_smoothed(products, smoothed)
@@ -52,7 +58,7 @@ class ProductQuantizer(ProductRewriter):
         readers = Counter(product.a for product in products)
         self._alone = {product.node for product in products if readers[product.a] == 1}
         self._activations: dict[tuple[ir.Value, ir.Graph | ir.Function | None], _Activation] = {}
-        self._weights: dict[tuple[ir.Value, bool, str], _Weight | None] = {}
+        self._weights: dict[tuple[ir.Value, bool, str, bool], _Weight | None] = {}
 
     def rewrite(self, product: Product) -> bool:
         """Replace one product; False where its weight cannot be quantized."""
@@ -90,7 +96,8 @@ class ProductQuantizer(ProductRewriter):
 
     def _weight(self, product: Product) -> _Weight | None:
         factor = self._factors[product.node]
-        key = (product.weight, product.transposed, "" if factor is None else product.a.name or "")
+        narrow = product.name in self._narrow
+        key = (product.weight, product.transposed, "" if factor is None else product.a.name or "", narrow)
         if key not in self._weights:
             tensor = product.weight.const_value
             assert tensor is not None
@@ -99,7 +106,7 @@ class ProductQuantizer(ProductRewriter):
                 tensor.numpy(),
                 transposed=product.transposed,
                 per_channel=options.per_channel,
-                reduce_range=options.reduce_range,
+                reduce_range=narrow,
                 factor=factor,
             )
             self._weights[key] = (

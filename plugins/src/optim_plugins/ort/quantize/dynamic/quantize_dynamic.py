@@ -23,7 +23,7 @@ With ``smoothing`` channels of few huge values are scaled down before they are r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
 
@@ -49,7 +49,7 @@ class QuantizeDynamic(Pass):
     after = ("ort.gemm-to-matmul",)
     alternatives = "quantization"
     makes = "int8"
-    hardware = "x86-64 with VNNI (AVX512-VNNI or AVX-VNNI) or Arm with dot product; without them range is reduced"
+    hardware = "x86-64 with VNNI (AVX512-VNNI, AVX-VNNI) or Arm with dot product; without them some weights get 7 bits"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a matrix product with a large constant weight, and an opset that quantizes while running."""
@@ -76,7 +76,7 @@ class QuantizeDynamic(Pass):
         from optim_plugins.ort.measure.sample_rows import FEW_ROWS, rows_at_a_time
         from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
 
-        reduce_range = not multiplies_integers_exactly()
+        reduce_range: Literal["saturating", False] = False if multiplies_integers_exactly() else "saturating"
         yield QuantizeDynamicOptions(reduce_range=reduce_range)
         if rows_at_a_time(model, context) >= FEW_ROWS:
             yield QuantizeDynamicOptions(reduce_range=reduce_range, smoothing=0.8)
@@ -92,6 +92,7 @@ class QuantizeDynamic(Pass):
         """Rewrite every product that is not kept."""
         from optim_plugins.ort.graph.products import find_products
         from optim_plugins.ort.quantize.dynamic.dynamic_products import ProductQuantizer
+        from optim_plugins.ort.quantize.narrow_weights import judged_product, narrow_nodes
         from optim_plugins.ort.quantize.smoothing import find_factors
 
         applicable = self.applicable(model, context.target)
@@ -101,7 +102,12 @@ class QuantizeDynamic(Pass):
         found = list(find_products(graph, _LEAST_ELEMENTS))
         chosen = [product for product in found if product.name not in options.keep]
         factors = find_factors(model, _fixed(model), chosen, options.smoothing, context) if options.smoothing else {}
-        quantizer = ProductQuantizer(graph, chosen, options, factors)
+        narrow: frozenset[str] = frozenset()
+        if options.reduce_range:
+            judged = [judged_product(one, one.a.name or "", factors.get(one.a.name or "")) for one in chosen]
+            everywhere = options.reduce_range is True
+            narrow = narrow_nodes(lambda: _fixed(model), judged, model, context, everywhere=everywhere)
+        quantizer = ProductQuantizer(graph, chosen, options, factors, narrow)
         count = 0
         for done, product in enumerate(chosen):
             count += quantizer.rewrite(product)
@@ -113,6 +119,8 @@ class QuantizeDynamic(Pass):
             return PassResult(model, changed=False, notes=(*notes, "no product is left to quantize"))
         quantizer.finish()
         counts = {"products quantized": count, "products kept": len(found) - count}
+        if options.reduce_range:
+            counts |= {"with 7-bit weights": len(narrow)}
         if options.smoothing:
             counts |= {"inputs smoothed": len(factors), "smoothed for nothing": quantizer.folded}
         return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts=counts)

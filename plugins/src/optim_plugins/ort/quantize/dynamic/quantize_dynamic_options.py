@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from optim import PassOptions
@@ -11,7 +13,11 @@ class QuantizeDynamicOptions(PassOptions):
     """Activations are always uint8: the fast kernels of x86-64 and Arm take that."""
 
     per_channel: bool = Field(True, description="one scale for each output column of a weight, instead of one for all")
-    reduce_range: bool = Field(False, description="7-bit weights, for processors without exact integer products (AVX2)")
+    reduce_range: bool | Literal["saturating"] = Field(
+        False,
+        description="7-bit weights, for processors without exact integer products (AVX2): for all nodes, or for those "
+        "that lose more by saturation on the samples than by a bit of their weights (saturating)",
+    )
     smoothing: float = Field(
         0.0,
         ge=0,

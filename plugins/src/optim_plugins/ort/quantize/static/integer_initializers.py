@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
@@ -83,6 +83,7 @@ class StaticRewriter(ProductRewriter, ABC):
         scales: Mapping[str, Scale],
         style: WeightStyle,
         factors: Factors,
+        narrow: Collection[str] = (),
         *,
         correct_bias: bool,
     ) -> None:
@@ -90,6 +91,7 @@ class StaticRewriter(ProductRewriter, ABC):
         self.scales = scales
         self._means = measured.means if correct_bias else {}
         self._style = style
+        self._narrow = narrow
         self._factors = factors
         self._made: dict[ir.Value, ir.Value] = {}
         self._originals: dict[ir.Value, ir.Value] = {}
@@ -133,7 +135,7 @@ class StaticRewriter(ProductRewriter, ABC):
         assert weight is not None
         means = self._means.get(source.name or "")
         groups = node.attributes["group"].as_int() if "group" in node.attributes else 1
-        found = round_channels(weight, self._style, source=given, bias=bias, with_error=means is not None)
+        found = round_channels(weight, self._style_of(one.name), source=given, bias=bias, with_error=means is not None)
         if found is None or (bias is not None and not np.isfinite(bias).all()):
             return None
         if means is not None and found.error is not None:
@@ -169,7 +171,9 @@ class StaticRewriter(ProductRewriter, ABC):
         name = self.original(product.a).name or ""
         means = self._means.get(name) if product.vector is not None else None
         given, factor = self.scales[name], self._factors.get(name)
-        found = round_channels(columns, self._style, source=given, factor=factor, with_error=means is not None)
+        found = round_channels(
+            columns, self._style_of(product.name), source=given, factor=factor, with_error=means is not None
+        )
         if found is None:
             return None
         vector = product.vector
@@ -191,6 +195,9 @@ class StaticRewriter(ProductRewriter, ABC):
         if not np.isfinite(vector).all() or (np.abs(vector) > step.astype(np.float64) * MOST_BIAS).any():
             return None
         return self._bias_values(product.weight.name or "weight", np.rint(vector / step.astype(np.float64)), step)
+
+    def _style_of(self, name: str) -> WeightStyle:
+        return replace(self._style, reduce_range=name in self._narrow)
 
     def behind(self, value: ir.Value, nodes: list[ir.Node]) -> None:
         """Put nodes behind the one that computes a tensor, or first where it is an input or a weight."""

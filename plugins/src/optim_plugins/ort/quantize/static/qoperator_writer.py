@@ -9,6 +9,7 @@ After, with scale and zero point of each tensor::
     x_q = QuantizeLinear(x)                             where x is not integers already
     y_q = QLinearConv(x_q, W_q, b_q)                    ReLU is the lower end of y's range
     z_q = com.microsoft.QLinearAdd(y_q, r_q)
+    h_q = com.microsoft.QLinearAdd(y_q, c_q)                HardSigmoid: a * y + c, clipped by the range of h
     z = DequantizeLinear(z_q)                           where something reads floats
     p = com.microsoft.MatMulIntegerToFloat(QuantizeLinear(a), V_q, c)
 
@@ -19,11 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import onnx_ir as ir
 
+from optim_plugins.ort.fuse.convolution.affine_steps import Affine
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.quantize.product_rewriter import MICROSOFT
 from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter
+from optim_plugins.ort.quantize.static.scales_and_zero_points import constant_integers
 from optim_plugins.ort.quantize.static.static_plan import SAME_RANGE, Quantized
 
 
@@ -37,12 +41,12 @@ class OperatorRewriter(StaticRewriter):
             self.refused.append(one.name)
             return False
         assert one.node.graph is not None
-        output = node.outputs[0]
-        output.name, output.shape = self.names.take(f"{one.result.name}_quantized"), one.result.shape
-        output.type = self.integer_type(one.result.name or "")
+        for result, output in zip(one.results, node.outputs, strict=True):
+            output.name, output.shape = self.names.take(f"{result.name}_quantized"), result.shape
+            output.type = self.integer_type(result.name or "")
+            self._made[result] = output
         node.metadata_props.update(one.node.metadata_props)
         one.node.graph.insert_before(one.node, node)
-        self._made[one.result] = output
         self._done.append(one)
         return True
 
@@ -65,8 +69,8 @@ class OperatorRewriter(StaticRewriter):
         """Give floats to whatever still reads them, and drop what is not read any more."""
         replaced = {one.node for one in self._done}
         replaced |= {one.activation for one in self._done if one.activation is not None}
-        for one in self._done:
-            result, integers = one.result, self._made[one.result]
+        for result in [value for one in self._done for value in one.results]:
+            integers = self._made[result]
             readers = [use for use in result.uses() if use.node not in replaced]
             if not readers and not result.is_graph_output():
                 continue
@@ -93,9 +97,12 @@ class OperatorRewriter(StaticRewriter):
         operator = one.node.op_type
         if operator == "Conv":
             return self._convolution(one)
+        if one.linear is not None:
+            return self._linear(one, one.linear)
         if operator in SAME_RANGE:
             operands = [self._integer(one.sources[0]), *one.node.inputs[1:]]
-            return ir.node(operator, operands, one.node.attributes.copy(), name=f"{one.name}_quantized")
+            attributes, name = one.node.attributes.copy(), f"{one.name}_quantized"
+            return ir.node(operator, operands, attributes, num_outputs=len(one.results), name=name)
         return _FORMS[operator](self, one)
 
     def _convolution(self, one: Quantized) -> ir.Node | None:
@@ -116,6 +123,17 @@ class OperatorRewriter(StaticRewriter):
         if stored.bias is not None:
             operands.append(stored.bias.integers)
         return ir.node("QLinearConv", operands, one.node.attributes.copy(), name=f"{one.name}_quantized")
+
+    def _linear(self, one: Quantized, step: Affine) -> ir.Node:
+        """``a * x + c`` as a sum of integers: a goes into the scale of x; the range of the result clips."""
+        source, name = one.sources[0], one.name
+        scale, zero = self.scales[source.name or ""].scale, self.scales[source.name or ""].zero
+        factored = self.initializer(f"{name}_factor", np.asarray(scale * step.factor, np.float32))
+        addend = constant_integers(step.shift, zero.dtype, len(one.result.shape or ()))
+        operands = [self._integer(source), factored, self.scale(source.name or "")[1]]
+        operands += [self.initializer(f"{name}_{part}", array) for part, array in addend.items()]
+        operands += self.scale(one.result.name or "")
+        return ir.node("QLinearAdd", operands, domain=MICROSOFT, name=f"{name}_quantized")
 
     def _elementwise(self, one: Quantized) -> ir.Node:
         """Every input with its numbers, then the numbers of the result."""

@@ -2,11 +2,13 @@
 
 Before and after::
 
-    BatchNormalization(Conv(x, W, b), ...)          Conv(x, W * f, (b - mean) * f + shift)        f = scale / deviation
+    factor * Conv(x, W, b) + shift                  Conv(x, factor * W, ...)        BatchNormalization is such a step
+    x * Clip(x + 3, 0, 6) / 6                       x * HardSigmoid(x)
     Conv(Pad(x, zeros), W, b)                       Conv(x, W, b, pads=...)
     ReduceMean(x, all axes behind the second)       GlobalAveragePool(x), and Squeeze where the axes go
 
-Nothing is approximated; weights are written anew only where a BatchNormalization goes into them.
+The first two are those of :mod:`optim_plugins.ort.fuse.convolution`. Nothing is approximated; weights are written anew
+only where steps go into them.
 """
 
 from __future__ import annotations
@@ -17,56 +19,25 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from optim.onnx.edit import UniqueNames, add_constant, only_reader, read_constant
+from optim.onnx.edit import UniqueNames, add_constant, read_constant
+from optim_plugins.ort.fuse.convolution.fuse_convolution import fold
 
 _STANDARD = ("", "ai.onnx")
 
 
 def make_friendly(graph: ir.Model) -> dict[str, int]:
     """Change a graph in place; what was done how often."""
-    counts = {"BatchNormalization folded": 0, "Pad folded": 0, "ReduceMean as pooling": 0}
+    counts = fold(graph) | {"Pad folded": 0, "ReduceMean as pooling": 0}
     names = UniqueNames(graph)
     for node in list(graph.graph.all_nodes()):
         if node.domain not in _STANDARD:
             continue
-        if node.op_type == "BatchNormalization":
-            counts["BatchNormalization folded"] += _fold_normalization(node, names)
-        elif node.op_type == "Conv":
+        if node.op_type == "Conv":
             counts["Pad folded"] += _fold_pad(node)
         elif node.op_type == "ReduceMean":
             counts["ReduceMean as pooling"] += _pool(node, graph.graph.opset_imports.get("", 1), names)
     RemoveUnusedNodesPass()(graph)
     return {name: count for name, count in counts.items() if count}
-
-
-def _fold_normalization(node: ir.Node, names: UniqueNames) -> int:
-    """Into the Conv before it, whose weights and bias become new ones; the node's outputs are the Conv's."""
-    source = node.inputs[0]
-    conv = source.producer() if source is not None else None
-    if conv is None or conv.op_type != "Conv" or conv.domain not in _STANDARD:
-        return 0
-    if only_reader(conv.outputs[0]) is not node:
-        return 0
-    if len(node.outputs) > 1 and any(list(value.uses()) for value in node.outputs[1:]):
-        return 0
-    arrays = [read_constant(value) for value in node.inputs[1:5]]
-    weight = read_constant(conv.inputs[1])
-    old_bias = read_constant(conv.inputs[2]) if len(conv.inputs) > 2 and conv.inputs[2] is not None else np.float32(0)
-    if weight is None or old_bias is None or any(array is None for array in arrays):
-        return 0
-    scale, shift, mean, variance = (np.asarray(array, np.float64) for array in arrays)
-    epsilon = node.attributes["epsilon"].as_float() if "epsilon" in node.attributes else 1e-5
-    factor = scale / np.sqrt(variance + epsilon)
-    bias = (old_bias - mean) * factor + shift
-    folded = weight * factor.reshape(-1, *[1] * (weight.ndim - 1)).astype(weight.dtype)
-    name = conv.outputs[0].name or "conv"
-    assert isinstance(conv.graph, ir.Graph)
-    new = {f"{name}_weight": folded, f"{name}_bias": bias}
-    weights = [add_constant(conv.graph, names.take(key), np.asarray(new[key], np.float32)) for key in new]
-    operands = [conv.inputs[0], *weights]
-    _take_place(node, ir.node("Conv", operands, conv.attributes.copy(), name=conv.name))
-    conv.graph.remove(conv, safe=True)
-    return 1
 
 
 def _fold_pad(conv: ir.Node) -> int:

@@ -10,7 +10,7 @@ input; outliers of some channels hurt both, and ``smoothing`` helps both.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
 
@@ -29,7 +29,7 @@ class QuantizeStatic(Pass):
     lossy = True
     after = ("ort.gemm-to-matmul",)
     alternatives = "quantization"
-    hardware = "x86-64 with VNNI (AVX512-VNNI or AVX-VNNI) or Arm with dot product; without them range is reduced"
+    hardware = "x86-64 with VNNI (AVX512-VNNI, AVX-VNNI) or Arm with dot product; without them some weights get 7 bits"
     why_none = (
         "it sees a few rows at a time (a decoder's step), and these do not show what ranges the next ones will have; "
         "ort.quantize-dynamic and ort.quantize-weights need no ranges"
@@ -67,9 +67,9 @@ class QuantizeStatic(Pass):
         from optim_plugins.ort.measure.sample_rows import FEW_ROWS, rows_at_a_time
         from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeStaticOptions
 
-        reduce_range = not multiplies_integers_exactly()
+        reduce_range: Literal["saturating", False] = False if multiplies_integers_exactly() else "saturating"
         if "Conv" in {node.op_type for node in model.ir().graph}:
-            fill = is_x86() and target.provider == CPU_PROVIDER
+            fill = is_x86() and target.made_for == CPU_PROVIDER
             yield QuantizeStaticOptions(
                 calibration="mse", correct_bias=True, reduce_range=reduce_range, fill_channels=fill
             )

@@ -6,6 +6,7 @@ value ~ (integer - zero_point) * scale
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,11 @@ class Scale:
 
     scale: NDArray[np.float32]
     zero: Array
+
+    @property
+    def as_numbers(self) -> tuple[float, int]:
+        """Scale and zero point."""
+        return float(self.scale), int(self.zero)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +62,35 @@ class WeightStyle:
 
     dtype: str
     per_channel: bool
-    reduce_range: bool
+    reduce_range: bool = False
     fill_channels: bool = False
 
 
-def scale_of(one: Range, dtype: str) -> Scale:
-    """The whole range on the whole type; 0 is exactly an integer."""
+def scale_of(one: Range, dtype: str, *, symmetric: bool = False) -> Scale:
+    """The whole range on the whole type; 0 is exactly an integer, and the zero point where that is symmetric."""
     info = np.iinfo(dtype)
     low, high = min(one.low, 0.0), max(one.high, 0.0)
+    if symmetric:
+        widest = max(-low, high, float(np.finfo(np.float32).tiny) * 1e5)
+        return Scale(np.array(widest / int(info.max), np.float32), np.array(0, dtype))
     scale = max((high - low) / (int(info.max) - int(info.min)), float(np.finfo(np.float32).tiny) * 1e3)
     zero = np.clip(np.rint(int(info.min) - low / scale), info.min, info.max)
     return Scale(np.array(scale, np.float32), np.array(zero, dtype))
+
+
+def constant_integers(numbers: NDArray[np.float64], dtype: np.dtype[Any], axes: int) -> dict[str, Array]:
+    """A constant as integers, scale and zero point: one number exactly, one for each channel to 1/254 of the largest.
+
+    Args:
+        numbers: of no axis, or [C] for the second axis of a tensor.
+        dtype: of the integers.
+        axes: of the tensor.
+    """
+    largest = float(np.abs(numbers).max()) or 1.0
+    zero = np.array(128 if dtype == np.uint8 else 0, dtype)
+    shape = () if numbers.size == 1 else (-1, *[1] * (axes - 2))
+    integers = (np.rint(numbers / largest * 127) + zero).astype(dtype).reshape(shape)
+    return {"addend": integers, "addend_scale": np.array(largest / 127, np.float32), "addend_zero": zero}
 
 
 def round_channels(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +14,10 @@ from optim_plugins.ort.graph.fixed_weights import fix_weights
 from optim_plugins.ort.hardware import is_x86
 from optim_plugins.ort.measure.calibrate import Calibration, Measured, calibrate
 from optim_plugins.ort.prepare.converted_graph import convert_graph
+from optim_plugins.ort.quantize.narrow_weights import judged_convolution, judged_product, narrow_nodes
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, find_factors, fold_smoothing
 from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter
-from optim_plugins.ort.quantize.static.qdq_writer import PairRewriter
+from optim_plugins.ort.quantize.static.qdq_writer import FloatBiasRewriter, PairRewriter
 from optim_plugins.ort.quantize.static.qoperator_writer import OperatorRewriter
 from optim_plugins.ort.quantize.static.quantizable_operators import make_friendly
 from optim_plugins.ort.quantize.static.scales_and_zero_points import Scale, WeightStyle, scale_of
@@ -62,18 +64,23 @@ def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Contex
         return PassResult(model, changed=False, notes=(*notes, "no node is left to quantize"))
     factors = _factors(plan, model, options, context)
     smoothed = add_smoothed(graph, factors)
+    given = {product.name: product.a.name or "" for product in plan.products}
     connect_smoothed(plan.products, smoothed)
     measured = _measured(plan, factors, model, options, context)
     if not measured.samples:
         return PassResult(model, changed=False, notes=(*notes, "there is no sample to measure ranges on: give --data"))
-    scales = _scales(plan, measured, options.activations)
-    style = WeightStyle(options.weights, options.per_channel, options.reduce_range, options.fill_channels)
-    writer = OperatorRewriter if options.format == "qoperator" else PairRewriter
+    scales = _scales(plan, measured, options)
+    style = WeightStyle(options.weights, options.per_channel, fill_channels=options.fill_channels)
+    pairs = PairRewriter if options.biases == "int32" else FloatBiasRewriter
+    writer = OperatorRewriter if options.format == "qoperator" else pairs
+    narrow = _narrow(plan, given, factors, scales, model, options, context)
     by_smoothed = {value.name or "": factors[name] for name, value in smoothed.items()}
-    rewriter = writer(graph, measured, scales, style, by_smoothed, correct_bias=options.correct_bias)
+    rewriter = writer(graph, measured, scales, style, by_smoothed, narrow, correct_bias=options.correct_bias)
     counts, left = _rewrite(plan, rewriter, scales, context)
     if not any(counts.values()):
         return PassResult(model, changed=False, notes=(*notes, *left, "no node is left to quantize"))
+    if options.reduce_range:
+        counts |= {"with 7-bit weights": len(narrow)}
     if options.smoothing:
         counts |= {"inputs smoothed": len(smoothed), "smoothed for nothing": fold_smoothing(smoothed)}
     rewriter.finish()
@@ -95,7 +102,7 @@ def _factors(plan: Plan, model: Model, options: QuantizeStaticOptions, context: 
     """For products of floats: integers that come from a convolution are not made floats to be scaled."""
     if not options.smoothing:
         return {}
-    integers = {one.result for one in plan.nodes}
+    integers = {value for one in plan.nodes for value in one.results}
     products = [product for product in plan.products if product.a not in integers]
     return find_factors(model, prepared(model, options.activations), products, options.smoothing, context)
 
@@ -116,15 +123,43 @@ def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStati
     return calibrate(measurable, [value.name or "" for value in plan.measured()], channels, how, model, context)
 
 
-def _scales(plan: Plan, measured: Measured, dtype: str) -> dict[str, Scale]:
+def _narrow(
+    plan: Plan,
+    given: Mapping[str, str],
+    factors: Factors,
+    scales: Mapping[str, Scale],
+    model: Model,
+    options: QuantizeStaticOptions,
+    context: Context,
+) -> frozenset[str]:
+    """Names of the nodes whose weights get 7 bits; ``given`` names what products are given in the float graph.
+
+    Kernels for unsigned weights add in 32 bits, and those for signed activations are not known: no bit is spared there.
+    """
+    if not options.reduce_range or options.weights == "uint8":
+        return frozenset()
+    judged = []
+    for product in plan.products:
+        numbers = scales.get(product.a.name or "")
+        name = given[product.name]
+        judged.append(judged_product(product, name, factors.get(name), numbers.as_numbers if numbers else None))
+    for one in plan.nodes:
+        numbers = scales.get(one.sources[0].name or "")
+        if one.node.op_type == "Conv" and numbers is not None:
+            judged.append(judged_convolution(one.node, one.name, numbers.as_numbers, context.seed))
+    everywhere = options.reduce_range is True or options.activations != "uint8"
+    return narrow_nodes(lambda: prepared(model, options.activations), judged, model, context, everywhere=everywhere)
+
+
+def _scales(plan: Plan, measured: Measured, options: QuantizeStaticOptions) -> dict[str, Scale]:
     """By name of every tensor whose range was finite."""
-    tensors = {value for one in plan.nodes for value in (*one.sources, one.result)}
+    tensors = {value for one in plan.nodes for value in (*one.sources, *one.results)}
     tensors |= {product.a for product in plan.products}
     found: dict[str, Scale] = {}
     for value in tensors:
         known = measured.ranges.get(plan.root(value).name or "")
         if known is not None and known.is_finite:
-            found[value.name or ""] = scale_of(known, dtype)
+            found[value.name or ""] = scale_of(known, options.activations, symmetric=options.symmetric)
     return found
 
 
@@ -136,7 +171,7 @@ def _rewrite(
     unmeasured: list[str] = []
     total = len(plan.nodes) + len(plan.products)
     for done, one in enumerate(plan.nodes):
-        if not all(value.name in scales for value in (*one.sources, one.result)):
+        if not all(value.name in scales for value in (*one.sources, *one.results)):
             unmeasured.append(one.name)
             continue
         counts["Conv quantized" if one.node.op_type == "Conv" else "carriers quantized"] += rewriter.rewrite(one)

@@ -1,8 +1,9 @@
 """Which nodes of a graph static quantization reaches, and which tensors between them become integers.
 
 - Convolutions, the convolution's ReLU with it: integers in, integers out.
-- Carriers between them, which would else need floats again: pooling, Add, Mul, Concat, reshaping; and up to the last
-  pooling, behind which there are fewer values to make floats of.
+- Carriers between them, which would else need floats again: pooling, Add, Mul, Concat, reshaping, splitting, enlarging,
+  ``a * x + c`` with constants, HardSigmoid; and up to the last pooling, behind which there are fewer values to make
+  floats of.
 - Products with a constant weight: integers in, floats out, so that what follows (softmax, normalization, Gelu) stays
   exact.
 
@@ -12,11 +13,13 @@ Nothing on a path that carries indices or shapes is touched; see :mod:`optim_plu
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import onnx_ir as ir
 
 from optim.onnx.edit import only_reader, read_constant
+from optim_plugins.ort.fuse.convolution.affine_steps import Affine, affine_step
 from optim_plugins.ort.graph.products import Product, find_products
 from optim_plugins.ort.quantize.static.index_paths import index_values
 
@@ -24,7 +27,9 @@ LEAST_ELEMENTS = 4096
 """Smaller products gain nothing."""
 
 _STANDARD = ("", "ai.onnx")
-SAME_RANGE = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"})
+SAME_RANGE = frozenset(
+    {"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Split", "Slice", "Resize", "Upsample"}
+)
 """Carriers that only move values: what they give has the scale of what they are given."""
 
 COMPUTING = frozenset({"Add", "Mul", "Concat", "GlobalAveragePool", "AveragePool", "Sigmoid", "LeakyRelu"})
@@ -43,17 +48,26 @@ class Quantized:
         sources: the inputs that become integers.
         result: the output that becomes integers, behind the activation.
         activation: a Relu or Clip that the range of the result stands for.
+        further: outputs behind the first, of a Split; they become integers too.
+        linear: ``a * x + c`` that the node computes of its source; the range of the result clips what HardSigmoid does.
     """
 
     node: ir.Node
     sources: tuple[ir.Value, ...]
     result: ir.Value
     activation: ir.Node | None = None
+    further: tuple[ir.Value, ...] = ()
+    linear: Affine | None = None
 
     @property
     def name(self) -> str:
         """What ``keep`` calls it."""
         return self.node.name or self.node.outputs[0].name or ""
+
+    @property
+    def results(self) -> tuple[ir.Value, ...]:
+        """All outputs that become integers."""
+        return (self.result, *self.further)
 
 
 @dataclass(frozen=True)
@@ -74,7 +88,7 @@ class Plan:
 
     def measured(self) -> list[ir.Value]:
         """Tensors whose range must be known, each once."""
-        values = [value for one in self.nodes for value in (*one.sources, one.result)]
+        values = [value for one in self.nodes for value in (*one.sources, *one.results)]
         values += [product.a for product in self.products]
         return list(dict.fromkeys(self.root(value) for value in values))
 
@@ -111,7 +125,7 @@ def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = T
     nodes = _with_carriers(main, chosen, left, indices)
     for one in nodes:
         if one.node.op_type in SAME_RANGE:
-            same[one.result] = one.sources[0]
+            same |= dict.fromkeys(one.results, one.sources[0])
     return Plan(nodes, left, same, choices)
 
 
@@ -156,24 +170,28 @@ def _with_carriers(
         one = chosen.get(node)
         if one is None:
             one = _carrier(node, integers)
-            if one is None or one.result in indices:
+            if one is None or not indices.isdisjoint(one.results):
                 continue
         found[node] = one
-        integers.add(one.result)
+        integers.update(one.results)
     # A carrier that no quantized node reads would only move the place where floats begin. Pooling leaves fewer of them.
     needed = {product.a for product in products}
     kept = []
     for one in reversed(found.values()):
-        if one.node in chosen or one.result in needed or one.node.op_type in _POOLING:
+        if one.node in chosen or not needed.isdisjoint(one.results) or one.node.op_type in _POOLING:
             kept.append(one)
             needed |= set(one.sources)
     return kept[::-1]
 
 
 def _carrier(node: ir.Node, integers: set[ir.Value]) -> Quantized | None:
+    linear = _linear(node)
+    if linear is not None:
+        return Quantized(node, (linear.source,), node.outputs[0], linear=linear) if linear.source in integers else None
     if node.domain not in _STANDARD or node.op_type not in SAME_RANGE | COMPUTING:
         return None
-    if len(node.outputs) > 1 and any(list(value.uses()) for value in node.outputs[1:]):
+    read = tuple(value for value in node.outputs[1:] if list(value.uses()) or value.is_graph_output())
+    if read and node.op_type != "Split":
         return None
     count = 1 if node.op_type in SAME_RANGE else len(node.inputs)
     sources = tuple(value for value in node.inputs[:count] if value is not None)
@@ -183,4 +201,29 @@ def _carrier(node: ir.Node, integers: set[ir.Value]) -> Quantized | None:
         return Quantized(node, sources, *_behind_activation(node))
     if node.op_type == "AveragePool" and "dilations" in node.attributes:
         return None
-    return Quantized(node, sources, node.outputs[0])
+    if node.op_type in ("Resize", "Upsample") and not _copies(node):
+        return None
+    return Quantized(node, sources, node.outputs[0], further=tuple(node.outputs[1:]))
+
+
+def _linear(node: ir.Node) -> Affine | None:
+    """``a * x + c`` of its first input, a one number above 0, c one or one for each channel; HardSigmoid is clipped."""
+    source = node.inputs[0] if node.inputs else None
+    if source is None or source.shape is None or node.domain not in _STANDARD:
+        return None
+    if node.op_type == "HardSigmoid":
+        numbers = [node.attributes.get_float(name, default) for name, default in (("alpha", 0.2), ("beta", 0.5))]
+        found: Affine | None = Affine(source, *map(np.array, numbers))
+    else:
+        found = affine_step(node, len(source.shape))
+    if found is None or found.source is not source or (found.shift.size > 1 and found.shift.size != source.shape[1]):
+        return None
+    factor = found.factor.reshape(-1)
+    return replace(found, factor=factor[0]) if (factor == factor[0]).all() and factor[0] > 0 else None
+
+
+def _copies(node: ir.Node) -> bool:
+    """Whether a Resize repeats values and makes no new ones, such as a crop's outside."""
+    mode = node.attributes.get_string("mode", "nearest")
+    outside = node.attributes.get_string("coordinate_transformation_mode", "half_pixel")
+    return mode == "nearest" and outside != "tf_crop_and_resize"

@@ -65,14 +65,14 @@ class QuantizeWeights(Pass):
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Where products and tables hold many of the weights, and blocks are computed with as they are."""
-        del target
         from optim_plugins.ort.hardware import multiplies_blocks
+        from optim_plugins.ort.kernels import CPU_PROVIDER
         from optim_plugins.ort.quantize.weights.block_plan import share_of_weights
 
         share = share_of_weights(model.ir())
         if share < _LEAST_SHARE:
             return Applicable.no(f"its products and tables hold {share:.0%} of the weights, Conv and others the rest")
-        if goal == "latency" and not multiplies_blocks():
+        if goal == "latency" and target.made_for == CPU_PROVIDER and not multiplies_blocks():
             return Applicable.no("onnxruntime has no fast kernel for it without AVX2 or Arm's dot product")
         return APPLICABLE
 

@@ -1,0 +1,50 @@
+/* Lets a program believe that its processor has AVX2 and nothing newer, so that onnxruntime takes its kernels for that:
+
+       gcc -O2 -shared -fPIC -o as_avx2.so benchmarks/as_avx2.c
+       LD_PRELOAD=$PWD/as_avx2.so python ...
+
+   Linux on x86-64 with CPUID faulting ("cpuid_fault" in /proc/cpuinfo). The instruction CPUID then raises SIGSEGV; the
+   handler runs it and takes AVX512, AVX-VNNI and AMX out of the answer. Results are those of an AVX2 processor to the
+   bit; times are those of AVX2 kernels on this one. */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+enum { ARCH_SET_CPUID = 0x1012 };
+
+static void answer(int number, siginfo_t *info, void *context) {
+  greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+  const unsigned char *code = (const unsigned char *)registers[REG_RIP];
+  (void)number, (void)info;
+  if (code[0] != 0x0f || code[1] != 0xa2) {
+    signal(SIGSEGV, SIG_DFL);
+    return;
+  }
+  unsigned leaf = registers[REG_RAX], part = registers[REG_RCX], a = leaf, b, c = part, d;
+  syscall(SYS_arch_prctl, ARCH_SET_CPUID, 1);
+  __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+  syscall(SYS_arch_prctl, ARCH_SET_CPUID, 0);
+  if (leaf == 7 && part == 0) {
+    b &= ~(1u << 16 | 1u << 17 | 1u << 21 | 1u << 26 | 1u << 27 | 1u << 28 | 1u << 30 | 1u << 31);
+    c &= ~(1u << 1 | 1u << 6 | 1u << 11 | 1u << 12 | 1u << 14);
+    d &= ~(1u << 2 | 1u << 3 | 1u << 8 | 1u << 22 | 1u << 23 | 1u << 24 | 1u << 25);
+  } else if (leaf == 7 && part == 1) {
+    a &= ~(1u << 4 | 1u << 5 | 1u << 21 | 1u << 23);
+    b = d = 0;
+  }
+  registers[REG_RAX] = a, registers[REG_RBX] = b, registers[REG_RCX] = c, registers[REG_RDX] = d;
+  registers[REG_RIP] += 2;
+}
+
+__attribute__((constructor)) static void start(void) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_sigaction = answer;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+  sigaction(SIGSEGV, &action, 0);
+  if (syscall(SYS_arch_prctl, ARCH_SET_CPUID, 0)) fprintf(stderr, "no CPUID faulting here\n");
+}

@@ -1,0 +1,1 @@
+"""Verbs that look into a model: where it differs, and what its nodes cost."""

@@ -1,0 +1,192 @@
+"""Job: what a lossy pass costs at each node, estimated by replaying or measured by applying it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from optim._engine.diagnosis.isolate import find_places
+from optim._engine.diagnosis.replay import NoReplay, Replay
+from optim._engine.diagnosis.subject import Subject
+from optim._engine.gate.units import Unit, find_units
+from optim._engine.graphs.node_names import no_such_node, unknown_nodes
+from optim._engine.jobs.candidate import Request as CandidateRequest
+from optim._engine.jobs.job import Job
+from optim.errors import ExitStatus, OptimError
+from optim.jobs.channel import Channel
+
+_GROUPS = 12
+_CURVE_POINTS = 24
+_SHARE_TO_COSTS = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A pass on a model, and how to measure it.
+
+    Attributes:
+        candidate: the pass with its options, and what it is compared with.
+        replayed: the samples to estimate on.
+        exact: apply the pass for every figure, instead of estimating by replaying.
+        seconds: about how long; where that is too short for every node, neighbours are measured together.
+    """
+
+    candidate: CandidateRequest
+    replayed: tuple[int, ...]
+    exact: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCost:
+    """What a node costs, or some neighbours together.
+
+    Attributes:
+        names: of the nodes.
+        operators: their types.
+        drift: relative L2 at the model's outputs with just these converted; infinite where they overflow.
+        share: of the costs of all, which add up in squares, 0..1.
+        local: relative L2 at their own outputs, the worst; None where it was not replayed.
+        work: share of the work of all, 0..1; None where it was not replayed.
+    """
+
+    names: tuple[str, ...]
+    operators: tuple[str, ...]
+    drift: float
+    share: float
+    local: float | None
+    work: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was found.
+
+    Attributes:
+        whole: drift with every node converted, measured.
+        ground: drift with none.
+        nodes: the costliest first.
+        curve: for so many nodes left alone, the costliest first, the drift, at some points.
+        estimated: whether drifts are estimates, but for the whole.
+        note: why they are not, where that was asked for.
+    """
+
+    whole: float
+    ground: float
+    nodes: tuple[NodeCost, ...]
+    curve: tuple[tuple[int, float], ...]
+    estimated: bool
+    note: str = ""
+
+
+JOB = Job(__name__, Request, Answer)
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Measure, with the pass and the backend loaded once.
+
+    Raises:
+        OptimError[not-applicable]: the pass does nothing for this model.
+        OptimError[unknown-node]: its option ``keep`` names one that the model does not have.
+        OptimError[nothing-to-measure]: the pass says of no node of this model that it can leave it alone.
+    """
+    with ExitStack() as stack:
+        subject = stack.enter_context(Subject(request.candidate))
+        _require(subject.applicable().yes, request, subject.applicable().reason)
+        for name, near in unknown_nodes(request.candidate.model, request.candidate.options.get("keep", ())).items():
+            raise no_such_node(name, near, request.candidate.name, "the model")
+        if not subject.nodes:
+            raise OptimError(
+                "nothing-to-measure",
+                f"{request.candidate.name} can leave no node of this model alone",
+                "it has nothing to convert here, or converts all or nothing",
+                "optim passes list",
+                status=ExitStatus.BAD_INPUT,
+            )
+        channel.event("progress", text="measuring the whole")
+        whole = subject.drift(())
+        _require(not subject.refusal, request, subject.refusal)
+        replay, note = (None, "") if request.exact else _replay(subject, request, stack)
+        channel.event("progress", text=f"{'estimating' if replay else 'measuring'} {len(subject.nodes)} nodes")
+        return _measured(subject, replay, whole, note, request.seconds)
+
+
+def _require(does_something: bool, request: Request, reason: str) -> None:
+    if not does_something:
+        raise OptimError(
+            "not-applicable",
+            f"{request.candidate.name} can do nothing for this model here",
+            reason,
+            "optim passes list",
+            status=ExitStatus.BAD_INPUT,
+        )
+
+
+def _replay(subject: Subject, request: Request, stack: ExitStack) -> tuple[Replay | None, str]:
+    try:
+        return stack.enter_context(Replay(subject, request.replayed)), ""
+    except NoReplay as reason:
+        return None, f"measured by applying the pass, not estimated: {reason}"
+
+
+def _measured(subject: Subject, replay: Replay | None, whole: float, note: str, seconds: float) -> Answer:
+    everything = frozenset(subject.nodes)
+
+    def applied(converted: frozenset[str]) -> float:
+        return subject.drift(everything - converted)
+
+    overflowing = replay.overflowing if replay else []
+    known = [name for name in subject.nodes if name not in overflowing and (not replay or name in replay.errors)]
+    probe: Callable[[frozenset[str]], float] = replay.drift if replay else applied
+    started = time.monotonic()
+    ground = probe(frozenset())
+    each = max(1e-4, time.monotonic() - started)
+    probes = max(_GROUPS + 1, int(_SHARE_TO_COSTS * seconds / each))
+    units = find_units(known, probe, len(known) if probes > len(known) else _GROUPS, probes)
+    units = [*(Unit((name,), math.inf) for name in overflowing), *units]
+    units.sort(key=lambda unit: -unit.cost)
+    points = _points(len(units), max(2, int((1 - _SHARE_TO_COSTS) * seconds / each)))
+    curve = tuple(_curve(units, known, probe, points))
+    operators = {place.name: place.operator for place in find_places(subject.request.model.ir(), subject.nodes)}
+    return Answer(whole, ground, tuple(_described(units, replay, operators)), curve, replay is not None, note)
+
+
+def _curve(
+    units: Sequence[Unit], known: Sequence[str], probe: Callable[[frozenset[str]], float], points: Sequence[int]
+) -> list[tuple[int, float]]:
+    """Drift against how many nodes are left alone."""
+    found = []
+    for point in points:
+        kept = {name for unit in units[:point] for name in unit.names}
+        overflows = any(math.isinf(unit.cost) for unit in units[point:])
+        found.append((len(kept), math.inf if overflows else probe(frozenset(known) - kept)))
+    return found
+
+
+def _points(count: int, most: int) -> list[int]:
+    """Places from 0 to ``count``, denser at the beginning, where the curve is steep."""
+    steps = min(_CURVE_POINTS, most, count)
+    return sorted({round(count * (i / max(1, steps)) ** 1.7) for i in range(steps + 1)})
+
+
+def _described(units: Sequence[Unit], replay: Replay | None, operators: Mapping[str, str]) -> list[NodeCost]:
+    total = sum(unit.cost for unit in units if math.isfinite(unit.cost)) or 1.0
+    errors = replay.errors if replay else {}
+    work = sum(error.work for error in errors.values()) or 1.0
+    found = []
+    for unit in units:
+        inside = [errors[name] for name in unit.names if name in errors]
+        found.append(
+            NodeCost(
+                unit.names,
+                tuple(dict.fromkeys(operators[name] for name in unit.names if name in operators)),
+                math.sqrt(unit.cost),
+                unit.cost / total if math.isfinite(unit.cost) else 1.0,
+                max((error.relative_l2 for error in inside), default=None),
+                sum(error.work for error in inside) / work if inside else None,
+            )
+        )
+    return found

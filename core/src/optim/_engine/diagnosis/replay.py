@@ -1,0 +1,206 @@
+"""What a pass does to each node, replayed: one application and one run for the errors of all nodes.
+
+The error of a node is what the pass makes of it alone, given what it is given in the unchanged model. Added back into
+the unchanged model (:mod:`optim._engine.diagnosis.isolate` shows the graphs), errors give the drift of any set of
+converted nodes for one run, without applying the pass or opening a model again. To first order that is what converting
+them does; what the sum of many does to each other is left out, so whoever decides measures in the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from optim._engine.compare.place import compare_run, mapped_feeds, mapped_outputs
+from optim._engine.diagnosis import isolate
+from optim._engine.diagnosis.isolate import NodePlace
+from optim._engine.diagnosis.subject import Subject
+from optim._engine.gate.drift import worst_drift
+from optim.arrays import Array, Feeds
+from optim.backend import Session
+from optim.errors import describe_exception
+
+MOST_BYTES = 1 << 30
+"""Of intermediate values held in memory; a sample that needs more is not replayed."""
+
+
+class NoReplay(Exception):  # noqa: N818 - a way that is closed, not an error
+    """This pass cannot be replayed on this model; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalError:
+    """What a pass does to one node, given what the node is given in the unchanged model.
+
+    Attributes:
+        place: the node.
+        relative_l2: of its worst output, unitless; infinite where NaN or infinity appeared.
+        work: how much it computes, about, in multiplications.
+    """
+
+    place: NodePlace
+    relative_l2: float
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """One sample: its feeds as the model takes them, the original's, and what every value is off by."""
+
+    sample: int
+    feeds: Feeds
+    original_feeds: Feeds
+    errors: Mapping[str, Array]
+    zeros: Mapping[str, Array]
+
+
+class Replay:
+    """A subject's nodes, replayed on a few samples; a context manager.
+
+    Attributes:
+        errors: by the name of the node, in graph order.
+        runs: how often the model was run to measure a set.
+
+    Raises:
+        NoReplay: a graph of this kind cannot be made or run, or takes too much memory.
+    """
+
+    def __init__(self, subject: Subject, samples: Sequence[int]) -> None:
+        self._subject = subject
+        self._samples = samples
+        self._open = ExitStack()
+        self.errors: dict[str, LocalError] = {}
+        self.runs = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self._prepare()
+        except NoReplay:
+            self._open.close()
+            raise
+        except Exception as error:  # a pass or a runtime that does not take such a graph
+            self._open.close()
+            raise NoReplay(describe_exception(error)) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    @property
+    def overflowing(self) -> list[str]:
+        """Nodes that make NaN or infinity of what the unchanged model computes, in graph order."""
+        return [name for name, error in self.errors.items() if not math.isfinite(error.relative_l2)]
+
+    def drift(self, converted: Collection[str]) -> float:
+        """Relative L2 to the original with the errors of these nodes added, the worst of the replayed samples."""
+        chosen = {value for name in converted for value in self.errors[name].place.made}
+        worst = 0.0
+        for one in self._replayed:
+            added = {
+                isolate.error_name(name): (one.errors if name in chosen else one.zeros)[name] for name in one.errors
+            }
+            outputs = self._session.run({**one.feeds, **added})
+            asked = self._subject.request.comparison
+            found = compare_run(outputs, asked.reference, one.sample, one.original_feeds, asked.interfaces)
+            worst = max(worst, worst_drift(found).relative_l2)
+            self.runs += 1
+        return worst
+
+    def _prepare(self) -> None:
+        subject = self._subject
+        places = isolate.find_places(subject.request.model.ir(), subject.nodes)
+        if not places:
+            raise NoReplay("none of its nodes is in the main graph")
+        arrays = self._capture(places)
+        made = {name for place in places for name in place.made}
+        outputs = self._replay(places, arrays)
+        self._replayed = [
+            _difference(sample, values, got, made, subject)
+            for sample, values, got in zip(self._samples, arrays, outputs, strict=True)
+        ]
+        self.errors = {place.name: self._local_error(place, arrays, outputs) for place in places}
+        self._session = self._injected(arrays[0])
+
+    def _capture(self, places: Sequence[NodePlace]) -> list[dict[str, Array]]:
+        """Every value that these nodes are given or make, on each sample."""
+        subject = self._subject
+        wanted = {name for place in places for name in (*place.given, *place.made)}
+        graph = subject.request.model.ir()
+        isolate.captured(graph, wanted)
+        found = []
+        with subject.written(graph) as model, subject.opened(model) as session:
+            for sample in self._samples:
+                feeds = subject.feeds(sample)
+                values = {**feeds, **session.run(feeds)}
+                found.append({name: array for name, array in values.items() if name in wanted})
+                if sum(array.nbytes for values in found for array in values.values()) > MOST_BYTES / 3:
+                    raise NoReplay("its intermediate values take too much memory")
+        return found
+
+    def _replay(self, places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]]) -> list[Mapping[str, Array]]:
+        """What the pass makes of every node's outputs, on each sample."""
+        subject = self._subject
+        graph = subject.request.model.ir()
+        floats = {name: array for name, array in arrays[0].items() if array.dtype.kind == "f"}
+        givens = {name: array for place in places for name in place.given if (array := arrays[0].get(name)) is not None}
+        isolate.isolated(graph, places, {**givens, **floats})
+        samples = [{isolate.given_name(name): values[name] for name in givens} for values in arrays]
+        with subject.written(graph) as model, subject.applied(model, (), lambda: samples) as result:
+            if not result.changed:
+                raise NoReplay("; ".join(result.notes))
+            interfaces = (result.interface,) if result.interface else ()
+            with subject.opened(result.model) as session:
+                return [
+                    dict(mapped_outputs(session.run(mapped_feeds(feeds, interfaces)), interfaces)) for feeds in samples
+                ]
+
+    def _injected(self, arrays: Mapping[str, Array]) -> Session:
+        graph = self._subject.request.model.ir()
+        isolate.injected(graph, {name: arrays[name] for name in self._replayed[0].errors})
+        model = self._open.enter_context(self._subject.written(graph))
+        return self._open.enter_context(self._subject.opened(model))
+
+    def _local_error(
+        self, place: NodePlace, arrays: Sequence[Mapping[str, Array]], outputs: Sequence[Mapping[str, Array]]
+    ) -> LocalError:
+        worst = work = 0.0
+        for values, got in zip(arrays, outputs, strict=True):
+            for name in place.made:
+                if name in got and values[name].dtype.kind == "f":
+                    worst = max(worst, _relative_l2(values[name], got[name]))
+                    work = max(work, place.work(values[name]))
+        return LocalError(place, worst, work)
+
+
+def _difference(
+    sample: int, values: Mapping[str, Array], got: Mapping[str, Array], made: Collection[str], subject: Subject
+) -> _Replayed:
+    """What every value is off by; nothing for one that overflows, whose node is left alone anyway."""
+    errors, zeros = {}, {}
+    for name in got:
+        if name not in made or values[name].dtype.kind != "f":
+            continue
+        zeros[name] = np.zeros_like(values[name])
+        with np.errstate(all="ignore"):
+            error = np.subtract(np.asarray(got[name], values[name].dtype), values[name])
+        errors[name] = error if np.isfinite(error).all() else zeros[name]
+    original = subject.request.comparison.reference.feed_set().sample(sample)
+    if not errors:
+        raise NoReplay("none of its nodes makes floating-point numbers")
+    return _Replayed(sample, subject.feeds(sample), original, errors, zeros)
+
+
+def _relative_l2(reference: Array, other: Array) -> float:
+    if reference.shape != other.shape:
+        raise NoReplay(f"the pass changes a shape: {list(reference.shape)} became {list(other.shape)}")
+    a, b = reference.astype(np.float64), np.asarray(other).astype(np.float64)
+    both = np.isfinite(a)
+    if (a[~both] != b[~both])[~np.isnan(a[~both])].any() or not np.isfinite(b[both]).all():
+        return math.inf
+    signal = float(np.linalg.norm(a[both]))
+    return float(np.linalg.norm(b[both] - a[both])) / max(signal, 1e-6 * math.sqrt(max(1, a.size)))

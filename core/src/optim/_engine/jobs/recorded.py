@@ -1,0 +1,84 @@
+"""What a pass says beside its result: its log, what it prints, and what it leaves running."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from optim.jobs.leftovers import ending_leftovers
+from optim.jobs.printed import printed
+from optim.passes import PassResult
+
+_MOST_LINES = 20
+"""Lines of a pass's log that a report has: more hide what else it says."""
+
+
+@dataclass
+class Said:
+    """What a pass says, known when :func:`recording` has ended.
+
+    Attributes:
+        log: lines at INFO and above.
+        left: processes that it left running.
+        output: all that was printed; the log is in it where the process is a worker.
+    """
+
+    log: list[str]
+    left: list[str]
+    output: list[str]
+
+    @property
+    def of_a_change(self) -> tuple[str, ...]:
+        """Notes of a pass that changed something."""
+        return (*self.log, *self.of_anything)
+
+    @property
+    def of_anything(self) -> tuple[str, ...]:
+        """Notes whatever came of it."""
+        return tuple(f"left a process running, which was ended: {name}" for name in self.left)
+
+    def printed(self, *, changed: bool) -> tuple[str, ...]:
+        """What is no note."""
+        rest = tuple(line for line in self.output if line not in self.log)
+        return rest if changed else (*self.log, *rest)
+
+
+@contextmanager
+def recording(log: logging.Logger) -> Iterator[Said]:
+    """Note what a pass says within; where it raises, its log is at the end of what its process printed."""
+    with printed() as output, ending_leftovers() as left, _logged(log) as lines:
+        yield Said(lines, left, output)
+
+
+def recorded(log: logging.Logger, work: Callable[[], PassResult]) -> PassResult:
+    """Apply a pass; its result has what it said, as notes or as :attr:`PassResult.printed`."""
+    with recording(log) as said:
+        result = work()
+    if not isinstance(result, PassResult):
+        return result
+    notes = said.of_a_change if result.changed else said.of_anything
+    return replace(result, notes=(*result.notes, *notes), printed=said.printed(changed=result.changed))
+
+
+@contextmanager
+def _logged(log: logging.Logger) -> Iterator[list[str]]:
+    lines: list[str] = []
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            line = f"{record.levelname.lower()}: {record.getMessage()}"
+            print(line, file=sys.stderr)  # of a worker, whose output is kept where it fails
+            if len(lines) < _MOST_LINES:
+                lines.append(line)
+
+    handler, level = Lines(logging.INFO), log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)

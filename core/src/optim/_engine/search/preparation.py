@@ -1,0 +1,212 @@
+"""What a run does before it searches: brings the source in, asks the passes that the user named, runs the original."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from optim._engine.compare.comparison import Comparison
+from optim._engine.compare.metric_spec import require_known
+from optim._engine.compare.place import Place, Reference
+from optim._engine.feeds.feedset import is_intact
+from optim._engine.jobs import ingest, prepare, refuse
+from optim._engine.jobs.ingest import Answer as Ingested
+from optim._engine.jobs.job import Answer, Job, Request
+from optim._engine.jobs.runner import Runner, Say
+from optim._engine.plugins.registry import Registry
+from optim._engine.search.keys import Keys
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.state import Candidate
+from optim._engine.search.time_budget import REFUSAL_S
+from optim._engine.search.turns import Turns
+from optim._engine.sources.make import ExportedSource, make_graphs
+from optim._engine.sources.pipeline import Choice
+from optim._engine.standing import Teller
+from optim._engine.store import Store
+from optim.errors import OptimError
+from optim.jobs.process import WorkerFailed
+from optim.model import Model, TensorInfo
+from optim.passes import MODEL_STAGES
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a run was prepared with, and the folder that holds its arrays, among those of one key."""
+
+    folder: str
+    answer: prepare.Answer
+
+
+class Preparation:
+    """What a run works with, and what it does before candidates can be tried."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        registry: Registry,
+        store: Store,
+        executor: Executor,
+        say: Say,
+        exported: ExportedSource | None = None,
+    ) -> None:
+        self.settings = settings
+        self.exported = exported
+        self.registry = registry
+        self.store = store
+        self.say = say
+        self.teller = Teller(say)
+        self.runner = Runner(store, say, fresh=settings.fresh, executor=executor)
+        self.turns = Turns(f"optim on {settings.source.name}", say)
+        target = registry.target(settings.target)
+        registry.backend(target.backend)
+        self.target = target.plain
+        self.place = Place(self.target, registry.offered("backend")[target.backend].plugin.name)
+        self._metric = require_known(settings.metric, registry) if settings.metric else None
+        self.keys = Keys(settings, registry, self.target, self._metric)
+        self.prepared: prepare.Answer
+        self.reference: Reference
+        self.original: Candidate
+
+    def ingest(self) -> Ingested:
+        """Bring the source into the store; it is the original from then on."""
+        found = self._ingest_source()
+        self.original = Candidate(found.model, found.size_bytes)
+        return found
+
+    def ingest_file(self, path: Path) -> Ingested:
+        """Bring a file into the store."""
+        self.say(f"reading {path.name}")
+        return self.need(ingest.JOB, ingest.Request(path.absolute(), self.store.models), "ingest")
+
+    def ingest_again(self) -> Path:
+        """Bring the source into the store once more, after its graph or its weights there were damaged."""
+        self.say("a pass damaged the original in the cache")
+        return self._ingest_source(fresh=True).model.path
+
+    def _ingest_source(self, *, fresh: bool = False) -> Ingested:
+        """The user's file, or the graph of what was exported."""
+        if self.settings.export is None:
+            return self.ingest_file(self.settings.source)
+        if self.exported is None or fresh:
+            self.exported = make_graphs(
+                self.settings.export,
+                self.target,
+                self.registry,
+                source_choice(self.settings),
+                Runner(self.store, self.say, fresh=fresh or self.settings.fresh),
+                timeout_s=self.settings.needed_timeout_s,
+            )
+        graphs = self.exported.graphs
+        graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
+        return Ingested(graph.model, graph.size_bytes, graph.operators)
+
+    def comparison(self, candidate: Candidate) -> Comparison:
+        """How the model at the end of a chain is held against the original; after :meth:`prepare`."""
+        return Comparison(self.place, self.reference, candidate.interfaces, candidate.given)
+
+    def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
+        """Have the passes that must hold look at their options and at the model.
+
+        Returns:
+            The model's inputs, in the sizes that these options leave.
+
+        Raises:
+            OptimError: what one of them refuses. One that breaks down is left to fail as a candidate.
+        """
+        required = dict.fromkeys(name for name in self.target.requires if name not in self.settings.without)
+        named = {one.name: dict(one.options) if one.options else None for one in self.settings.named}
+        asked = []
+        for name, options in {**required, **named}.items():
+            offered = self.registry.find_pass(name, self.target)
+            if offered.stage in MODEL_STAGES:
+                asked.append(refuse.NamedOptions(name, offered.plugin.name, options))
+        if not asked:
+            return model.inputs
+        try:
+            request = refuse.Request(model, self.target, tuple(asked), self.settings.data is not None)
+            return self.runner.call(refuse.JOB, request, timeout_s=REFUSAL_S).inputs
+        except WorkerFailed as failed:
+            if failed.error:
+                raise failed.error from failed
+            return model.inputs
+
+    def prepare(self, model: Model, inputs: tuple[TensorInfo, ...] = ()) -> prepare.Answer:
+        """Feeds, reference outputs and the tolerance; afterwards candidates can be tried.
+
+        Args:
+            model: the original.
+            inputs: its inputs in the sizes that feeds are to have; empty: whatever it takes.
+        """
+        self.say("running the original")
+        inputs = inputs or model.inputs
+        key = self.keys.prepare(model, inputs)
+        folders = self.store.root / "references" / key
+
+        def make(folder: Path) -> prepare.Answer:
+            request = prepare.Request(
+                model=model,
+                inputs=inputs,
+                place=self.place,
+                data=self.settings.data,
+                feeds=folder / "feeds",
+                outputs=folder / "outputs",
+                seed=self.settings.seed,
+                most_samples=self.settings.most_samples,
+                metric=self._metric,
+                max_loss=self.settings.max_loss,
+            )
+            try:
+                return self.need(prepare.JOB, request, "prepare")
+            except OptimError as error:
+                raise error.naming(_names_in_messages(model, self.settings.source)) from error
+
+        known = self.runner.known(key, Kept, holds=lambda kept: self._is_intact(folders / kept.folder))
+        if known is None:
+            folder, self.prepared = self.store.new_folder("references", key, make)
+            self.runner.keep(key, Kept(folder.name, self.prepared))
+            self.store.supersede(folder)
+        else:
+            folder, self.prepared = folders / known.folder, known.answer
+            os.utime(folders)
+        self.keys.hold_to(self.prepared, model)
+        task = self.prepared.task
+        self.reference = Reference(
+            folder / "feeds",
+            folder / "outputs",
+            model,
+            self.prepared.compared,
+            replace(task, rows=folder / "task.npy") if task else None,
+        )
+        return self.prepared
+
+    def _is_intact(self, folder: Path) -> bool:
+        """Whether a folder of references is as it was written; what is damaged is dropped."""
+        if all(is_intact(folder / part) for part in ("feeds", "outputs")):
+            return True
+        if folder.is_dir():
+            shelf = self.store.root / "references"
+            self.store.drop("references", str(folder.relative_to(shelf)), "it is not as it was written")
+        return False
+
+    def need(self, job: Job[Request, Answer], request: Request, what: str) -> Answer:
+        """A job that the whole run depends on."""
+        return self.runner.need(
+            job,
+            request,
+            timeout_s=self.settings.needed_timeout_s,
+            reference=f"{what}-failed",
+            doing=f"{what} {self.settings.source.name}",
+            release=self.registry.offered("backend")[self.target.backend].plugin.release,
+        )
+
+
+def source_choice(settings: RunSettings) -> Choice:
+    """The user's word on passes that run before there is a model."""
+    return Choice({named.name: named.options for named in settings.named}, settings.without)
+
+
+def _names_in_messages(model: Model, source: Path) -> dict[str, str]:
+    """The user's name for a file of the cache, which messages call by its digest or the first part of it."""
+    return dict.fromkeys((model.path.name, f"{model.path.stem[:12]}{model.path.suffix}"), source.name)

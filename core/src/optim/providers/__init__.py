@@ -1,0 +1,1 @@
+"""Execution providers of ONNX Runtime: what they need to start, and which of them ran what."""

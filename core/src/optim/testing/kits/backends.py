@@ -1,0 +1,243 @@
+"""What every backend must hold, as tests: subclass, say which backend and which target, and run pytest.
+
+What it computes is held against onnx's own reference evaluator; what it says, against its model and its target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from optim._engine.backends.held import HeldBackend
+from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
+from optim._engine.gate.drift import worst_drift
+from optim._engine.gate.outputs import compare_sample
+from optim._engine.plugins.checks import backend_defect, target_defect
+from optim._engine.plugins.plugin import PluginInfo
+from optim.arrays import Feeds, Outputs
+from optim.backend import Backend, BackendLimits, Session
+from optim.errors import OptimError
+from optim.jobs.process import WorkerFailed
+from optim.jobs.wire import from_wire
+from optim.model import Model
+from optim.onnx.files import describe
+from optim.target import Target
+from optim.testing import models
+from optim.testing.imports import imports_of
+from optim.testing.kits import backend_elsewhere
+
+_TIMEOUT_S = 120.0
+
+
+class BackendConformance:
+    """Subclass as ``TestMyBackend``, with the two fixtures that raise here.
+
+    Attributes:
+        max_drift: largest relative L2 to onnx's reference evaluator; no default, so that somebody thought of it.
+        plugin: the plugin that brings it, for the rules of names.
+    """
+
+    max_drift: ClassVar[float]
+    plugin: ClassVar[str] = ""
+
+    # What the author says.
+
+    @pytest.fixture
+    def backend_class(self) -> type[Backend]:
+        """The backend."""
+        raise NotImplementedError(f"{type(self).__name__} needs a fixture backend_class that returns the backend")
+
+    @pytest.fixture
+    def target(self) -> Target:
+        """A target that it runs models for, which can be used here."""
+        raise NotImplementedError(f"{type(self).__name__} needs a fixture target that returns a Target of the backend")
+
+    # What it may say otherwise.
+
+    @pytest.fixture
+    def model_path(self, tmp_path: Path) -> Path:
+        """An ``.onnx`` file that it runs."""
+        return models.mlp(tmp_path)
+
+    @pytest.fixture
+    def refused(self, tmp_path: Path) -> Path:
+        """An ``.onnx`` file that it cannot run: by default one with an operator of nobody."""
+        return models.foreign(tmp_path)
+
+    @pytest.fixture
+    def feeds(self, model: Model) -> list[Feeds]:
+        """Samples of several sizes, made up from the model's inputs."""
+        return [_sample(model, batch) for batch in (1, 3)]
+
+    # What follows from it.
+
+    @pytest.fixture
+    def model(self, model_path: Path) -> Model:
+        """The model."""
+        return describe(model_path)
+
+    @pytest.fixture
+    def session(self, backend_class: type[Backend], model: Model, target: Target) -> Iterator[Session]:
+        """The model, opened."""
+        session = backend_class().open(model, target)
+        assert isinstance(session, Session), f"open() returned {type(session).__name__}, not an optim.Session"
+        yield session
+        session.close()
+
+    # The promises.
+
+    def test_its_names_fit(self, backend_class: type[Backend], target: Target) -> None:
+        """What the registry checks when a plugin offers backend and target."""
+        info = PluginInfo(self.plugin or target.name, "", "", "")
+        defect = backend_defect(backend_class, info) or target_defect(target, info)
+        assert not defect, defect
+        assert target.backend == backend_class.name, f"the target runs on '{target.backend}', not on this backend"
+
+    def test_its_limits_are_limits(self, backend_class: type[Backend], model: Model) -> None:
+        """It says what it accepts, and the model is within."""
+        found = backend_class().limits()
+        assert isinstance(found, BackendLimits), f"limits() returned {type(found).__name__}, not BackendLimits"
+        assert "" in found.opset, "limits() needs the newest version of the standard operators, under the name ''"
+        beyond = {domain: version for domain, version in model.opset.items() if version > found.opset.get(domain, 0)}
+        assert not beyond, f"it says that it does not accept the model that it should run: {beyond}"
+
+    def test_its_outputs_are_the_models(self, session: Session, model: Model, feeds: list[Feeds]) -> None:
+        """Names, dtypes and sizes are those that the model declares."""
+        for sample in feeds:
+            defect = outputs_defect(session.run(sample), model.outputs)
+            assert not defect, defect
+
+    def test_it_computes_what_onnx_says(self, session: Session, model: Model, feeds: list[Feeds]) -> None:
+        """Every output on every sample is within max_drift of onnx's reference evaluator."""
+        limit = getattr(self, "max_drift", None)
+        assert isinstance(limit, float) and 0 < limit < 1, "say max_drift = 1e-5, or what is right for your device"
+        for sample, expected in zip(feeds, _reference(model, feeds), strict=True):
+            compared = compare_sample(expected, session.run(sample), sample, model.inputs, model.outputs)
+            problems = [one.problem for one in compared if one.problem]
+            assert not problems, "; ".join(problems)
+            drift = worst_drift(compared).relative_l2
+            assert drift <= limit, f"drift {drift:.3g} from the reference evaluator, max_drift {limit:.3g}"
+
+    def test_it_is_honest_about_where_nodes_ran(self, session: Session, target: Target, feeds: list[Feeds]) -> None:
+        """Shares sum to 1, and are of the target's provider or runtime."""
+        session.run(feeds[0])
+        shares = session.executed_on
+        defect = executed_defect(shares) or ran_elsewhere(shares, target)
+        assert not defect, defect
+
+    def test_it_refuses_what_it_cannot_run_with_a_reason(
+        self, backend_class: type[Backend], refused: Path, target: Target
+    ) -> None:
+        """Opening raises an OptimError that says what cannot be done."""
+        try:
+            session = backend_class().open(describe(refused), target)
+        except OptimError as error:
+            assert error.cause.strip(), "say in cause what it cannot run, with the operator or the node"
+            assert error.fix.strip(), "say in fix what a user can do"
+            return
+        except Exception as error:
+            pytest.fail(f"it raised {type(error).__name__}: raise optim.OptimError with cause and fix", pytrace=False)
+        session.close()
+        pytest.fail("it opened a model with an operator that nobody has", pytrace=False)
+
+    def test_runs_leave_feeds_and_earlier_outputs_alone(self, session: Session, feeds: list[Feeds]) -> None:
+        """A run changes neither what it is fed nor what an earlier run returned."""
+        sample = feeds[0]
+        before = {name: array.copy() for name, array in sample.items()}
+        first = dict(session.run(sample))
+        kept = {name: np.array(array) for name, array in first.items()}
+        assert all(np.array_equal(sample[name], before[name]) for name in sample), "a run wrote into its feeds"
+        session.run({name: _other(array) for name, array in before.items()})
+        assert all(np.array_equal(first[name], kept[name], equal_nan=_is_float(kept[name])) for name in kept), (
+            "the next run changed the arrays that the last one returned: give each run arrays of its own"
+        )
+
+    def test_it_leaves_out_what_the_model_does_not_take(self, session: Session, feeds: list[Feeds]) -> None:
+        """Feeds that the graph does not have do no harm: a pass may have removed an input."""
+        session.run({**feeds[0], "an_input_of_nobody": np.zeros(1, np.float32)})
+
+    def test_it_can_be_closed_and_opened_again(
+        self, backend_class: type[Backend], model: Model, target: Target, feeds: list[Feeds]
+    ) -> None:
+        """Closing twice is fine, a run after it raises, and a new session computes the same."""
+        first = backend_class().open(model, target)
+        expected = {name: np.array(array) for name, array in first.run(feeds[0]).items()}
+        first.close()
+        first.close()
+        with pytest.raises(Exception):  # noqa: B017 - whatever it raises, it must not run
+            first.run(feeds[0])
+        with backend_class().open(model, target) as second:
+            found = second.run(feeds[0])
+            assert all(np.allclose(found[name], expected[name], equal_nan=True) for name in expected)
+
+    def test_two_models_are_open_at_once_or_it_is_exclusive(
+        self, backend_class: type[Backend], model: Model, target: Target, feeds: list[Feeds]
+    ) -> None:
+        """Lanes of a race are open together, unless the backend says that its device takes one session."""
+        if backend_class.exclusive:
+            pytest.skip("it says of itself that its device takes one session at a time")
+        try:
+            with backend_class().open(model, target) as one, backend_class().open(model, target) as other:
+                one.run(feeds[0])
+                other.run(feeds[0])
+        except Exception as error:
+            pytest.fail(f"with two models open: {error}\nsay exclusive = True on the backend", pytrace=False)
+
+    def test_its_times_are_times(self, session: Session, feeds: list[Feeds]) -> None:
+        """Seconds of each run, as many as asked for."""
+        session.run(feeds[0])
+        defect = times_defect(session.time_runs(feeds[0], 3), 3)
+        assert not defect, defect
+
+    def test_importing_it_loads_nothing_heavy(self, backend_class: type[Backend]) -> None:
+        """Every command of optim imports the backend, and starts as late as its imports are slow."""
+        heavy = imports_of(backend_class.__module__)
+        assert not heavy, f"importing {backend_class.__module__} loads {', '.join(heavy)}: import them inside functions"
+
+    def test_it_works_in_a_process_of_its_own(
+        self, backend_class: type[Backend], model: Model, target: Target, feeds: list[Feeds], tmp_path: Path
+    ) -> None:
+        """A process that knows only its import path computes the same."""
+        path = f"{backend_class.__module__}:{backend_class.__qualname__}"
+        np.savez(tmp_path / "feeds.npz", allow_pickle=False, **dict[str, Any](feeds[0]))
+        request = backend_elsewhere.Request(path, model, target.plain, tmp_path / "feeds.npz", tmp_path / "outputs.npz")
+        try:
+            with backend_elsewhere.JOB.start(request) as worker:
+                from_wire(backend_elsewhere.Answer, worker.result(_TIMEOUT_S))
+        except WorkerFailed as error:
+            pytest.fail(f"in another process: {error.reason}\n{error.details}", pytrace=False)
+        with HeldBackend(backend_class, "").open(model, target) as session, np.load(tmp_path / "outputs.npz") as found:
+            for name, expected in session.run(feeds[0]).items():
+                assert np.allclose(found[name], expected, equal_nan=True), f"'{name}' is another there"
+
+
+def _sample(model: Model, batch: int) -> Feeds:
+    """Made up: numbers for floats, small ones for integers; every dimension with a name has the batch's size."""
+    rng = np.random.default_rng([7, batch])
+    feeds = {}
+    for info in model.inputs:
+        shape = [size if isinstance(size, int) else batch for size in info.shape or ()]
+        made = rng.standard_normal(shape) if info.dtype.startswith("float") else rng.integers(0, 2, shape)
+        feeds[info.name] = np.asarray(made).astype(info.dtype)
+    return feeds
+
+
+def _reference(model: Model, feeds: list[Feeds]) -> list[Outputs]:
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(str(model.path))
+    names = [info.name for info in model.outputs]
+    outputs: list[Any] = [evaluator.run(None, dict(sample)) for sample in feeds]
+    return [dict(zip(names, one, strict=True)) for one in outputs]
+
+
+def _other(array: np.ndarray) -> np.ndarray:
+    return np.asarray(array * 2 + 1 if array.dtype.kind == "f" else 1 - array)
+
+
+def _is_float(array: np.ndarray) -> bool:
+    return array.dtype.kind in "fc"

@@ -1,0 +1,86 @@
+"""``ort.fuse-convolution``: fewer passes over the tensors between convolutions.
+
+Nets that read images spend up to half of their time in small steps between convolutions: each reads and writes a whole
+tensor. In this order:
+
+- :mod:`~optim_plugins.ort.fuse.convolution.hard_sigmoid`: HardSwish and HardSigmoid that exporters wrote out;
+- :mod:`~optim_plugins.ort.fuse.convolution.steps_behind`: scales and shifts behind a convolution, BatchNormalization
+  among them, go into it;
+- :mod:`~optim_plugins.ort.fuse.convolution.steps_ahead`: those before convolutions too.
+
+SiLU, ``x * Sigmoid(x)``, is left as it is: onnxruntime makes its QuickGelu of it when it opens the model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+_NOTHING = "no convolution has a scale or a shift beside it that it could take in, and no HardSwish is written out"
+_NORMALIZATIONS = "normalizations folded"
+
+
+class FuseConvolution(Pass):
+    """Scales and shifts into convolutions, HardSwish as onnxruntime recognizes it."""
+
+    name = "ort.fuse-convolution"
+    summary = "scales, shifts and normalizations go into convolutions; HardSwish as onnxruntime recognizes it"
+    after = ("ort.clean",)
+    before = ("ort.fuse-transformer",)
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where there is a convolution."""
+        del target
+        from optim.onnx.operators import operator_counts
+
+        operators = operator_counts(model.path)
+        found = any(operators.get(name) for name in ("Conv", "ConvTranspose"))
+        return APPLICABLE if found else Applicable.no("the graph has no Conv")
+
+    def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
+        """Where there is more to fold than onnxruntime folds itself."""
+        del target, goal
+        counts = fold(model.ir())
+        if counts.keys() - {_NORMALIZATIONS}:
+            return APPLICABLE
+        return Applicable.no("onnxruntime folds its normalizations when it opens the model" if counts else _NOTHING)
+
+    def apply(self, model: Model, options: object, context: Context) -> PassResult:
+        """Fold; the counts say what."""
+        del options
+        from optim_plugins.ort.graph.fixed_weights import fix_weights
+
+        graph = model.ir()
+        fix_weights(graph)
+        counts = fold(graph)
+        if not counts:
+            return PassResult(model, changed=False, notes=(_NOTHING,))
+        return PassResult(context.save(graph, model), changed=True, counts=counts)
+
+
+def fold(graph: ir.Model) -> dict[str, int]:
+    """Fold in place; how often each rewrite fired."""
+    from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+    from optim_plugins.ort.fuse.convolution.hard_sigmoid import fuse_hard_sigmoid
+    from optim_plugins.ort.fuse.convolution.steps_ahead import fold_steps_ahead
+    from optim_plugins.ort.fuse.convolution.steps_behind import fold_steps_behind, is_convolution
+    from optim_plugins.ort.graph.inferred_shapes import infer_shapes
+
+    if not any(map(is_convolution, graph.graph.all_nodes())):
+        return {}
+    declared = [value.shape for value in graph.graph.outputs]
+    infer_shapes(graph)
+    counts = {"hard sigmoids written": fuse_hard_sigmoid(graph)}
+    if counts["hard sigmoids written"]:
+        RemoveUnusedNodesPass()(graph)
+    behind, ahead = fold_steps_behind(graph), fold_steps_ahead(graph)
+    counts |= {_NORMALIZATIONS: behind.normalizations, "scales and shifts folded": behind.steps + ahead}
+    RemoveUnusedNodesPass()(graph)
+    for value, shape in zip(graph.graph.outputs, declared, strict=True):
+        value.shape = shape
+    return {name: count for name, count in counts.items() if count}

@@ -1,0 +1,78 @@
+"""What work in a process of its own prints, raises and leaves behind is kept, ended and named."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import psutil
+import pytest
+from installed_plugin import workers_import
+
+from optim.jobs.frames import foreign_first
+from optim.jobs.process import WorkerFailed, WorkerProcess
+
+
+@pytest.fixture(autouse=True)
+def _jobs_importable(monkeypatch):
+    workers_import(monkeypatch)
+
+
+def done(action, timeout_s=30.0, **arguments):
+    with WorkerProcess("unruly_job", {"action": action, "arguments": arguments}) as worker:
+        return worker.result(timeout_s)
+
+
+def running(*command):
+    return [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == list(command)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans come to the worker on Linux alone")
+def test_a_pass_is_recorded_and_what_it_leaves_running_is_ended_and_named():
+    said = json.loads(done("talk", changed=1)["said"])
+    left = [f"left a process running, which was ended: sleep {seconds}" for seconds in (731, 732)]
+    assert said["notes"][:2] == ["it did something", "info: by its log"]
+    assert sorted(said["notes"][2:]) == left
+    assert said["printed"] == ["by print", "by a library", "by a child"]
+    assert not running("sleep", "731")
+    assert not running("sleep", "732")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans come to the worker on Linux alone")
+def test_what_a_pass_logged_that_changed_nothing_is_no_reason_but_kept():
+    said = json.loads(done("talk", changed=0)["said"])
+    assert said["notes"][0] == "it did something"
+    assert "info: by its log" not in said["notes"]
+    assert "info: by its log" in said["printed"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the environment of others is read on Linux for sure")
+@pytest.mark.parametrize(("how", "words"), [("die", "exit status 1"), ("hang", "did not finish within 2 s")])
+def test_what_a_worker_leaves_that_dies_or_hangs_is_ended_and_named(how, words):
+    with pytest.raises(WorkerFailed) as caught:
+        done("talk_and_end", timeout_s=2.0, how=how)
+    assert words in caught.value.reason
+    assert "with what it had left running: sleep 733" in caught.value.reason
+    assert "the last word" in caught.value.printed
+    assert not running("sleep", "733")
+
+
+def test_a_diagnosis_of_a_worker_has_its_trace_with_the_lines_of_others_first():
+    with pytest.raises(WorkerFailed) as caught:
+        done("talk_and_end", how="raise")
+    for one in running("sleep", "733"):
+        one.kill()
+    assert caught.value.error.reference == "sample-error"
+    first, _, whole = caught.value.details.partition("Traceback (most recent call last)")
+    assert first.startswith("In the plugin")
+    assert "unruly_job.py" in first
+    assert "worker.py" not in first
+    assert "worker.py" in whole
+
+
+def test_a_trace_without_lines_of_others_is_as_it_is():
+    try:
+        json.loads("{")
+    except ValueError as error:
+        found = foreign_first(error.with_traceback(error.__traceback__.tb_next))
+    assert found.startswith("Traceback")

@@ -1,0 +1,189 @@
+"""7-bit weights where pairs of 8-bit products would saturate, node by node, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from ort_models import CPU, Array, apply, build, context, proto, random_weight
+
+from optim import Model
+from optim_plugins.ort import hardware
+from optim_plugins.ort.hardware import Processor, this_processor
+from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.saturation import lost_to_saturation, narrower_is_closer, windows
+from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
+
+AVX2 = Processor("x86_64", frozenset({"avx", "avx2", "fma"}))
+AVX512 = Processor("x86_64", frozenset({"avx2", "avx512f", "avx512bw"}))
+VNNI = Processor("x86_64", frozenset({"avx2", "avx_vnni"}))
+ARM = Processor("aarch64", frozenset({"asimd", "asimddp"}))
+_ROOT = Path(__file__).parents[4]
+
+
+def integers(seed: int, rows: int = 6, inner: int = 33, columns: int = 20) -> tuple[Array, Array]:
+    """Activations and weights, most of them large: many pairs saturate."""
+    random = np.random.default_rng(seed)
+    a = random.integers(120, 256, (rows, inner)).astype(np.uint8)
+    w = random.integers(-127, 128, (inner, columns))
+    return a, np.where(random.random(w.shape) < 0.5, np.abs(w), w).astype(np.int8)
+
+
+def by_hand(a: Array, w: Array) -> Array:
+    """What vpmaddubsw loses, spelled out."""
+    lost = np.zeros((len(a), w.shape[1]), np.int64)
+    for k in range(0, a.shape[1] - 1, 2):
+        pair = a[:, k, None] * w[k].astype(int) + a[:, k + 1, None] * w[k + 1].astype(int)
+        lost += pair - np.clip(pair, -32768, 32767)
+    return lost
+
+
+def by_runtime(a: Array, w: Array) -> Array:
+    node = helper.make_node("MatMulInteger", ["a", "w"], ["y"])
+    inputs = [helper.make_tensor_value_info("a", TensorProto.UINT8, a.shape)]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.INT32, [len(a), w.shape[1]])]
+    graph = helper.make_graph([node], "g", inputs, outputs, [numpy_helper.from_array(w, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    result: Array = session.run(None, {"a": a})[0]
+    return result
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_loss_is_that_of_pairs_added_in_16_bits(seed: int) -> None:
+    a, w = integers(seed)
+    lost = lost_to_saturation(a.astype(np.int32), w)
+    assert np.array_equal(lost, by_hand(a, w))
+    assert (lost != 0).any()
+
+
+def test_the_runtime_here_loses_what_is_said_of_its_processor() -> None:
+    a, w = integers(0)
+    lost = lost_to_saturation(a.astype(np.int32), w)
+    expected = a.astype(int) @ w.astype(int) - (0 if this_processor().multiplies_integers_exactly else lost)
+    assert np.array_equal(by_runtime(a, w), expected)
+
+
+def test_the_kernels_for_avx2_lose_just_that(tmp_path: Path) -> None:
+    compiler = shutil.which("gcc")
+    cpus = Path("/proc/cpuinfo")
+    if compiler is None or not cpus.exists() or "cpuid_fault" not in cpus.read_text():
+        pytest.skip("takes gcc and a processor on which CPUID can be made to fault")
+    library = tmp_path / "as_avx2.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, _ROOT / "benchmarks" / "as_avx2.c"], check=True)
+    a, w = integers(1)
+    np.savez(tmp_path / "given.npz", a=a, w=w)
+    code = (
+        "import sys, numpy; from test_ort_saturation import by_runtime; given = numpy.load(sys.argv[1]);"
+        "numpy.save(sys.argv[2], by_runtime(given['a'], given['w']))"
+    )
+    places = [str(Path(__file__).parent), *sys.path]
+    env = {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(places)}
+    command = [sys.executable, "-c", code, tmp_path / "given.npz", tmp_path / "got.npy"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    if "no CPUID faulting" in done.stderr:
+        pytest.skip("the system does not let CPUID fault")
+    assert np.array_equal(np.load(tmp_path / "got.npy"), a.astype(int) @ w.astype(int) - by_hand(a, w))
+
+
+def test_windows_hold_what_a_convolution_multiplies() -> None:
+    image, weight = random_weight(2, 3, 9, 8), random_weight(4, 3, 3, 2, seed=1)
+    found = windows(image, (3, 2), (2, 1), 5, seed=0)
+    assert found.shape == (5, 6, 3)
+    sums = found.reshape(5, -1) @ np.moveaxis(weight, 1, -1).reshape(4, -1).T
+    spots = np.lib.stride_tricks.sliding_window_view(image, (5, 2), axis=(2, 3))[..., ::2, :]
+    everywhere = np.einsum("nchwij,mcij->nhwm", spots, weight).reshape(-1, 4)
+    assert all(np.isclose(everywhere, row, atol=1e-5).all(axis=1).any() for row in sums)
+    assert len(windows(image, (10, 2), (1, 1), 5, seed=0)) == 0
+
+
+def test_a_bit_is_given_only_where_it_is_closer() -> None:
+    weight = np.abs(random_weight(64, 16)) + np.float32(0.5)
+    large = np.random.default_rng(0).uniform(3, 4, (8, 64)).astype(np.float32)
+    assert narrower_is_closer(large, weight, 4 / 255, 0)
+    assert not narrower_is_closer(large, weight, 16 / 255, 0)
+
+
+def two_products(folder: Path) -> Model:
+    """One of large numbers alone, and one where each column has a single large weight."""
+    light = random_weight(64, 64, seed=2) / np.float32(8)
+    light[0], light[1] = 1, 0
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["s"]),
+        helper.make_node("MatMul", ["s", "heavy"], ["h"], name="heavy_product"),
+        helper.make_node("MatMul", ["x", "light"], ["l"], name="light_product"),
+        helper.make_node("Add", ["h", "l"], ["y"]),
+    ]
+    weights = {"heavy": np.abs(random_weight(64, 64)) + np.float32(0.5), "light": light}
+    return build(folder, nodes, weights, {"x": ["n", 64]}, {"y": ["n", 64]})
+
+
+SAMPLES = [{"x": np.random.default_rng(1).normal(0, 1, (32, 64)).astype(np.float32)}]
+
+
+def stored_bits(model: Model, weight: str) -> int:
+    """The largest integer of a weight."""
+    found = next(one for one in proto(model).graph.initializer if one.name.startswith(f"{weight}_quantized"))
+    return int(np.abs(numpy_helper.to_array(found, str(model.path.parent)).astype(int)).max())
+
+
+@pytest.mark.parametrize("pass_class", [QuantizeDynamic, QuantizeStatic])
+def test_only_the_product_that_saturates_gets_seven_bits(pass_class: Any, tmp_path: Path) -> None:
+    model = two_products(tmp_path)
+    options = {"reduce_range": "saturating"}
+    result = apply(pass_class, model, tmp_path, SAMPLES, **options)
+    assert result.counts["with 7-bit weights"] == 1
+    assert (stored_bits(result.model, "heavy"), stored_bits(result.model, "light")) == (63, 127)
+    everywhere = apply(pass_class, model, tmp_path, SAMPLES, reduce_range=True)
+    assert everywhere.counts["with 7-bit weights"] == 2
+    assert stored_bits(everywhere.model, "light") == 63
+
+
+def test_what_cannot_be_judged_gets_seven_bits(tmp_path: Path) -> None:
+    broken = [{"x": np.full((2, 64), np.nan, np.float32)}]
+    for samples in (broken, []):
+        result = apply(QuantizeDynamic, two_products(tmp_path), tmp_path, samples, reduce_range="saturating")
+        assert result.counts["with 7-bit weights"] == 2
+
+
+def test_convolutions_are_judged_too_but_not_those_of_one_channel_a_group(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["s"]),
+        helper.make_node("Conv", ["s", "full"], ["a"], name="full_conv"),
+        helper.make_node("Conv", ["a", "single"], ["y"], name="single_conv", group=8),
+    ]
+    weights = {
+        "full": np.abs(random_weight(8, 8, 3, 3)) + np.float32(0.5),
+        "single": np.abs(random_weight(8, 1, 3, 3)) + np.float32(0.5),
+    }
+    model = build(tmp_path, nodes, weights, {"x": [1, 8, 12, 12]}, {"y": [1, 8, 8, 8]})
+    samples = [{"x": random_weight(1, 8, 12, 12) + np.float32(3)}]
+    result = apply(QuantizeStatic, model, tmp_path, samples, reduce_range="saturating")
+    assert result.counts["with 7-bit weights"] == 1
+    assert (stored_bits(result.model, "full"), stored_bits(result.model, "single")) == (63, 127)
+
+
+@pytest.mark.parametrize(
+    ("processor", "proposed"), [(AVX2, "saturating"), (AVX512, "saturating"), (VNNI, False), (ARM, False)]
+)
+@pytest.mark.parametrize("pass_class", [QuantizeDynamic, QuantizeStatic])
+def test_the_processor_decides_what_is_proposed(
+    processor: Processor, proposed: object, pass_class: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "this_processor", lambda: processor)
+    options = list(pass_class().candidates(two_products(tmp_path), CPU, context(tmp_path, SAMPLES)))
+    assert options
+    assert {one.reduce_range for one in options} == {proposed}
+
+
+def test_unsigned_weights_need_no_bit_less(tmp_path: Path) -> None:
+    result = apply(QuantizeStatic, two_products(tmp_path), tmp_path, SAMPLES, reduce_range=True, weights="uint8")
+    assert result.counts["with 7-bit weights"] == 0

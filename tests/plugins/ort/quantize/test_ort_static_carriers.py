@@ -1,0 +1,103 @@
+"""What lies between quantized convolutions and stays in integers: HardSwish, shifts, splitting, enlarging."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import NodeProto, TensorProto, helper
+from ort_models import Array, apply, build, drift, operators, proto, random_weight
+
+from optim import Model
+from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
+from optim_plugins.ort.quantize.static.scales_and_zero_points import constant_integers
+
+SAMPLES = [{"x": random_weight(1, 4, 8, 8, seed=seed)} for seed in range(3)]
+_ROUNDING = 0.04
+"""Of some ten roundings to 8 bits, one behind the other."""
+
+
+def node(operator: str, inputs: str, output: str, **attributes: object) -> NodeProto:
+    names = [name.strip("-") for name in inputs.split()]
+    return helper.make_node(operator, names, output.split(), name=f"node_{output.split()[0]}", **attributes)
+
+
+def net(folder: Path, *middle: NodeProto, **weights: Array) -> Model:
+    """Two convolutions from x to y, with what lies between c and d."""
+    nodes = [node("Conv", "x w", "c"), *middle, node("Conv", "d v", "y")]
+    known = {"w": random_weight(8, 4, 3, 3), "v": random_weight(6, 8, 1, 1, seed=1), **weights}
+    return build(folder, nodes, known, {"x": [1, 4, 8, 8]}, {"y": [1, 6, "h", "w"]}, opset=17)
+
+
+def quantized(folder: Path, model: Model) -> tuple[list[str], float]:
+    """Operators, and the drift on a sample, which is finite and not 0."""
+    result = apply(QuantizeStatic, model, folder, SAMPLES)
+    return operators(result.model), drift(model, result.model, SAMPLES[0])
+
+
+def test_hard_swish_is_a_sum_and_a_product_of_integers(tmp_path: Path) -> None:
+    middle = [node("HardSigmoid", "c", "s", alpha=1 / 6, beta=0.5), node("Mul", "c s", "d")]
+    found, distance = quantized(tmp_path, net(tmp_path, *middle))
+    assert found == ["QuantizeLinear", "QLinearConv", "QLinearAdd", "QLinearMul", "QLinearConv", "DequantizeLinear"]
+    assert distance < _ROUNDING
+
+
+def test_the_range_of_a_hard_sigmoid_clips_as_it_does(tmp_path: Path) -> None:
+    middle = [node("HardSigmoid", "c", "d", alpha=3.0, beta=0.2)]
+    found, distance = quantized(tmp_path, net(tmp_path, *middle))
+    assert found.count("QLinearAdd") == 1
+    assert distance < _ROUNDING
+
+
+@pytest.mark.parametrize("shape", [(), (8, 1, 1)])
+def test_a_shift_that_no_convolution_takes_stays_in_integers(shape: tuple[int, ...], tmp_path: Path) -> None:
+    shift = random_weight(*shape, seed=7) if shape else np.array(-0.7, np.float32)
+    middle = [node("Relu", "c", "r"), node("Mul", "r two", "m"), node("Add", "m shift", "d"), node("Exp", "d", "e")]
+    model = net(tmp_path, *middle, shift=shift, two=np.array(2, np.float32))
+    found, distance = quantized(tmp_path, model)
+    assert Counter(found)["QLinearAdd"] == 2
+    assert distance < _ROUNDING
+
+
+def test_parts_and_enlarged_tensors_stay_in_integers(tmp_path: Path) -> None:
+    middle = [
+        node("Split", "c", "a b", axis=1),
+        node("Resize", "a - scales", "large", mode="nearest"),
+        node("Resize", "b - scales", "larger", mode="nearest"),
+        node("Concat", "large larger", "d", axis=1),
+    ]
+    model = net(tmp_path, *middle, scales=np.array([1, 1, 2, 2], np.float32))
+    result = apply(QuantizeStatic, model, tmp_path, SAMPLES)
+    found = operators(result.model)
+    assert found.count("DequantizeLinear") == found.count("QuantizeLinear") == 1
+    assert {"Split", "Resize", "QLinearConcat"} <= set(found)
+    assert drift(model, result.model, SAMPLES[0]) < _ROUNDING
+    inferred = onnx.shape_inference.infer_shapes(proto(result.model)).graph.value_info
+    types = {value.name: value.type.tensor_type.elem_type for value in inferred}
+    assert types["a_quantized"] == types["b_quantized"] == TensorProto.UINT8
+
+
+def test_what_makes_new_values_is_computed_in_floats(tmp_path: Path) -> None:
+    middle = [node("Resize", "c - scales", "d", mode="linear")]
+    found, _ = quantized(tmp_path, net(tmp_path, *middle, scales=np.array([1, 1, 2, 2], np.float32)))
+    assert found.count("DequantizeLinear") == 2
+
+
+def test_a_part_of_a_split_that_is_an_output_becomes_floats(tmp_path: Path) -> None:
+    nodes = [node("Conv", "x w", "c"), node("Split", "c", "a y", axis=1), node("Conv", "a v", "z")]
+    weights = {"w": random_weight(8, 4, 3, 3), "v": random_weight(6, 4, 1, 1, seed=1)}
+    model = build(tmp_path, nodes, weights, {"x": [1, 4, 8, 8]}, {"y": [1, 4, 6, 6], "z": [1, 6, 6, 6]}, opset=17)
+    found, distance = quantized(tmp_path, model)
+    assert found.count("DequantizeLinear") == 2
+    assert distance < _ROUNDING
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_one_number_is_exact_in_integers(dtype: str) -> None:
+    found = constant_integers(np.array(-0.37), np.dtype(dtype), 4)
+    difference = found["addend"].astype(np.float64) - found["addend_zero"]
+    assert np.isclose(difference * found["addend_scale"], -0.37, rtol=1e-6)
+    assert found["addend"].dtype == dtype
