@@ -7,8 +7,10 @@ system does not look into.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
+import io
 import re
 import sys
 from collections.abc import Iterable
@@ -37,16 +39,22 @@ def preload(provider: str) -> None:
     """
     if provider not in _FILES:
         return
-    import onnxruntime
-
-    if hasattr(onnxruntime, "preload_dlls"):
-        onnxruntime.preload_dlls()
+    _preload_cuda()
     if provider == TENSORRT:
         for path in tensorrt_files():
             try:
                 ctypes.CDLL(str(path))
             except OSError:
                 continue
+
+
+@cache
+def _preload_cuda() -> None:
+    import onnxruntime
+
+    if hasattr(onnxruntime, "preload_dlls"):
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does not find
+            onnxruntime.preload_dlls()
 
 
 def tensorrt_files() -> list[Path]:

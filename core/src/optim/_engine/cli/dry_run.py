@@ -19,7 +19,8 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
     from optim._engine.search.plan import make_plan
 
     registry = load_registry()
-    target = require_target(registry, settings.target)
+    target = require_target(registry, settings.target, here=False)
+    unavailable = registry.unavailable(target) or ""
     if settings.chain is not None:
         _print_chain(settings.chain, registry, target, as_json=as_json)
         return
@@ -38,7 +39,7 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
             for planned in passes
         ]
         left_out = [{"pass": item.offered.name, "reason": item.reason} for item in plan.left_out]
-        print_json({"target": target.name, "passes": considered, "left_out": left_out})
+        print_json({"target": target.name, "passes": considered, "left_out": left_out, "unavailable": unavailable})
         return
     rows = [
         [
@@ -51,6 +52,8 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
         for planned in passes
     ]
     print_table(["stage", "pass", "role", "why here"], rows)
+    if unavailable:
+        echo(f"target {target.name} cannot be used on this machine: {unavailable}")
     for item in plan.left_out:
         echo(f"left out: {item.offered.name}: {item.reason}")
 

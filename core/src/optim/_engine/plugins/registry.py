@@ -11,12 +11,11 @@ import pluggy
 from optim._engine.plugins import checks
 from optim._engine.plugins.contract import new_manager
 from optim._engine.plugins.discovery import discover, plugin_failed
+from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_stderr
 from optim._engine.plugins.offers import Check, HookCaller, Offer, OfferedPass
 from optim._engine.plugins.ordering import OrderedPass, order
 from optim._engine.plugins.plugin import LoadedPlugin, Problem, State
-from optim._engine.plugins.stdout import stdout_on_stderr
 from optim._engine.plugins.target_settings import configured
-from optim._engine.plugins.time_limit import TookTooLongError, limited
 from optim.backend import Backend
 from optim.errors import ExitStatus, OptimError, describe_exception, unknown_name
 from optim.hooks import RESERVED_NAMES
@@ -30,13 +29,14 @@ def load_registry(only: Collection[str] | None = None) -> Registry:
     return Registry(manager, discover(manager, only=only))
 
 
-def require_target(registry: Registry, name: str, *, beside: bool = False) -> Target:
+def require_target(registry: Registry, name: str, *, beside: bool = False, here: bool = True) -> Target:
     """The target of that name, if it can be used here.
 
     Args:
         registry: of the plugins.
         name: as the user wrote it, with settings.
         beside: whether it may be one that takes no ONNX file: it runs the source beside what was made of it.
+        here: whether it must be usable on this machine.
 
     Raises:
         OptimError[unknown-target]: nobody offers it.
@@ -52,7 +52,7 @@ def require_target(registry: Registry, name: str, *, beside: bool = False) -> Ta
             f"optim bench FOLDER_OR_FACTORY --beside {name}",
             status=ExitStatus.USAGE,
         )
-    if reason := registry.unavailable(target):
+    if here and (reason := registry.unavailable(target)):
         raise OptimError(
             "target-unavailable",
             f"target {name} cannot be used on this machine",

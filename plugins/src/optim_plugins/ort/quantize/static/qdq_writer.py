@@ -15,6 +15,8 @@ A runtime with 8-bit kernels fuses each group; onnxruntime does from optimizatio
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import onnx_ir as ir
 
 from optim_plugins.ort.graph.products import Product
@@ -24,6 +26,9 @@ from optim_plugins.ort.quantize.static.static_plan import Quantized
 
 class PairRewriter(StaticRewriter):
     """Rewrites nodes in the graph's order, then products, then :meth:`finish`."""
+
+    integer_biases: ClassVar[bool] = True
+    """Whether biases become integers of the accumulator."""
 
     def rewrite(self, one: Quantized) -> bool:
         """Put pairs before and behind a convolution or a carrier; False where it stays float."""
@@ -38,12 +43,7 @@ class PairRewriter(StaticRewriter):
                 one.node.replace_input_with(0, self._filled_pair(one.sources[0], stored))
             one.node.replace_input_with(1, self._floats(stored.weight, one.node, axis=0))
             if stored.bias is not None:
-                bias = self._floats(stored.bias, one.node, axis=0)
-                if len(one.node.inputs) > 2:
-                    one.node.replace_input_with(2, bias)
-                else:
-                    one.node.resize_inputs(3)
-                    one.node.replace_input_with(2, bias)
+                self._set_bias(one.node, stored.bias)
         self._done.append(one)
         for result in one.results:
             self._pair_behind(result)
@@ -56,7 +56,7 @@ class PairRewriter(StaticRewriter):
             self.refused.append(product.name)
             return False
         operands = [self._pair(self.original(product.a)), self._floats(stored.weight, product.node, axis=1)]
-        bias = self.product_bias(product, stored) if _is_matrix(product) else None
+        bias = self.product_bias(product, stored) if self.integer_biases and _is_matrix(product) else None
         operator = "MatMul" if bias is None else "Gemm"
         if bias is not None:
             operands.append(self._floats(bias, product.node, axis=0))
@@ -65,6 +65,14 @@ class PairRewriter(StaticRewriter):
             new.append(ir.node("Add", [new[0].outputs[0], stored.vector], name=f"{product.name}_bias"))
         self.put_in_place(product, new)
         return True
+
+    def _set_bias(self, node: ir.Node, stored: Stored) -> None:
+        """Give a convolution its bias as what its integers stand for."""
+        if not self.integer_biases:
+            return
+        if len(node.inputs) < 3:
+            node.resize_inputs(3)
+        node.replace_input_with(2, self._floats(stored, node, axis=0))
 
     def _pair(self, value: ir.Value) -> ir.Value:
         """A tensor as what its integers stand for, for one reader; other readers keep the float tensor."""
@@ -119,6 +127,12 @@ class PairRewriter(StaticRewriter):
         assert reader.graph is not None
         reader.graph.insert_before(reader, node)
         return node.outputs[0]
+
+
+class FloatBiasRewriter(PairRewriter):
+    """Leaves biases in float: TensorRT reads no integers of 32 bits, and puts floats into the accumulator itself."""
+
+    integer_biases = False
 
 
 def _is_matrix(product: Product) -> bool:

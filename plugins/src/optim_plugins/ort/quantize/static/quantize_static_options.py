@@ -27,6 +27,12 @@ class QuantizeStaticOptions(PassOptions):
         "uint8", description="integers between operators; 16 bits need format qdq, and have no fast kernel on a CPU"
     )
     weights: Literal["int8", "uint8"] = Field("int8", description="integers of weights")
+    symmetric: bool = Field(
+        False, description="ranges as far below 0 as above it, so that every zero point is 0; for int8 activations"
+    )
+    biases: Literal["int32", "float32"] = Field(
+        "int32", description="biases as the accumulator holds them, or left in float, for runtimes that want them so"
+    )
     per_channel: bool = Field(True, description="one scale for each output channel of a weight, instead of one for all")
     reduce_range: bool | Literal["saturating"] = Field(
         False,
@@ -55,6 +61,10 @@ class QuantizeStaticOptions(PassOptions):
             raise ValueError("16-bit activations need format qdq: onnxruntime has no 16-bit operators")
         if self.activations.endswith("16") and self.fill_channels:
             raise ValueError("fill_channels is for 8-bit kernels: onnxruntime has no Pad of 16 bits")
+        if self.symmetric and not self.activations.startswith("int"):
+            raise ValueError("symmetric ranges need int8 or int16 activations: unsigned ones have no 0 in their middle")
+        if self.biases == "float32" and (self.format != "qdq" or self.correct_bias):
+            raise ValueError("float32 biases need format qdq, without correct_bias: other operators have them in int32")
         if self.activations == "int8" and self.weights == "uint8":
             raise ValueError("int8 activations need int8 weights: onnxruntime has no other kernel")
         return self

@@ -66,10 +66,13 @@ class WeightStyle:
     fill_channels: bool = False
 
 
-def scale_of(one: Range, dtype: str) -> Scale:
-    """The whole range on the whole type; 0 is exactly an integer."""
+def scale_of(one: Range, dtype: str, *, symmetric: bool = False) -> Scale:
+    """The whole range on the whole type; 0 is exactly an integer, and the zero point where that is symmetric."""
     info = np.iinfo(dtype)
     low, high = min(one.low, 0.0), max(one.high, 0.0)
+    if symmetric:
+        widest = max(-low, high, float(np.finfo(np.float32).tiny) * 1e5)
+        return Scale(np.array(widest / int(info.max), np.float32), np.array(0, dtype))
     scale = max((high - low) / (int(info.max) - int(info.min)), float(np.finfo(np.float32).tiny) * 1e3)
     zero = np.clip(np.rint(int(info.min) - low / scale), info.min, info.max)
     return Scale(np.array(scale, np.float32), np.array(zero, dtype))

@@ -17,7 +17,7 @@ from optim_plugins.ort.prepare.converted_graph import convert_graph
 from optim_plugins.ort.quantize.narrow_weights import judged_convolution, judged_product, narrow_nodes
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, find_factors, fold_smoothing
 from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter
-from optim_plugins.ort.quantize.static.qdq_writer import PairRewriter
+from optim_plugins.ort.quantize.static.qdq_writer import FloatBiasRewriter, PairRewriter
 from optim_plugins.ort.quantize.static.qoperator_writer import OperatorRewriter
 from optim_plugins.ort.quantize.static.quantizable_operators import make_friendly
 from optim_plugins.ort.quantize.static.scales_and_zero_points import Scale, WeightStyle, scale_of
@@ -69,9 +69,10 @@ def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Contex
     measured = _measured(plan, factors, model, options, context)
     if not measured.samples:
         return PassResult(model, changed=False, notes=(*notes, "there is no sample to measure ranges on: give --data"))
-    scales = _scales(plan, measured, options.activations)
+    scales = _scales(plan, measured, options)
     style = WeightStyle(options.weights, options.per_channel, fill_channels=options.fill_channels)
-    writer = OperatorRewriter if options.format == "qoperator" else PairRewriter
+    pairs = PairRewriter if options.biases == "int32" else FloatBiasRewriter
+    writer = OperatorRewriter if options.format == "qoperator" else pairs
     narrow = _narrow(plan, given, factors, scales, model, options, context)
     by_smoothed = {value.name or "": factors[name] for name, value in smoothed.items()}
     rewriter = writer(graph, measured, scales, style, by_smoothed, narrow, correct_bias=options.correct_bias)
@@ -150,7 +151,7 @@ def _narrow(
     return narrow_nodes(lambda: prepared(model, options.activations), judged, model, context, everywhere=everywhere)
 
 
-def _scales(plan: Plan, measured: Measured, dtype: str) -> dict[str, Scale]:
+def _scales(plan: Plan, measured: Measured, options: QuantizeStaticOptions) -> dict[str, Scale]:
     """By name of every tensor whose range was finite."""
     tensors = {value for one in plan.nodes for value in (*one.sources, *one.results)}
     tensors |= {product.a for product in plan.products}
@@ -158,7 +159,7 @@ def _scales(plan: Plan, measured: Measured, dtype: str) -> dict[str, Scale]:
     for value in tensors:
         known = measured.ranges.get(plan.root(value).name or "")
         if known is not None and known.is_finite:
-            found[value.name or ""] = scale_of(known, dtype)
+            found[value.name or ""] = scale_of(known, options.activations, symmetric=options.symmetric)
     return found
 
 

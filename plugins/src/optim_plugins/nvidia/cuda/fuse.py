@@ -1,0 +1,67 @@
+"""``cuda.fuse``: operators that ONNX Runtime has for CUDA alone.
+
+The fusions that every provider of ONNX Runtime's own kernels reads are ``ort.fuse-transformer``'s, with CUDA's choices.
+These come after them: attention with queries, keys and values packed into one
+(:mod:`optim_plugins.nvidia.cuda.packed_attention`), and group normalization in channels-last
+(:mod:`optim_plugins.nvidia.cuda.group_norm`). The CPU has kernels for neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim.providers.start import CUDA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import onnx_ir as ir
+
+    from optim_plugins.nvidia.cuda.fuse_options import FuseOptions
+
+
+class Fuse(Pass):
+    """Packed attention and group normalization."""
+
+    name = "cuda.fuse"
+    summary = "operators that ONNX Runtime has for CUDA alone: attention of packed projections, group normalization"
+    options = "optim_plugins.nvidia.cuda.fuse_options:FuseOptions"
+    after = ("ort.fuse-transformer",)
+    hardware = "a GPU of NVIDIA's: no other provider has kernels for them"
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where one of its patterns may be in the graph."""
+        del target
+        from optim.onnx.operators import operator_counts
+
+        operators = {name.rpartition(":")[2] for name in operator_counts(model.path)}
+        if {"MultiHeadAttention", "InstanceNormalization"} & operators:
+            return APPLICABLE
+        return Applicable.no(
+            "no MultiHeadAttention (ort.fuse-transformer makes it) and no InstanceNormalization is in the graph"
+        )
+
+    def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
+        """On CUDA alone: where models are only prepared, nothing could run the result."""
+        del model, goal
+        if target.provider == CUDA:
+            return APPLICABLE
+        return Applicable.no(f"{target.provider} has no kernels for what it makes: it is tried on a GPU")
+
+    def apply(self, model: Model, options: FuseOptions, context: Context) -> PassResult:
+        """Fuse; what fused is in ``counts``."""
+        from optim_plugins.nvidia.cuda.group_norm import fuse_group_norm
+        from optim_plugins.nvidia.cuda.packed_attention import pack_attention
+        from optim_plugins.ort.prepare.clean_graph import clean
+
+        graph = model.ir()
+        fusions: dict[str, Callable[[ir.Model], int]] = {
+            "packed_attention": pack_attention,
+            "group_norm": fuse_group_norm,
+        }
+        counts = {name: fusion(graph) for name, fusion in fusions.items() if name not in options.leave_out}
+        if not any(counts.values()):
+            return PassResult(model, changed=False, notes=("none of its patterns is in the graph",), counts=counts)
+        clean(graph)
+        return PassResult(context.save(graph, model), changed=True, counts=counts)

@@ -1,0 +1,17 @@
+"""Options of ``cuda.fuse``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from optim import PassOptions
+
+
+class FuseOptions(PassOptions):
+    """Which fusions are left out."""
+
+    leave_out: tuple[Literal["packed_attention", "group_norm"], ...] = Field(
+        (), description="fusions to leave out: packed_attention, group_norm"
+    )

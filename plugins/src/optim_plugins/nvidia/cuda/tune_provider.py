@@ -1,0 +1,109 @@
+"""``cuda.tune-provider``: how ONNX Runtime's CUDA provider computes.
+
+Each setting is proposed alone; the search races them, drops what is beaten, and tries together what won. On a machine
+without a GPU they change nothing that could be measured, so nothing is proposed there: what is named is written.
+Options: https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, SessionConfig, Target
+from optim.errors import ExitStatus, OptimError
+from optim.providers.start import CUDA
+
+if TYPE_CHECKING:
+    from optim_plugins.nvidia.cuda.tune_provider_options import TuneProviderOptions
+
+_KEYS = {
+    "conv_workspace": "cudnn_conv_use_max_workspace",
+    "prefer_nhwc": "prefer_nhwc",
+    "fuse_conv_bias": "fuse_conv_bias",
+    "tf32": "use_tf32",
+    "cuda_graph": "enable_cuda_graph",
+    "strict_skip_layer_norm": "enable_skip_layer_norm_strict_mode",
+    "copy_in_default_stream": "do_copy_in_default_stream",
+    "one_stream": "use_ep_level_unified_stream",
+}
+"""The provider's names of the settings that are on or off."""
+
+_ARENAS = {"next-power-of-two": "kNextPowerOfTwo", "same-as-requested": "kSameAsRequested"}
+_BOUND = (
+    "a CUDA graph reads and writes the buffers of its first run: run the model with IO binding, on the same buffers "
+    "each time; a plain session.run may give the results of another input"
+)
+
+
+class TuneProvider(Pass):
+    """Convolution search, layout, TF32, arena, streams, CUDA graphs."""
+
+    name = "cuda.tune-provider"
+    summary = "how the CUDA provider computes: search and layout of convolutions, TF32, arena, streams, CUDA graphs"
+    options = "optim_plugins.nvidia.cuda.tune_provider_options:TuneProviderOptions"
+    session_only = True
+    hardware = "a GPU of NVIDIA's"
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Always: there is always a provider to set."""
+        del model, target
+        return APPLICABLE
+
+    def refuse_for(self, options: TuneProviderOptions, model: Model, target: Target) -> None:
+        """A CUDA graph of a model whose sizes may change."""
+        del target
+        dynamic = [info.name for info in model.inputs if info.is_dynamic]
+        if options.cuda_graph and dynamic:
+            raise OptimError(
+                "dynamic-cuda-graph",
+                "a CUDA graph cannot be made of this model",
+                f"input {dynamic[0]} is dynamic, and a CUDA graph has fixed sizes",
+                '--with "ort.fix-shapes" makes it fixed',
+                "optim-plugins",
+                ExitStatus.USAGE,
+            )
+
+    def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
+        """On a GPU: elsewhere the settings are written and never read."""
+        del model, goal
+        if target.timed:
+            return APPLICABLE
+        return Applicable.no("nothing is timed without a GPU, and these settings change nothing else")
+
+    def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneProviderOptions]:
+        """One setting at a time, those that help more often first; nothing that changes what is computed."""
+        del target, context
+        from optim.onnx.operators import operator_counts
+        from optim_plugins.nvidia.cuda.tune_provider_options import TuneProviderOptions
+
+        if "Conv" in operator_counts(model.path):
+            yield TuneProviderOptions(prefer_nhwc=True)
+            yield TuneProviderOptions(conv_search="heuristic")
+            yield TuneProviderOptions(fuse_conv_bias=True)
+        yield TuneProviderOptions(copy_in_default_stream=False)
+        yield TuneProviderOptions(tunable_ops=True)
+        yield TuneProviderOptions(arena="same-as-requested")
+
+    def apply(self, model: Model, options: TuneProviderOptions, context: Context) -> PassResult:
+        """Lay the settings over the model's."""
+        del context
+        chosen = provider_options(options)
+        tuned = model.with_session(SessionConfig(provider_options={CUDA: chosen} if chosen else {}))
+        if tuned.digest == model.digest:
+            return PassResult(model, changed=False, notes=("the model has these settings already",))
+        notes = (_BOUND,) if options.cuda_graph else ()
+        return PassResult(tuned, changed=True, notes=notes, counts={"settings": len(chosen)})
+
+
+def provider_options(options: TuneProviderOptions) -> dict[str, str]:
+    """The provider's own names and values."""
+    flags = {key: getattr(options, name) for name, key in _KEYS.items()}
+    found = {key: str(int(value)) for key, value in flags.items() if value is not None}
+    if options.conv_search is not None:
+        found["cudnn_conv_algo_search"] = options.conv_search.upper()
+    if options.arena is not None:
+        found["arena_extend_strategy"] = _ARENAS[options.arena]
+    if options.tunable_ops is not None:
+        found["tunable_op_enable"] = found["tunable_op_tuning_enable"] = str(int(options.tunable_ops))
+    return found

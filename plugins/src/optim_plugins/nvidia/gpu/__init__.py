@@ -1,0 +1,1 @@
+"""The GPUs that are here, what they need, and models on them."""

@@ -1,0 +1,111 @@
+"""Models on NVIDIA's GPUs through ONNX Runtime, and on the CPU where they are only prepared.
+
+What the record of ONNX Runtime says was run where is told (``executed_on``): shapes may be computed on the CPU, floats
+may not. The GPU build that cannot start a provider is an error, with the missing library and how to get it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from optim import Model, Session, Target
+from optim.errors import ExitStatus, OptimError
+from optim.model import SessionConfig
+from optim.onnx.backend import OnnxRuntimeBackend
+from optim.providers.start import CUDA, TENSORRT
+
+BUILT_FOR = "optim.tensorrt.built-for"
+"""Metadata of a graph that holds engines: the device and the versions that they were built for."""
+
+_HARNESS = {"session.force_spinning_stop": "1"}
+"""Threads of one session must not spin into the next one's time; never part of a model's settings."""
+
+
+class CudaBackend(OnnxRuntimeBackend):
+    """ONNX Runtime's CUDA provider."""
+
+    name = "cuda"
+
+    def open(self, model: Model, target: Target) -> Session:
+        """Open on the GPU; a node of floats that is left to the CPU is an error that names it."""
+        from optim.onnx.libraries import libraries_of
+        from optim.onnx.sessions import open_session
+        from optim_plugins.nvidia.gpu.bound_session import BoundSession, DeviceMemory
+        from optim_plugins.nvidia.gpu.device import used_memory_bytes
+        from optim_plugins.nvidia.gpu.targets import COPIES
+
+        index = int(target.provider_options.get("device_id", "0"))
+        before = used_memory_bytes(index)
+        session = open_session(
+            model.path, model.session, target, extra_config=_HARNESS, libraries=libraries_of(model.opset)
+        )
+        tuned = model.session.provider_options
+        replayed = "1" in (
+            tuned.get(CUDA, {}).get("enable_cuda_graph"),
+            tuned.get(TENSORRT, {}).get("trt_cuda_graph_enable"),
+        )
+        return BoundSession(
+            session,
+            target.provider,
+            DeviceMemory("cuda", index, lambda: used_memory_bytes(index), before),
+            copies_timed=COPIES in target.name,
+            replayed=replayed,
+        )
+
+    def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
+        """Those of every provider, and products without TF32, which CUDA rounds to unless it is told not to."""
+        return (*super().equivalent_settings(target), SessionConfig(provider_options={CUDA: {"use_tf32": "0"}}))
+
+    def versions(self) -> Mapping[str, str]:
+        """onnxruntime, and the CUDA that it is built with."""
+        from optim_plugins.nvidia.gpu.libraries import built_for
+
+        return {**super().versions(), "CUDA": ".".join(map(str, built_for()))}
+
+
+class TensorrtBackend(CudaBackend):
+    """ONNX Runtime's TensorRT provider, with CUDA for what TensorRT leaves."""
+
+    name = "tensorrt"
+
+    def open(self, model: Model, target: Target) -> Session:
+        """Open with engines and timings kept for this device and these versions.
+
+        Raises:
+            OptimError[engine-elsewhere]: the graph holds engines that another device or version built.
+        """
+        from optim_plugins.nvidia.gpu.engine_cache import built_for, cache_options
+
+        here = built_for(target.hardware)
+        made = model.ir().metadata_props.get(BUILT_FOR, here)
+        if made != here:
+            raise OptimError(
+                "engine-elsewhere",
+                f"the engines in {model.path.name} were built for another device or version",
+                f"built for: {made}; here: {here}",
+                "build them here, from the model without engines: optim run MODEL --target tensorrt "
+                "--with tensorrt.engine",
+                "optim-plugins",
+                ExitStatus.TARGET_UNAVAILABLE,
+            )
+        options = {**cache_options(target.hardware), **target.provider_options}
+        return super().open(model, replace(target, provider_options=options))
+
+    def versions(self) -> Mapping[str, str]:
+        """onnxruntime, CUDA and TensorRT."""
+        from optim_plugins.nvidia.gpu.libraries import tensorrt_version
+
+        return {**super().versions(), "TensorRT": tensorrt_version() or "of the system"}
+
+
+class CudaOfflineBackend(OnnxRuntimeBackend):
+    """The CPU, for preparing models for CUDA where there is no GPU."""
+
+    name = "cuda-offline"
+
+
+class TensorrtOfflineBackend(OnnxRuntimeBackend):
+    """The CPU, for preparing models for TensorRT where there is no GPU."""
+
+    name = "tensorrt-offline"

@@ -1,0 +1,149 @@
+"""The targets: CUDA and TensorRT on a GPU, and a way to prepare models for them where there is none."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from optim import Target
+from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.providers.start import CUDA, TENSORRT
+
+_CPU = "CPUExecutionProvider"
+_SETTINGS = ("device", "fallback", "copies")
+_FALLBACK = "a fallback to the CPU was admitted (fallback=cpu): what the GPU's providers do not take ran on the CPU"
+_COPIES = "the figures include the copies of inputs to the GPU and of outputs from it (copies=timed)"
+COPIES = "copies=timed"
+"""In the name of a target whose figures include copies."""
+
+PREPARE = "tensorrt.prepare"
+
+
+def cuda_targets() -> tuple[Target, ...]:
+    """CUDA, and preparing for it without a GPU."""
+    return (_on_device(_cuda(), CUDA), _offline("cuda", CUDA))
+
+
+def tensorrt_targets() -> tuple[Target, ...]:
+    """TensorRT with CUDA behind it, and preparing for it without a GPU."""
+    return (_on_device(_tensorrt(), TENSORRT), _offline("tensorrt", TENSORRT, requires=(PREPARE,)))
+
+
+def _cuda() -> Target:
+    return Target("cuda", "cuda", CUDA, {"device_id": "0"}, device="NVIDIA GPU", shapes_on_cpu=True)
+
+
+def _tensorrt() -> Target:
+    return Target(
+        "tensorrt",
+        "tensorrt",
+        TENSORRT,
+        {"device_id": "0"},
+        also={CUDA: {"device_id": "0"}},
+        device="NVIDIA GPU, TensorRT",
+        shapes_on_cpu=True,
+        requires=(PREPARE,),
+    )
+
+
+def _on_device(target: Target, provider: str) -> Target:
+    index = int(target.provider_options["device_id"])
+    return replace(
+        target,
+        probe=lambda: gpu_missing(provider, index),
+        identify=lambda: _identified(index),
+        configure=_configuring(target, provider),
+    )
+
+
+def _offline(name: str, provider: str, *, requires: tuple[str, ...] = ()) -> Target:
+    return Target(
+        f"{name}-offline",
+        f"{name}-offline",
+        _CPU,
+        device="CPU, in place of an NVIDIA GPU",
+        timed=False,
+        prepares_for=provider,
+        requires=requires,
+        remark=(
+            "nothing was run on a GPU: onnxruntime's CPU computed what the graph says, 16-bit floats by conversion to "
+            f"float32. Open the result with --target {name} on the GPU before you trust it there"
+        ),
+        probe=_runtime_missing,
+    )
+
+
+def gpu_missing(provider: str, index: int = 0) -> str | None:
+    """Why models cannot be run by a provider of NVIDIA's here, without importing the runtime."""
+    from optim_plugins.nvidia.gpu.device import NoDevice, find_device
+    from optim_plugins.nvidia.gpu.libraries import build_missing, built_for, library_missing
+
+    name = "cuda" if provider == CUDA else "tensorrt"
+    instead = f" (without a GPU: --target {name}-offline)"
+    device = find_device(index)
+    if isinstance(device, NoDevice):
+        return device.reason + instead
+    if reason := build_missing():
+        return reason
+    built = built_for()
+    if device.driver_cuda[0] < built[0]:
+        return (
+            f"the driver {device.driver} runs CUDA {device.driver_cuda[0]}.{device.driver_cuda[1]} at most, and "
+            f"onnxruntime is built for CUDA {built[0]}.{built[1]}: update the driver"
+        )
+    return library_missing(provider) or None
+
+
+def _identified(index: int) -> str:
+    from optim_plugins.nvidia.gpu.device import Device, find_device
+
+    device = find_device(index)
+    return device.text if isinstance(device, Device) else ""
+
+
+def _configuring(target: Target, provider: str) -> Callable[[Mapping[str, str]], Target]:
+    """``cuda:device=1,fallback=cpu,copies=timed``.
+
+    Raises:
+        OptimError[unknown-target-setting]: lists the near ones.
+        OptimError[bad-target-setting]: a value that the key does not take.
+    """
+
+    def configured(settings: Mapping[str, str]) -> Target:
+        for key in settings:
+            if key not in _SETTINGS:
+                raise unknown_name("target setting", key, _SETTINGS, fix=f"--target {target.name}:device=0")
+        index = settings.get("device", "0")
+        if not index.isdecimal():
+            raise _bad(target.name, "device", index, "the number of a GPU as nvidia-smi lists them, from 0", "0")
+        for key, value in (("fallback", "cpu"), ("copies", "timed")):
+            if settings.get(key, value) != value:
+                raise _bad(target.name, key, settings[key], value, value)
+        remarks = [text for key, text in (("fallback", _FALLBACK), ("copies", _COPIES)) if key in settings]
+        options = {"device_id": index}
+        chosen = replace(
+            target,
+            provider_options=options,
+            also=dict.fromkeys(target.also, options),
+            fallback="fallback" in settings,
+            remark="; ".join(remarks),
+        )
+        return _on_device(chosen, provider)
+
+    return configured
+
+
+def _bad(target: str, key: str, value: str, wanted: str, example: str) -> OptimError:
+    return OptimError(
+        "bad-target-setting",
+        f"target {target} has no {key}={value}",
+        f"{key} is {wanted}",
+        f"--target {target}:{key}={example}",
+        status=ExitStatus.USAGE,
+    )
+
+
+def _runtime_missing() -> str | None:
+    found = importlib.util.find_spec("onnxruntime") is not None
+    return None if found else "onnxruntime is not installed: pip install 'optim-core[cpu]'"

@@ -1,0 +1,82 @@
+"""``tensorrt.engine``: TensorRT's engines inside the result, so that a device does not have to build them.
+
+Before::
+
+    x -> Conv -> ... -> y                               an engine is built whenever no cache has it
+
+After::
+
+    x -> EPContext(ep_cache_context) -> y               built; for this GPU, this TensorRT and this onnxruntime
+
+An engine of another device or version is refused when the model is opened (``engine-elsewhere``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target
+from optim.errors import ExitStatus, OptimError
+from optim.providers.start import TENSORRT
+
+if TYPE_CHECKING:
+    from optim_plugins.nvidia.tensorrt.engine_options import EngineOptions
+
+_ENGINE = "EPContext"
+_RESULT = "engine.onnx"
+
+
+class Engine(Pass):
+    """The graph as engines of this device."""
+
+    name = "tensorrt.engine"
+    summary = "TensorRT's engines for this GPU, inside the model or beside it"
+    options = "optim_plugins.nvidia.tensorrt.engine_options:EngineOptions"
+    role = Role.REQUESTED
+    lossy = True  # TensorRT chooses kernels by its clock: two engines of one graph need not round alike
+    hardware = "the GPU and the versions that it will run on"
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where TensorRT is, and sizes are fixed or have profiles."""
+        if target.provider != TENSORRT:
+            return Applicable.no("engines are built on the GPU that they run on: --target tensorrt")
+        if any(node.op_type == _ENGINE for node in model.ir().graph):
+            return Applicable.no("the model is an engine already")
+        dynamic = [info.name for info in model.inputs if info.is_dynamic]
+        if dynamic and "trt_profile_max_shapes" not in model.session.provider_options.get(TENSORRT, {}):
+            return Applicable.no(
+                f"input {dynamic[0]} is dynamic and has no profile: tensorrt.tune-provider makes one of the samples, "
+                "ort.fix-shapes fixes it"
+            )
+        return APPLICABLE
+
+    def apply(self, model: Model, options: EngineOptions, context: Context) -> PassResult:
+        """Open once, and have the runtime write what it built."""
+        from optim_plugins.nvidia.gpu.backends import BUILT_FOR
+        from optim_plugins.nvidia.gpu.engine_cache import built_for
+
+        path = context.scratch / _RESULT
+        _build(model, options, context, str(path))
+        if not path.is_file():
+            raise OptimError(
+                "not-built",
+                "TensorRT built no engine",
+                "it takes no node of the graph",
+                "optim run --target cuda runs it",
+                "optim-plugins",
+                ExitStatus.NOT_HELD,
+            )
+        graph = context.adopt(path, model).ir()
+        graph.metadata_props[BUILT_FOR] = built_for(context.target.hardware)
+        nodes = list(graph.graph)
+        engines = sum(node.op_type == _ENGINE for node in nodes)
+        counts = {_ENGINE: engines, "nodes left to others": len(nodes) - engines}
+        note = f"built for {graph.metadata_props[BUILT_FOR]}"
+        return PassResult(context.save(graph, model), changed=True, counts=counts, notes=(note,))
+
+
+def _build(model: Model, options: EngineOptions, context: Context, path: str) -> None:
+    from optim.onnx.sessions import open_session
+
+    entries = {"ep.context_enable": "1", "ep.context_file_path": path, "ep.context_embed_mode": str(int(options.embed))}
+    open_session(model.path, model.session, context.target, extra_config=entries)

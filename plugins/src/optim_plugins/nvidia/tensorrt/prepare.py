@@ -1,0 +1,52 @@
+"""``tensorrt.prepare``: a graph as TensorRT reads it.
+
+1. constants are folded and shapes inferred: ONNX Runtime gives TensorRT no part of a graph whose shapes it cannot tell;
+2. operators of ONNX Runtime's own are written in standard ones
+   (:mod:`optim_plugins.nvidia.tensorrt.plain_operators`); what is left of them runs on CUDA, and is named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target
+
+if TYPE_CHECKING:
+    from optim.options import NoOptions
+
+_ENGINE = "EPContext"
+
+
+class Prepare(Pass):
+    """Standard operators, with shapes."""
+
+    name = "tensorrt.prepare"
+    summary = "shapes inferred, and operators of ONNX Runtime's own written in standard ones that TensorRT reads"
+    role = Role.REQUESTED
+    after = ("ort.fix-shapes", "ort.convert-opset", "ort.clean")
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where the graph holds no engine yet."""
+        del target
+        built = any(node.op_type == _ENGINE for node in model.ir().graph)
+        return Applicable.no("the model is an engine already") if built else APPLICABLE
+
+    def apply(self, model: Model, options: NoOptions, context: Context) -> PassResult:
+        """Fold, infer, rewrite."""
+        del options
+        from optim_plugins.nvidia.gpu.engine_cache import other_engines
+        from optim_plugins.nvidia.tensorrt.plain_operators import write_plainly
+        from optim_plugins.ort.prepare.clean_graph import clean
+
+        graph = model.ir()
+        clean(graph)
+        counts, left = write_plainly(graph)
+        clean(graph)
+        notes = [f"left to CUDA, since TensorRT does not have them: {', '.join(left)}"] if left else []
+        others = other_engines(context.target.hardware) if context.target.timed else []
+        if others:
+            notes.append(f"engines in the cache that others built are not used, and built anew: {'; '.join(others)}")
+        after = context.save(graph, model)
+        if after.digest == model.digest:
+            return PassResult(model, changed=False, notes=(*notes, "TensorRT can read the graph as it is"))
+        return PassResult(after, changed=True, notes=tuple(notes), counts=counts)

@@ -1,0 +1,111 @@
+"""``tensorrt.tune-provider``: what engines TensorRT builds.
+
+Profiles from the samples' shapes, precision, how long it looks for kernels, memory. Engines and timings are kept below
+optim's cache by device and version (:mod:`optim_plugins.nvidia.gpu.engine_cache`); a model's settings name no
+place on the disk. Options: https://onnxruntime.ai/docs/execution-providers/TensorRT-ExecutionProvider.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, SessionConfig, Target
+from optim.errors import ExitStatus, OptimError
+from optim.providers.start import TENSORRT
+
+if TYPE_CHECKING:
+    from optim_plugins.nvidia.tensorrt.tune_provider_options import TuneProviderOptions
+
+_FLAGS = {
+    "cuda_graph": "trt_cuda_graph_enable",
+    "layer_norm_float32": "trt_layer_norm_fp32_fallback",
+    "sparsity": "trt_sparsity_enable",
+    "share_memory": "trt_context_memory_sharing_enable",
+}
+_PRECISIONS = {"float16": "trt_fp16_enable", "bfloat16": "trt_bf16_enable"}
+_PAIR = "QuantizeLinear"
+
+
+class TuneProvider(Pass):
+    """Profiles, precision, search for kernels, memory."""
+
+    name = "tensorrt.tune-provider"
+    summary = "what engines TensorRT builds: profiles from the samples' shapes, precision, search for kernels, memory"
+    options = "optim_plugins.nvidia.tensorrt.tune_provider_options:TuneProviderOptions"
+    lossy = True
+    session_only = True
+    hardware = "a GPU of NVIDIA's, and TensorRT 10"
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Always: there is always a provider to set."""
+        del model, target
+        return APPLICABLE
+
+    def refuse_for(self, options: TuneProviderOptions, model: Model, target: Target) -> None:
+        """A CUDA graph of a model whose sizes may change."""
+        del target
+        dynamic = [info.name for info in model.inputs if info.is_dynamic]
+        if options.cuda_graph and dynamic:
+            raise OptimError(
+                "dynamic-cuda-graph",
+                "a CUDA graph cannot be made of this model",
+                f"input {dynamic[0]} is dynamic, and a CUDA graph has fixed sizes",
+                '--with "ort.fix-shapes" makes it fixed',
+                "optim-plugins",
+                ExitStatus.USAGE,
+            )
+
+    def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
+        """On a GPU: elsewhere the settings are written and never read."""
+        del model, goal
+        if target.timed:
+            return APPLICABLE
+        return Applicable.no("nothing is timed without a GPU, and these settings change nothing else")
+
+    def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneProviderOptions]:
+        """Profiles alone, with float16, with a longer search."""
+        del model, target, context
+        from optim_plugins.nvidia.tensorrt.tune_provider_options import TuneProviderOptions
+
+        yield TuneProviderOptions(precision="float16")
+        yield TuneProviderOptions()
+        yield TuneProviderOptions(precision="float16", builder_level=5)
+        yield TuneProviderOptions(precision="bfloat16")
+
+    def apply(self, model: Model, options: TuneProviderOptions, context: Context) -> PassResult:
+        """Lay the settings over the model's."""
+        chosen = provider_options(options, quantized=_PAIR in _operators(model))
+        notes: tuple[str, ...] = ()
+        if options.profiles:
+            from optim_plugins.nvidia.tensorrt.profiles import profile_options
+
+            profiles, reason = profile_options(model.inputs, context.samples())
+            chosen |= profiles
+            notes = (reason,) if reason else ()
+        tuned = model.with_session(SessionConfig(provider_options={TENSORRT: chosen} if chosen else {}))
+        if tuned.digest == model.digest:
+            return PassResult(model, changed=False, notes=(*notes, "the model has these settings already"))
+        return PassResult(tuned, changed=True, notes=notes, counts={"settings": len(chosen)})
+
+
+def provider_options(options: TuneProviderOptions, *, quantized: bool) -> dict[str, str]:
+    """The provider's own names and values; a quantized graph needs kernels of 8 bits."""
+    found = {key: "1" for name, key in _FLAGS.items() if getattr(options, name)}
+    if options.precision in _PRECISIONS:
+        found[_PRECISIONS[options.precision]] = "1"
+    if options.integers or quantized:
+        found["trt_int8_enable"] = "1"
+    if options.builder_level is not None:
+        found["trt_builder_optimization_level"] = str(options.builder_level)
+    if options.workspace_mb is not None:
+        found["trt_max_workspace_size"] = str(options.workspace_mb << 20)
+    if options.auxiliary_streams is not None:
+        found["trt_auxiliary_streams"] = str(options.auxiliary_streams)
+    return found
+
+
+def _operators(model: Model) -> set[str]:
+    from optim.onnx.operators import operator_counts
+
+    return {name.rpartition(":")[2] for name in operator_counts(model.path)}

@@ -1,0 +1,186 @@
+"""Passes of plugin ``cuda``: graphs held against what they replace, in numpy where the CPU has no kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+from ort_models import apply, build, context, export, operators, run
+
+from optim import Model
+from optim.errors import OptimError
+from optim.options import parse_options
+from optim.providers.start import CUDA
+from optim_plugins.nvidia.cuda.fuse import Fuse
+from optim_plugins.nvidia.cuda.tune_provider import TuneProvider, provider_options
+from optim_plugins.nvidia.cuda.tune_provider_options import TuneProviderOptions
+from optim_plugins.nvidia.gpu.targets import cuda_targets
+from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+
+GPU, OFFLINE = cuda_targets()
+
+
+def test_settings_go_by_the_providers_own_names() -> None:
+    options = TuneProviderOptions(
+        conv_search="heuristic", prefer_nhwc=True, tf32=False, arena="same-as-requested", tunable_ops=True
+    )
+    assert provider_options(options) == {
+        "cudnn_conv_algo_search": "HEURISTIC",
+        "prefer_nhwc": "1",
+        "use_tf32": "0",
+        "arena_extend_strategy": "kSameAsRequested",
+        "tunable_op_enable": "1",
+        "tunable_op_tuning_enable": "1",
+    }
+    assert provider_options(TuneProviderOptions()) == {}
+
+
+def test_every_setting_is_one_that_a_session_file_may_have() -> None:
+    from optim._engine.runs.session_trust import PROVIDER_OPTIONS
+
+    everything: dict[str, Any] = dict.fromkeys(TuneProviderOptions.model_fields, True)
+    everything |= {"conv_search": "default", "arena": "next-power-of-two"}
+    found = provider_options(TuneProviderOptions(**everything))
+    assert set(found) <= PROVIDER_OPTIONS[CUDA]
+    assert len(found) == len(everything) + 1
+
+
+def test_settings_belong_to_the_model_and_leave_its_graph_alone(tmp_path: Path) -> None:
+    model = export("convnet.dynamo", tmp_path)
+    result = apply(TuneProvider, model, tmp_path, prefer_nhwc=True)
+    assert result.model.session.provider_options == {CUDA: {"prefer_nhwc": "1"}}
+    assert (result.model.path, result.counts) == (model.path, {"settings": 1})
+    again = apply(TuneProvider, result.model, tmp_path, prefer_nhwc=True)
+    assert not again.changed
+    assert not apply(TuneProvider, model, tmp_path).changed
+
+
+def test_what_is_proposed_fits_the_graph_and_needs_a_gpu(tmp_path: Path) -> None:
+    convolutions, encoder = export("convnet.dynamo", tmp_path), export("bert.dynamo", tmp_path)
+    proposed = {
+        model.path: [dict(one.model_dump(exclude_none=True)) for one in TuneProvider().candidates(model, GPU, None)]  # type: ignore[arg-type]
+        for model in (convolutions, encoder)
+    }
+    assert {"prefer_nhwc": True} in proposed[convolutions.path]
+    assert {"prefer_nhwc": True} not in proposed[encoder.path]
+    assert not any("cuda_graph" in one for found in proposed.values() for one in found)
+    assert TuneProvider().worth_trying(encoder, GPU, "latency")
+    assert not TuneProvider().worth_trying(encoder, OFFLINE, "latency")
+
+
+def test_a_cuda_graph_needs_fixed_sizes_and_says_how_it_is_run(tmp_path: Path) -> None:
+    dynamic = build(tmp_path, [helper.make_node("Tanh", ["x"], ["y"])], {}, {"x": ["n"]}, {"y": ["n"]})
+    with pytest.raises(OptimError, match="dynamic-cuda-graph"):
+        TuneProvider().refuse_for(parse_options(TuneProvider, {"cuda_graph": True}), dynamic, GPU)
+    (tmp_path / "fixed").mkdir()
+    fixed = build(tmp_path / "fixed", [helper.make_node("Tanh", ["x"], ["y"])], {}, {"x": [2]}, {"y": [2]})
+    TuneProvider().refuse_for(parse_options(TuneProvider, {"cuda_graph": True}), fixed, GPU)
+    assert "IO binding" in apply(TuneProvider, fixed, tmp_path, cuda_graph=True).notes[0]
+
+
+@pytest.fixture
+def fused(tmp_path: Path) -> Model:
+    """A small encoder with MultiHeadAttention."""
+    return apply(FuseTransformer, export("bert.dynamo", tmp_path), tmp_path, leave_out=["attention"]).model
+
+
+def _products(model: Model, feeds: dict[str, Any]) -> dict[str, list[np.ndarray]]:
+    """What every MultiHeadAttention of a model is given for queries, keys and values, [batch, rows, hidden]."""
+    graph = onnx.load(model.path)
+    nodes = [node for node in graph.graph.node if node.op_type == "MultiHeadAttention"]
+    names = {node.name: [name for name in node.input[:3] if name] for node in nodes}
+    kept = [node for node in graph.graph.node if node.op_type != "MultiHeadAttention"]
+    first = nodes[0]
+    before = kept[: [node.name for node in graph.graph.node].index(first.name)]
+    cut = helper.make_graph(
+        before,
+        "cut",
+        graph.graph.input,
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names[first.name]],
+        graph.graph.initializer,
+    )
+    del graph.graph.node[:]
+    cut_model = helper.make_model(cut, ir_version=graph.ir_version, opset_imports=graph.opset_import)
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(cut_model.SerializeToString(), providers=["CPUExecutionProvider"])
+    wanted = {value.name for value in session.get_inputs()}
+    return {first.name: session.run(names[first.name], {k: v for k, v in feeds.items() if k in wanted})}
+
+
+def test_packed_projections_are_those_that_were_apart(fused: Model, tmp_path: Path) -> None:
+    from ort_models import feeds_for
+
+    result = apply(Fuse, fused, tmp_path)
+    assert result.counts["packed_attention"] == 2
+    feeds = feeds_for("bert.dynamo", batch=2, sequence=5)
+    (apart,), (packed,) = _products(fused, feeds).values(), _products(result.model, feeds).values()
+    assert [len(apart), len(packed)] == [3, 1]
+    for place, array in enumerate(apart):
+        taken = packed[0][:, :, :, place].reshape(array.shape)
+        np.testing.assert_allclose(taken, array, rtol=1e-5, atol=1e-6)
+    assert not apply(Fuse, result.model, tmp_path).changed
+
+
+class GroupNorm(OpRun):
+    """com.microsoft.GroupNorm after onnxruntime's ``docs/ContribOperators.md``, channels last."""
+
+    op_domain = "com.microsoft"
+
+    def _run(self, x: Any, gamma: Any, beta: Any, **attributes: Any) -> tuple[Any]:
+        groups = attributes["groups"]
+        split = x.reshape(x.shape[0], -1, groups, x.shape[-1] // groups)
+        mean, variance = split.mean((1, 3), keepdims=True), split.var((1, 3), keepdims=True)
+        y = ((split - mean) / np.sqrt(variance + attributes["epsilon"])).reshape(x.shape) * gamma + beta
+        return ((y / (1 + np.exp(-y)) if attributes["activation"] else y).astype(x.dtype),)
+
+
+def _group_norm_graph(tmp_path: Path, *, silu: bool) -> Model:
+    rng = np.random.default_rng(0)
+    numbers = {
+        "one": np.ones(4, np.float32),
+        "nil": np.zeros(4, np.float32),
+        "scale": rng.standard_normal((8, 1, 1)).astype(np.float32),
+        "bias": rng.standard_normal((8, 1, 1)).astype(np.float32),
+        "apart": np.int64([0, 4, -1]),
+        "whole": np.int64([2, 8, 3, 5]),
+    }
+    nodes = [
+        helper.make_node("Reshape", ["x", "apart"], ["r"]),
+        helper.make_node("InstanceNormalization", ["r", "one", "nil"], ["i"], epsilon=1e-5),
+        helper.make_node("Reshape", ["i", "whole"], ["b"]),
+        helper.make_node("Mul", ["b", "scale"], ["m"]),
+        helper.make_node("Add", ["m", "bias"], ["a"]),
+    ]
+    if silu:
+        nodes += [helper.make_node("Sigmoid", ["a"], ["s"]), helper.make_node("Mul", ["a", "s"], ["y"])]
+    else:
+        nodes += [helper.make_node("Neg", ["a"], ["y"])]
+    return build(tmp_path, nodes, numbers, {"x": [2, 8, 3, 5]}, {"y": [2, 8, 3, 5]}, opset=18, ir_version=10)
+
+
+@pytest.mark.parametrize("silu", [False, True])
+def test_group_normalization_is_one_operator_with_its_silu(tmp_path: Path, silu: bool) -> None:
+    model = _group_norm_graph(tmp_path, silu=silu)
+    result = apply(Fuse, model, tmp_path)
+    assert result.counts["group_norm"] == 1
+    assert operators(result.model).count("Sigmoid") == 0
+    feeds = {"x": np.random.default_rng(1).standard_normal((2, 8, 3, 5)).astype(np.float32)}
+    proto = onnx.load(result.model.path)
+    (got,) = ReferenceEvaluator(proto, new_ops=[GroupNorm]).run(None, feeds)
+    np.testing.assert_allclose(got, run(model, feeds)["y"], rtol=1e-4, atol=1e-5)
+    assert all(numpy_helper.to_array(one).dtype != np.float64 for one in proto.graph.initializer)
+
+
+def test_what_cuda_alone_runs_is_not_tried_without_a_gpu(fused: Model, tmp_path: Path) -> None:
+    assert Fuse().worth_trying(fused, GPU, "latency")
+    assert "no kernels" in Fuse().worth_trying(fused, OFFLINE, "latency").reason
+    plain = export("convnet.dynamo", tmp_path)
+    assert "no MultiHeadAttention" in Fuse().applicable(plain, GPU).reason
+    assert Fuse().apply(fused, parse_options(Fuse, {"leave_out": ["packed_attention"]}), context(tmp_path)).notes

@@ -1,0 +1,162 @@
+"""Passes of plugin ``tensorrt``: graphs run on the CPU, options by their names. No engine is built here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from ort_models import apply, build, context, drift, export, feeds_for, operators, random_weight
+
+from optim import Model
+from optim.errors import OptimError
+from optim.options import parse_options
+from optim.providers.start import TENSORRT
+from optim_plugins.nvidia.gpu.targets import tensorrt_targets
+from optim_plugins.nvidia.tensorrt.engine import Engine
+from optim_plugins.nvidia.tensorrt.prepare import Prepare
+from optim_plugins.nvidia.tensorrt.profiles import profile_options
+from optim_plugins.nvidia.tensorrt.quantize import Quantize
+from optim_plugins.nvidia.tensorrt.tune_provider import TuneProvider, provider_options
+from optim_plugins.nvidia.tensorrt.tune_provider_options import TuneProviderOptions
+from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+
+GPU, OFFLINE = tensorrt_targets()
+X = {"x": [2, 3, 8]}
+_OWN = {
+    "Gelu": (["x"], {}),
+    "BiasGelu": (["x", "bias"], {}),
+    "FastGelu": (["x", "bias"], {}),
+    "QuickGelu": (["x"], {"alpha": 1.5}),
+    "SkipLayerNormalization": (["x", "other", "gamma", "beta", "bias"], {"epsilon": 1e-4}),
+    "SkipSimplifiedLayerNormalization": (["x", "other", "gamma", "bias"], {"epsilon": 1e-4}),
+    "FusedMatMul": (["x", "other"], {"transB": 1, "alpha": 0.5}),
+}
+
+
+def _own(tmp_path: Path, operator: str) -> Model:
+    inputs, attributes = _OWN[operator]
+    weights = {
+        "bias": random_weight(8),
+        "gamma": random_weight(8),
+        "beta": random_weight(8),
+        "other": random_weight(2, 3, 8),
+    }
+    node = helper.make_node(operator, inputs, ["y"], domain="com.microsoft", **attributes)
+    used = {name: array for name, array in weights.items() if name in inputs}
+    return build(tmp_path, [node], used, X, {"y": [2, 3, 3 if operator == "FusedMatMul" else 8]})
+
+
+@pytest.mark.parametrize("operator", _OWN)
+def test_operators_of_onnxruntimes_own_are_written_in_standard_ones(tmp_path: Path, operator: str) -> None:
+    model = _own(tmp_path, operator)
+    result = apply(Prepare, model, tmp_path)
+    assert result.counts == {operator: 1}
+    graph = onnx.load(result.model.path)
+    assert all(node.domain in ("", "ai.onnx") for node in graph.graph.node)
+    assert drift(model, result.model, {"x": random_weight(2, 3, 8)}) < 1e-5
+    assert not apply(Prepare, result.model, tmp_path).changed
+
+
+def test_what_has_no_standard_form_is_left_and_named(tmp_path: Path) -> None:
+    fused = apply(FuseTransformer, export("bert.dynamo", tmp_path), tmp_path, leave_out=["attention"]).model
+    result = apply(Prepare, fused, tmp_path)
+    assert "left to CUDA, since TensorRT does not have them: MultiHeadAttention" in result.notes
+    assert "BiasGelu" in result.counts and "SkipLayerNormalization" in result.counts
+    assert drift(fused, result.model, feeds_for("bert.dynamo", batch=2, sequence=6)) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["convnet.dynamo", "bert.dynamo"])
+def test_integers_are_symmetric_by_channel_and_biases_stay_in_float(tmp_path: Path, name: str) -> None:
+    model = export(name, tmp_path)
+    sizes = {} if name.startswith("convnet") else {"batch": 2, "sequence": 16}
+    samples = [feeds_for(name, **sizes) for _ in range(2)]
+    result = apply(Quantize, model, tmp_path, samples)
+    graph = onnx.load(result.model.path)
+    stored = {one.name: numpy_helper.to_array(one) for one in graph.graph.initializer}
+    zeros = [stored[node.input[2]] for node in graph.graph.node if node.op_type.endswith("uantizeLinear")]
+    assert zeros
+    assert all(zero.dtype == np.int8 and not zero.any() for zero in zeros)
+    assert any(zero.ndim == 1 for zero in zeros)
+    assert drift(model, result.model, samples[0]) < 0.1
+    keep = Quantize().keepable(model, parse_options(Quantize, {}))
+    assert keep
+    kept = apply(Quantize, model, tmp_path, samples, keep=keep)
+    assert not kept.changed
+
+
+def test_profiles_hold_every_shape_of_the_samples(tmp_path: Path) -> None:
+    model = export("bert.dynamo", tmp_path)
+    samples = [feeds_for("bert.dynamo", batch=1, sequence=size) for size in (8, 16, 16, 64)]
+    result = apply(TuneProvider, model, tmp_path, samples, precision="float16")
+    options = result.model.session.provider_options[TENSORRT]
+    first = model.inputs[0].name
+    assert [options[f"trt_profile_{one}_shapes"].split(",")[0] for one in ("min", "opt", "max")] == [
+        f"{first}:1x8",
+        f"{first}:1x16",
+        f"{first}:1x64",
+    ]
+    assert options["trt_fp16_enable"] == "1"
+    assert profile_options(model.inputs, [])[1].startswith("no profile")
+    odd = [replace(info, name=f"a/{info.name}") for info in model.inputs]
+    feeds = {info.name: samples[0][info.name.removeprefix("a/")] for info in odd}
+    assert "cannot hold" in profile_options(odd, [feeds])[1]
+    empty = {info.name: np.zeros((1, 0), np.int64) for info in model.inputs}
+    assert "size 0" in profile_options(model.inputs, [empty])[1]
+
+
+def test_a_quantized_graph_gets_kernels_of_8_bits(tmp_path: Path) -> None:
+    model = export("convnet.dynamo", tmp_path)
+    samples = [feeds_for("convnet.dynamo")]
+    quantized = apply(Quantize, model, tmp_path, samples).model
+    assert apply(TuneProvider, quantized, tmp_path, samples, profiles=False).model.session.provider_options == {
+        TENSORRT: {"trt_int8_enable": "1"}
+    }
+    assert not apply(TuneProvider, model, tmp_path, samples, profiles=False).changed
+
+
+def test_every_setting_is_one_that_a_session_file_may_have() -> None:
+    from optim._engine.runs.session_trust import PROVIDER_OPTIONS
+
+    options = TuneProviderOptions(
+        precision="bfloat16",
+        integers=True,
+        builder_level=5,
+        workspace_mb=512,
+        cuda_graph=True,
+        layer_norm_float32=True,
+        sparsity=True,
+        auxiliary_streams=0,
+        share_memory=True,
+    )
+    found = provider_options(options, quantized=False)
+    assert set(found) <= PROVIDER_OPTIONS[TENSORRT]
+    assert found["trt_max_workspace_size"] == str(512 << 20)
+    assert len(found) == 9
+    profiles = {f"trt_profile_{one}_shapes" for one in ("min", "opt", "max")}
+    assert profiles <= PROVIDER_OPTIONS[TENSORRT]
+
+
+def test_settings_are_proposed_on_a_gpu_alone(tmp_path: Path) -> None:
+    model = export("bert.dynamo", tmp_path)
+    assert TuneProvider().worth_trying(model, GPU, "latency")
+    assert not TuneProvider().worth_trying(model, OFFLINE, "latency")
+    with pytest.raises(OptimError, match="dynamic-cuda-graph"):
+        TuneProvider().refuse_for(parse_options(TuneProvider, {"cuda_graph": True}), model, GPU)
+
+
+def test_engines_are_built_where_they_run_and_for_known_sizes(tmp_path: Path) -> None:
+    model = export("bert.dynamo", tmp_path)
+    assert "on the GPU that they run on" in Engine().applicable(model, OFFLINE).reason
+    assert "is dynamic and has no profile" in Engine().applicable(model, GPU).reason
+    samples = [feeds_for("bert.dynamo", batch=1, sequence=8)]
+    profiled = apply(TuneProvider, model, tmp_path, samples).model
+    assert Engine().applicable(profiled, GPU)
+    given = context(tmp_path)
+    given.target = GPU.plain
+    with pytest.raises(OptimError, match="provider-missing"):
+        Engine().apply(profiled, parse_options(Engine, {}), given)
+    assert "QuantizeLinear" not in operators(profiled)
