@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from optim._engine.search.time_budget import AGAIN_S, FINAL_REPAIRS_S, FINAL_S, GRACE_S, LEAST_LANES, LOOK_S, TimeBudget
+from optim._engine.search.lane_seconds import LEAST_LANES
+from optim._engine.search.time_budget import AGAIN_S, FINAL_REPAIRS_S, FINAL_S, GRACE_S, LOOK_S, TimeBudget
 
 
 class Clock:
@@ -129,11 +130,11 @@ def test_a_stage_leaves_later_ones_their_time(time, clock):
 def test_a_model_that_is_slow_is_looked_at_in_three_rounds_on_one_sample(time):
     time.expect_lanes(open_s=1.0, run_s=0.01)
     fast = time.look(20.0, lanes=5)
-    time.expect_lanes(open_s=1.0, run_s=2.0)  # 0.2 + 0.6 + 8 runs of 2 s a lane
+    time.expect_lanes(open_s=1.0, run_s=2.0)  # 0.2 + 0.6 + 4 runs of 2 s a lane
     slow = time.look(60.0, lanes=3)
     assert (fast.least_rounds, fast.most_samples) == (5, None)
     assert (slow.least_rounds, slow.most_samples) == (3, 1)
-    assert slow.seconds == pytest.approx(60 - 0.4 * 16.8 * 3)
+    assert slow.seconds == pytest.approx(60 - 0.4 * 8.8 * 3)
 
 
 def test_first_looks_have_a_third_of_the_search_and_most_of_it_is_for_trying(time, clock):

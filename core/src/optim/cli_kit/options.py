@@ -25,7 +25,18 @@ class _Seconds(click.FloatRange):
         return seconds
 
 
+class _SecondsOrAuto(click.ParamType[Any]):
+    """A number of seconds, or ``auto``."""
+
+    name = "SECONDS|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or the word."""
+        return value if value == "auto" else click.FLOAT.convert(value, param, ctx)
+
+
 SECONDS = _Seconds(min=0, min_open=True)
+SECONDS_OR_AUTO = _SecondsOrAuto()
 SEED = click.IntRange(min=0)
 
 data_option = click.option(

@@ -38,7 +38,7 @@ def settings(folder):
         folder / "model.onnx",
         without=tuple(sorted(offers - set(chosen))),
         stages=(Stage.FUSE, Stage.QUANTIZE),
-        search_seconds=6.0,
+        search_seconds=12.0,
         most_samples=2,
     )
 

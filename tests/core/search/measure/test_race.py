@@ -166,7 +166,7 @@ def raced(monkeypatch):
     """Results of a race of lanes that take so many seconds in every sample of every round; the first is the base."""
     ready = Ready((), 0, {}, ())
 
-    def opened(base, lanes, timeout_s):
+    def opened(base, lanes, effort, end):
         return [race_module._Lane(_told(seconds), ready) for seconds in (base, *lanes)]
 
     monkeypatch.setattr(race_module, "_open", opened)
@@ -292,3 +292,21 @@ def test_times_and_ratios_of_a_race_say_the_same_however_noisy_it_was():
     assert found.ratio.value == pytest.approx(0.9)
     assert found.latency_ms == pytest.approx(0.9 * first.latency_ms)
     assert found.sample_ms == pytest.approx((90.0,))
+
+
+def test_a_round_that_the_end_of_the_run_cuts_does_not_count(raced, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(race_module.time, "monotonic", lambda: now[0])
+    run_lane = race_module._run_lane
+
+    def slow(lane):
+        now[0] += 1.0
+        return run_lane(lane)
+
+    monkeypatch.setattr(race_module, "_run_lane", slow)
+    base, (other,) = raced([0.1], [0.05], whole_s=4.5)
+    assert base.cut_short
+    assert (other.ratio.rounds, other.ratio.value) == (2, pytest.approx(0.5))
+    now[0] = 0.0
+    base, (other,) = raced([0.1], [0.05], whole_s=0.5)
+    assert (other.ratio, other.failure) == (None, "")

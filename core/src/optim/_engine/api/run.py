@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import default_output, require_run, settings_from
@@ -34,7 +34,7 @@ def run(
     passes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] = (),
     without: Sequence[str] = (),
     stages: Sequence[str] = (),
-    search_seconds: float | None = None,
+    search_seconds: float | Literal["auto"] | None = None,
     timeout: float | None = None,
     seed: int | None = None,
     fresh: bool = False,
@@ -65,7 +65,7 @@ def run(
         passes: passes that must hold, by name; a mapping gives their options (None: what the pass proposes).
         without: passes to leave out.
         stages: only these stages; empty: all.
-        search_seconds: bound of the search, in seconds.
+        search_seconds: of the whole run; ``auto``, an estimate from the model, by default.
         timeout: for one candidate, in seconds.
         seed: of everything random.
         fresh: take nothing from the cache.

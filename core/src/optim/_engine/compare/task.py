@@ -24,7 +24,14 @@ _LEAST_EXPLORED, _MOST = 32, 4096
 
 
 def measure_original(
-    spec: MetricSpec, limit: MaxLoss | None, session: Session, reference: Reference, run_s: float, rows: Path
+    spec: MetricSpec,
+    limit: MaxLoss | None,
+    session: Session,
+    reference: Reference,
+    run_s: float,
+    rows: Path,
+    *,
+    within_s: float | None = None,
 ) -> tuple[TaskUse, list[str]]:
     """Measure the original's own value, on as many samples as there is time for.
 
@@ -35,6 +42,7 @@ def measure_original(
         reference: its outputs and feeds.
         run_s: how long one run takes, in seconds.
         rows: where to keep what was counted on each sample, ``.npy``.
+        within_s: bound of the time for it, in seconds; None: none.
 
     Returns:
         What candidates are measured on, and notes for the report.
@@ -45,7 +53,8 @@ def measure_original(
     metric = find_metric(spec)
     feeds = reference.feed_set()
     available = reference.compared if metric.compares == "original" else tuple(range(len(feeds)))
-    samples = _spread(available, max(len(reference.compared), _affordable(run_s, _WHOLE_S)))
+    least = _LEAST_EXPLORED if within_s is None else min(_LEAST_EXPLORED, int(within_s / max(run_s, 1e-6)))
+    samples = _spread(available, max(1, len(reference.compared), _affordable(run_s, _WHOLE_S, least)))
     counted = count(metric, samples, lambda i: _of_original(session, reference, i), _labels(metric.compares, reference))
     value = value_of(metric, counted)
     if limit is not None and limit.relative and value == 0:
@@ -56,7 +65,7 @@ def measure_original(
             "give an amount in the metric's own unit: --max-loss 0.01",
         )
     np.save(rows, counted)
-    explored = _spread(samples, _affordable(run_s, _EXPLORE_S))
+    explored = _spread(samples, max(1, _affordable(run_s, _EXPLORE_S, least)))
     notes = []
     if len(samples) == 1:
         notes.append(f"{metric.name} is measured on a single sample: give more with --data before you rely on it")
@@ -111,8 +120,8 @@ def _labels(compares: str, reference: Reference) -> Callable[[int], Feeds]:
     return reference.expected if compares == "original" else FeedSet.open(reference.feeds).sample_labels
 
 
-def _affordable(run_s: float, seconds: float) -> int:
-    return max(_LEAST_EXPLORED, min(_MOST, int(seconds / max(run_s, 1e-6))))
+def _affordable(run_s: float, seconds: float, least: int) -> int:
+    return max(least, min(_MOST, int(seconds / max(run_s, 1e-6))))
 
 
 def _spread(available: Sequence[int], most: int) -> tuple[int, ...]:

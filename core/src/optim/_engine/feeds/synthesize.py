@@ -7,6 +7,7 @@ is recorded. A sample that the model refuses is left out; a model that refuses t
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ from optim.arrays import Feeds, dtype_of
 from optim.errors import OptimError
 from optim.model import Model, TensorInfo
 
+SAMPLES = 8
+"""Made up for a run: from four on, their spread tells what to expect of others; more take longer and tell little."""
+
 Check = Callable[[Feeds], object]
 """Runs the model; raises where it refuses the feeds. What it returns (arrays, by name or not) is looked at for NaN."""
 
@@ -33,7 +37,15 @@ _MOST_BYTES = 256 << 20
 """What the inputs of one sample may take: eight samples are kept on disk, and 100 MB take a second to make up."""
 
 
-def synthesize_feeds(model: Model, folder: Path, seed: int, *, samples: int = 8, check: Check | None = None) -> FeedSet:
+def synthesize_feeds(
+    model: Model,
+    folder: Path,
+    seed: int,
+    *,
+    samples: int = SAMPLES,
+    check: Check | None = None,
+    within_s: float | None = None,
+) -> FeedSet:
     """Make up the feeds of a run.
 
     Args:
@@ -43,15 +55,18 @@ def synthesize_feeds(model: Model, folder: Path, seed: int, *, samples: int = 8,
         samples: how many; the first has batch 1 and no padding, and is what latency is measured on.
         check: runs the model, to leave out what it refuses. Without it the usual sizes are believed, and a decoder
             gets no sample without a past.
+        within_s: seconds after which nothing more is looked for: there are fewer samples then; None: no bound.
 
     Raises:
         OptimError[feeds-not-found]: an input that nothing can be made up for, or every attempt was refused.
     """
     plans = plan_model(model)
-    found = _find_settings(plans, seed, check)
+    end = math.inf if within_s is None else time.monotonic() + within_s
+    found = _find_settings(plans, seed, check, end)
     if found.error is not None:
         raise _nothing_runs(model, found.error)
     settings = found.accepted
+    samples = samples if time.monotonic() < end else min(samples, len(settings))
     with FeedWriter(folder) as writer:
         for index in range(samples):
             setting = settings[index % len(settings)]
@@ -89,7 +104,7 @@ class _Found:
     error: str | None = None
 
 
-def _find_settings(plans: Sequence[PlannedInput], seed: int, check: Check | None) -> _Found:
+def _find_settings(plans: Sequence[PlannedInput], seed: int, check: Check | None, end: float) -> _Found:
     """The settings of the first attempt whose leading sample the model accepts; else of the one that came furthest."""
     first_error: str | None = None
     best = _Found([], [])
@@ -97,6 +112,8 @@ def _find_settings(plans: Sequence[PlannedInput], seed: int, check: Check | None
         refused: list[tuple[Setting, str]] = []
         accepted: list[Setting] = []
         for index, setting in enumerate(settings):
+            if accepted and time.monotonic() > end:
+                break
             refusal = _too_large(plans, setting)
             if refusal is None and check is not None:
                 refusal = _refusal(make_sample(plans, setting, _generator(seed, index)), check)

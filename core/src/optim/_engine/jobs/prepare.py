@@ -13,19 +13,19 @@ from pathlib import Path
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
-from optim._engine.compare.place import Place, Reference, TaskUse, chosen, compare_session
-from optim._engine.feeds.feedset import FeedSet, FeedWriter
+from optim._engine.compare.place import Place, Reference, TaskUse, compare_session
+from optim._engine.feeds.feedset import FeedSet
 from optim._engine.feeds.load import load_feeds
-from optim._engine.feeds.synthesize import synthesize_feeds
+from optim._engine.feeds.synthesize import SAMPLES, synthesize_feeds
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
+from optim._engine.jobs.reference_outputs import Wanted, spread, write_reference
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
-from optim.jobs.doing import doing
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.onnx.checker import find_contradiction
 from optim.onnx.skeleton import read_skeleton
@@ -36,7 +36,9 @@ _FACTOR = 10.0
 _CAP = 1e-2
 _TIMED_SHAPES = 3
 _EXPLORED = 2
-_SAY_EVERY_S = 2.0
+
+_RUNS_IN_TIME = 12
+"""Runs that must fit into the time for preparing: else a second sample costs every candidate too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Request:
         most_samples: the gate compares at most so many, spread evenly over the feeds.
         metric: the task metric, where the user named one.
         max_loss: how much worse it may get.
+        within_s: for finding feeds that the original takes, running it on them, and telling what rounding does, a
+            third each and what the others leave; each runs it once at least. None: no bound.
     """
 
     model: Model
@@ -66,6 +70,7 @@ class Request:
     most_samples: int
     metric: MetricSpec | None = None
     max_loss: MaxLoss | None = None
+    within_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,7 @@ class Answer:
         versions: of the backend's libraries.
         open_s: how long the original took to open, in seconds.
         run_s: how long one run of it took on average, in seconds.
+        cut_short: whether more samples, settings or figures were left out for their time.
         task: the task metric and its value on the original, where the user named one.
     """
 
@@ -105,6 +111,7 @@ class Answer:
     open_s: float
     run_s: float
     task: TaskUse | None = None
+    cut_short: bool = False
 
 
 JOB = Job(__name__, Request, Answer)
@@ -118,18 +125,18 @@ def run(request: Request, channel: Channel) -> Answer:
     started = time.perf_counter()
     with _open_original(backend, request) as session:
         open_s = time.perf_counter() - started
+        began = time.perf_counter()
         feeds = _make_feeds(request, session)
-        compared = _spread(len(feeds), request.most_samples)
-        run_s = _write_reference(backend, session, request, feeds, compared, channel)
+        wanted = spread(len(feeds), request.most_samples)
+        asked = Wanted(wanted, request.outputs, _until(2 / 3, request, began))
+        compared, run_s = write_reference(request.model, request.place, backend, session, feeds, asked, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
         _require_numbers(request, reference)
         executed_on = dict(session.executed_on)
         task, task_notes = _measure_task(request, session, reference, run_s)
     timed, shapes = _timed_samples(compared, feeds)
-    explored = tuple(dict.fromkeys([*timed, *compared]))[:_EXPLORED]
-    tolerance, notes = _measure_tolerance(backend, request, reference, explored)
-    if len(compared) < len(feeds):
-        notes.append(f"drift is measured on {len(compared)} of {len(feeds)} samples, spread evenly")
+    explored = tuple(dict.fromkeys([*timed, *compared]))[: 1 if _is_long(run_s, request.within_s) else _EXPLORED]
+    tolerance, notes, complete = _measure_tolerance(backend, request, reference, explored, _until(1.0, request, began))
     faint = faint_outputs(reference.expected(sample) for sample in compared)
     notes += [
         f"output '{name}' is next to zero on every sample ({value:.2g} at most), so its drift says little"
@@ -157,6 +164,7 @@ def run(request: Request, channel: Channel) -> Answer:
         open_s=open_s,
         run_s=run_s,
         task=task,
+        cut_short=not complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
     )
 
 
@@ -184,7 +192,9 @@ def _measure_task(
     from optim._engine.compare.task import measure_original
 
     rows = request.outputs.with_name("task.npy")
-    return measure_original(request.metric, request.max_loss, session, reference, run_s, rows)
+    return measure_original(
+        request.metric, request.max_loss, session, reference, run_s, rows, within_s=request.within_s
+    )
 
 
 def _open_original(backend: HeldBackend, request: Request) -> Session:
@@ -240,47 +250,22 @@ def _synthesized(model: Model, request: Request, session: Session) -> FeedSet:
             raise
 
     try:
-        return synthesize_feeds(model, request.feeds, request.seed, check=check)
+        within_s = None if request.within_s is None else request.within_s / 3
+        return synthesize_feeds(model, request.feeds, request.seed, check=check, within_s=within_s)
     except OptimError as error:
         if error.reference != "feeds-not-found" or not failures:
             raise
         raise replace(failures[0], cause=f"{failures[0].cause} (with all inputs that were made up)") from error
 
 
-def _write_reference(
-    backend: HeldBackend, session: Session, request: Request, feeds: FeedSet, compared: Sequence[int], channel: Channel
-) -> float:
-    """Keep the outputs that count as right; the duration of a run on the target, in seconds."""
-    if not backend.has_reference:
-        return _write_outputs(session, feeds, compared, request.outputs, channel)
-    with backend.open_reference(request.model, request.place.target) as trusted:
-        _write_outputs(trusted, feeds, compared, request.outputs, channel)
-    arrays = feeds.sample(compared[0])
-    with doing(feeds.name_of(compared[0])):
-        started = time.perf_counter()
-        session.run(arrays)
-        return time.perf_counter() - started
+def _until(part: float, request: Request, began: float) -> float | None:
+    """Seconds until a part of the time is over."""
+    return None if request.within_s is None else began + part * request.within_s - time.perf_counter()
 
 
-def _write_outputs(session: Session, feeds: FeedSet, compared: Sequence[int], folder: Path, channel: Channel) -> float:
-    """Keep the original's outputs; the mean duration of a run, in seconds."""
-    total, said = 0.0, time.perf_counter()
-    with FeedWriter(folder) as writer:
-        for done, (_, arrays) in enumerate(chosen(feeds, compared)):
-            started = time.perf_counter()
-            outputs = session.run(arrays)
-            total += time.perf_counter() - started
-            writer.add(outputs)
-            if time.perf_counter() - said > _SAY_EVERY_S:
-                said = time.perf_counter()
-                channel.event("progress", text=f"running the original on sample {done + 1} of {len(compared)}")
-        writer.finish("the original's outputs", ())
-    return total / max(1, len(compared))
-
-
-def _spread(available: int, most: int) -> tuple[int, ...]:
-    count = min(available, most)
-    return tuple(sorted({round(i * (available - 1) / max(1, count - 1)) for i in range(count)}))
+def _is_long(run_s: float, within_s: float | None) -> bool:
+    """Whether one run takes so much of the time that candidates are explored on a single sample."""
+    return within_s is not None and run_s * _RUNS_IN_TIME > within_s
 
 
 def _timed_samples(compared: Sequence[int], feeds: FeedSet) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -305,10 +290,14 @@ def shape_text(feeds: Feeds) -> str:
 
 
 def _measure_tolerance(
-    backend: HeldBackend, request: Request, reference: Reference, samples: Sequence[int]
-) -> tuple[float, list[str]]:
-    spread = 0.0
+    backend: HeldBackend, request: Request, reference: Reference, samples: Sequence[int], within_s: float | None
+) -> tuple[float, list[str], bool]:
+    """The largest drift that counts as lossless, notes on it, and whether all settings were looked at in time."""
+    spread, began, complete = 0.0, time.perf_counter(), True
     for settings in (SessionConfig(), *backend.equivalent_settings(request.place.target)):
+        if settings != SessionConfig() and within_s is not None and time.perf_counter() - began > within_s:
+            complete = False
+            break
         variant = replace(request.model, session=settings)
         try:
             with _open_exact(backend, variant, request.place.target) as session:
@@ -335,8 +324,12 @@ def _measure_tolerance(
         spread = max(spread, drift)
     tolerance = max(_FLOOR, _FACTOR * spread)
     if tolerance > _CAP:
-        return _CAP, [
-            f"the original's own outputs differ by {spread:.2g} between settings that should not matter; "
-            f"lossless is capped at a drift of {_CAP:g}"
-        ]
-    return tolerance, []
+        return (
+            _CAP,
+            [
+                f"the original's own outputs differ by {spread:.2g} between settings that should not matter; "
+                f"lossless is capped at a drift of {_CAP:g}"
+            ],
+            complete,
+        )
+    return tolerance, [], complete

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, model_validator
 
@@ -52,7 +52,9 @@ class Recipe(_Table):
     data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")
     metric: str | None = Field(default=None, description="task metric, as after --metric")
     seed: int | None = Field(default=None, ge=0, strict=True, description="of everything random")
-    search_seconds: float | None = Field(default=None, gt=0, strict=True, description="bound of the search, in seconds")
+    search_seconds: Annotated[float, Field(gt=0, strict=True)] | Literal["auto"] | None = Field(
+        default=None, description="seconds of the whole run, or auto"
+    )
     stages: tuple[Stage, ...] = Field(default=(), description="only these stages")
     without: tuple[str, ...] = Field(default=(), description="passes left out")
     budget: BudgetTable = Field(default=BudgetTable(), description="how much drift is accepted")

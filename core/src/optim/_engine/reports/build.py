@@ -32,6 +32,9 @@ from optim._engine.runs.outcome import Outcome
 from optim._engine.search.select.archive import Point
 from optim._engine.search.state import Attempt, Measured
 
+_ROUNDS_FOR_95 = 6
+"""With so many the smallest and the largest of them hold the median in 97 % of cases."""
+
 _BUSY = 0.5
 """Share of disturbed rounds from which the report speaks of it."""
 
@@ -59,7 +62,7 @@ def build_report(outcome: Outcome) -> Report:
         steps=tuple(map(_step, outcome.attempts)),
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
-        notes=(*filter(None, [outcome.target.remark]), *outcome.prepared.notes, *_noise(outcome)),
+        notes=_notes(outcome),
         checks=tuple(CheckReport(name=c.name, status=c.status, text=c.text) for c in outcome.checks),
         machine=this_machine(outcome.target.hardware),
         versions=dict(sorted(outcome.versions.items())),
@@ -69,11 +72,28 @@ def build_report(outcome: Outcome) -> Report:
             computed=outcome.computed,
             from_cache=outcome.from_cache,
             seconds=outcome.search_s,
-            budget_seconds=settings.search_seconds,
+            budget_seconds=outcome.announced_s,
         ),
         viewer=outcome.target.viewer,
         cached=outcome.cached,
         first_seconds=outcome.first_s if outcome.cached else None,
+    )
+
+
+def _notes(outcome: Outcome) -> tuple[str, ...]:
+    remark = filter(None, [outcome.target.remark])
+    return (*remark, *outcome.prepared.notes, *outcome.notes, *_few_rounds(outcome), *_noise(outcome))
+
+
+def _few_rounds(outcome: Outcome) -> tuple[str, ...]:
+    """How sure an interval is that few rounds made: the median lies outside all of them in 2^(1-n) of cases."""
+    ratio = outcome.timing.ratio if outcome.timing else None
+    if ratio is None or ratio.rounds >= _ROUNDS_FOR_95:
+        return ()
+    sure = 1 - 2.0 ** (1 - ratio.rounds)
+    return (
+        f"a run takes so long that {ratio.rounds} rounds were timed: the interval of the ratio is {sure:.0%} sure, "
+        "not 95 %; more --search-seconds buy more rounds",
     )
 
 

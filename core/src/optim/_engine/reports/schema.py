@@ -252,7 +252,7 @@ class SearchReport(_Part):
     computed: int = Field(description="jobs run")
     from_cache: int = Field(description="answers taken from the cache")
     seconds: float
-    budget_seconds: float
+    budget_seconds: float | None = Field(description="of the whole run, given or announced; null for a repeated lock")
 
 
 class Report(_Part):

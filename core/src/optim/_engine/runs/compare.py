@@ -18,10 +18,10 @@ from optim._engine.jobs import prepare
 from optim._engine.jobs.runner import Runner, thread_executor
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.runs.session_file import MODEL_FILE, read_session_file
+from optim._engine.search.effort import Effort
 from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
 from optim._engine.search.state import Candidate, LaneResult
-from optim._engine.search.time_budget import Effort
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.naming import needs_export

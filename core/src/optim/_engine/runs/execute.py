@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +20,8 @@ from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.search.keys import machine_key
 from optim._engine.search.plan import Plan, make_plan
 from optim._engine.search.restore import damaged_files
-from optim._engine.search.settings import RunSettings
+from optim._engine.search.settings import AUTO, RunSettings
+from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.export_file import KnownExport, known_export
 from optim._engine.sources.make import ExportedSource
@@ -58,7 +60,12 @@ def execute(
         there = set(store.models.iterdir())
         bench = Workbench(settings, registry, store, executor, say, exported)
         source = bench.ingest()
-        bench.prepare(source.model, bench.check_options(source.model))
+        searches = settings.chain is None
+        within_s = bench.run_time.for_original if searches else None
+        bench.prepare(source.model, bench.check_options(source.model), within_s)
+        load = _load(bench, source)
+        if searches:
+            _announce(bench, load, plan, say)
         key = _run_key(bench)
         earlier = None if settings.fresh else finished_run(store, key)
         if earlier is not None:
@@ -70,6 +77,7 @@ def execute(
             return earlier
         outcome = _judged(bench, source, plan)
         outcome.key = key
+        PassCosts.known(store).learned(outcome.attempts, load).keep(store)
         proven = [point.candidate.model.path for point in outcome.points if point.proven]
         kept = {bench.original.model.path, *proven} | (
             {outcome.result.candidate.model.path} if outcome.result else set()
@@ -79,6 +87,22 @@ def execute(
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
             store.write("runs", key, to_wire(outcome))
     return outcome
+
+
+def _load(bench: Workbench, source: ingest.Answer) -> Load:
+    prepared, nodes = bench.prepared, sum(source.operators.values())
+    bench.run_time.expect(open_s=prepared.open_s, run_s=prepared.run_s, size_bytes=source.size_bytes)
+    return Load(source.size_bytes, nodes, len(prepared.compared), prepared.open_s, prepared.run_s)
+
+
+def _announce(bench: Workbench, load: Load, plan: Plan, say: Callable[[str], None]) -> None:
+    """Say how long the run is going to take, and have it keep to that."""
+    time = bench.run_time
+    if bench.settings.search_seconds == AUTO:
+        passes = [planned.ordered.name for stage in plan.stages.values() for planned in stage]
+        time.announce(round(time.spent + estimate_s(load, passes, PassCosts.known(bench.store))))
+        say(f"about {in_words(time.announced_s)}: {load.text} (--search-seconds says otherwise)")
+    bench.hold_to_time()
 
 
 def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
@@ -103,6 +127,8 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
         versions=_versions(bench),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=time.monotonic() - started,
+        announced_s=None if math.isinf(bench.run_time.announced_s) else bench.run_time.announced_s,
+        notes=tuple(bench.run_time.notes),
         computed=bench.runner.count,
         from_cache=bench.runner.from_cache,
         exported=bench.exported,

@@ -94,7 +94,7 @@ def _judged(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, budg
         if nearest is not None and selection.would_help(nearest):
             return _missed(beam, selection, f"nothing that is better keeps within the budget of {budget.text}")
         reason += f", and what is nearest to the budget of {budget.text} {_why_no_help(nearest)}"
-    return _verdict(RunStatus.UNCHANGED, reason, _original(bench, selection), beam, selection)
+    return _verdict(RunStatus.UNCHANGED, reason, _original(bench, beam, selection), beam, selection)
 
 
 def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
@@ -106,7 +106,8 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
     journal = Journal(Objective(bench.settings.goal, bench.target.timed).goal)
     candidate = repeat(bench, budget, journal, bench.settings.chain or ())
     archive = ParetoArchive(budget)
-    time = TimeBudget(bench.settings.search_seconds, bench.settings.timeout_s, now=bench.turns.now)
+    # nothing is searched, and nothing bounds its end
+    time = TimeBudget(0.0, bench.settings.timeout_s, now=bench.turns.now)
     selection = Selection(bench, budget, journal, archive, time)
     if bench.target.timed:
         measured = selection.measure([candidate])
@@ -153,7 +154,7 @@ def _delivered(winner: Measured, selection: Selection) -> RunStatus:
     return RunStatus.IMPROVED if selection.would_help(winner) else RunStatus.PREPARED
 
 
-def _original(bench: Workbench, selection: Selection) -> Measured:
+def _original(bench: Workbench, beam: Beam, selection: Selection) -> Measured:
     """The original as its own result: its figures against itself are 1 by definition.
 
     Raises:
@@ -162,7 +163,8 @@ def _original(bench: Workbench, selection: Selection) -> Measured:
     """
     if not bench.target.timed:
         return Measured(bench.original, None)
-    if selection.clock.base is None and not selection.measure([bench.original]):
+    timed = selection.clock.base or (beam.clock.base if beam.time.is_up else None)
+    if timed is None and not selection.measure([bench.original]):
         score = selection.clock.board[bench.original]
         if score.result is not None and score.result.failure:
             raise original_failed(bench, score.result.failure)
@@ -172,8 +174,8 @@ def _original(bench: Workbench, selection: Selection) -> Measured:
             score.objection,
             "fix the seed of random operators in the model, or give --data that avoids them",
         )
-    base = selection.clock.base
-    latency = base.latency_ms if base else None
+    base = timed or selection.clock.base
+    latency = base.latency_ms if base and base.ratio else None
     peak = base.ready.peak_memory_bytes if base and base.ready else 0
     return Measured(bench.original, 1.0, 1.0, 1.0, latency, peak)
 

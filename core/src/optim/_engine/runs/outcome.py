@@ -49,6 +49,8 @@ class Outcome:
         seconds: of the whole run.
         first_s: of the run that was made before, where this one was served from the cache.
         search_s: of the search.
+        announced_s: for the whole run, given or announced; None where nothing bounded it.
+        notes: what there was no time for.
         computed: jobs run.
         from_cache: answers taken from the cache.
         exported: the source that the original was exported from; None where it came as an ONNX model.
@@ -76,6 +78,8 @@ class Outcome:
     seconds: float = 0.0
     first_s: float = 0.0
     search_s: float = 0.0
+    announced_s: float | None = None
+    notes: tuple[str, ...] = ()
     computed: int = 0
     from_cache: int = 0
     exported: ExportedSource | None = None

@@ -14,9 +14,9 @@ from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import plugin_version_key, source_digest
+from optim._engine.search.effort import Effort
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import Effort
 from optim._engine.store import cache_key
 from optim.jobs.wire import to_wire
 from optim.model import Model, TensorInfo

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from optim._engine.plugins.offers import OfferedPass
@@ -188,3 +188,12 @@ def _without_rivals_of_forced(planned: list[Planned], left_out: list[LeftOut]) -
                 LeftOut(candidate.offered, f"{rival.ordered.name} was asked for, and they exclude each other")
             )
     return kept
+
+
+def legs(plan: Plan) -> list[tuple[Stage, Sequence[Planned]]]:
+    """Stages in order; settings are laid over settings, so each pass of the tune stage is a leg of its own."""
+    found: list[tuple[Stage, Sequence[Planned]]] = []
+    for stage, passes in plan.stages.items():
+        parts = slots(passes) if stage is Stage.TUNE else [passes]
+        found += [(stage, part) for part in parts]
+    return found

@@ -17,9 +17,11 @@ from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.jobs.runner import Runner, Say
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys
+from optim._engine.search.run_time import RunTime
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
 from optim._engine.search.time_budget import REFUSAL_S
+from optim._engine.search.time_estimate import in_time
 from optim._engine.search.turns import Turns
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.pipeline import Choice
@@ -33,10 +35,11 @@ from optim.passes import MODEL_STAGES
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a run was prepared with, and the folder that holds its arrays, among those of one key."""
+    """What a run was prepared with in so many seconds, and the folder of its arrays, among those of one key."""
 
     folder: str
     answer: prepare.Answer
+    within_s: float | None = None
 
 
 class Preparation:
@@ -59,6 +62,7 @@ class Preparation:
         self.teller = Teller(say)
         self.runner = Runner(store, say, fresh=settings.fresh, executor=executor)
         self.turns = Turns(f"optim on {settings.source.name}", say)
+        self.run_time = RunTime(settings.search_seconds, self.turns.now)
         target = registry.target(settings.target)
         registry.backend(target.backend)
         self.target = target.plain
@@ -132,12 +136,15 @@ class Preparation:
                 raise failed.error from failed
             return model.inputs
 
-    def prepare(self, model: Model, inputs: tuple[TensorInfo, ...] = ()) -> prepare.Answer:
+    def prepare(
+        self, model: Model, inputs: tuple[TensorInfo, ...] = (), within_s: float | None = None
+    ) -> prepare.Answer:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried.
 
         Args:
             model: the original.
             inputs: its inputs in the sizes that feeds are to have; empty: whatever it takes.
+            within_s: seconds for its samples, see :class:`prepare.Request`.
         """
         self.say("running the original")
         inputs = inputs or model.inputs
@@ -156,16 +163,21 @@ class Preparation:
                 most_samples=self.settings.most_samples,
                 metric=self._metric,
                 max_loss=self.settings.max_loss,
+                within_s=within_s,
             )
             try:
                 return self.need(prepare.JOB, request, "prepare")
             except OptimError as error:
                 raise error.naming(_names_in_messages(model, self.settings.source)) from error
 
-        known = self.runner.known(key, Kept, holds=lambda kept: self._is_intact(folders / kept.folder))
+        def holds(kept: Kept) -> bool:
+            same = not kept.answer.cut_short or kept.within_s == within_s
+            return same and self._is_intact(folders / kept.folder)
+
+        known = self.runner.known(key, Kept, holds=holds)
         if known is None:
             folder, self.prepared = self.store.new_folder("references", key, make)
-            self.runner.keep(key, Kept(folder.name, self.prepared))
+            self.runner.keep(key, Kept(folder.name, self.prepared, within_s))
             self.store.supersede(folder)
         else:
             folder, self.prepared = folders / known.folder, known.answer
@@ -180,6 +192,12 @@ class Preparation:
             replace(task, rows=folder / "task.npy") if task else None,
         )
         return self.prepared
+
+    def hold_to_time(self) -> None:
+        """Compare on as many samples as the time that was given or announced allows."""
+        self.prepared = in_time(self.prepared, self.run_time)
+        self.keys.hold_to(self.prepared, self.original.model)
+        self.run_time.compares(len(self.prepared.compared))
 
     def _is_intact(self, folder: Path) -> bool:
         """Whether a folder of references is as it was written; what is damaged is dropped."""

@@ -15,7 +15,8 @@ from optim.source import SourceRequest
 
 Goal: TypeAlias = Literal["latency", "size", "memory"]
 
-DEFAULT_SEARCH_SECONDS = 60.0
+SearchSeconds: TypeAlias = float | Literal["auto"]
+AUTO: Literal["auto"] = "auto"
 DEFAULT_TIMEOUT_S = 900.0
 
 LONGEST_S = 31 * 24 * 3600.0
@@ -53,7 +54,8 @@ class RunSettings:
         named: passes that must hold.
         without: passes left out; sorted, so that the same request has the same key.
         stages: only these; empty: all.
-        search_seconds: bound of the search, in seconds; what the user named is tried all the same.
+        search_seconds: of the whole run; what the user named is tried all the same. ``auto``: announced when the model
+            is known.
         seed: of everything random.
         chain: replay exactly these passes with these options, in this order, and search nothing.
         fresh: take nothing from the cache.
@@ -75,7 +77,7 @@ class RunSettings:
     named: tuple[Named, ...] = ()
     without: tuple[str, ...] = ()
     stages: tuple[Stage, ...] = ()
-    search_seconds: float = DEFAULT_SEARCH_SECONDS
+    search_seconds: SearchSeconds = AUTO
     seed: int = 0
     chain: tuple[Named, ...] | None = None
     fresh: bool = False
@@ -142,10 +144,10 @@ class RunSettings:
                 f"leave it out for {DEFAULT_MAX_DRIFT:g}",
                 status=ExitStatus.USAGE,
             )
-        if not 0 <= self.search_seconds <= LONGEST_S:
-            raise _bad_time("--search-seconds", self.search_seconds, DEFAULT_SEARCH_SECONDS)
+        if self.search_seconds != AUTO and not 0 <= self.search_seconds <= LONGEST_S:
+            raise _bad_time("--search-seconds", self.search_seconds, "an estimate from the model")
         if not 0 < self.timeout_s <= LONGEST_S:
-            raise _bad_time("--timeout", self.timeout_s, DEFAULT_TIMEOUT_S)
+            raise _bad_time("--timeout", self.timeout_s, f"{DEFAULT_TIMEOUT_S:g}")
         if self.seed < 0:
             raise OptimError(
                 "bad-seed",
@@ -156,12 +158,12 @@ class RunSettings:
             )
 
 
-def _bad_time(option: str, seconds: float, usual: float) -> OptimError:
+def _bad_time(option: str, seconds: float, usual: str) -> OptimError:
     return OptimError(
         "bad-budget",
         f"{option} cannot be {seconds:g}",
         f"it is a number of seconds, 0 to {LONGEST_S:.0f}, a month",
-        f"leave it out for {usual:g}",
+        f"leave it out for {usual}",
         status=ExitStatus.USAGE,
     )
 

@@ -201,6 +201,7 @@ class LaneResult:
         sample_ratio: of each timed sample.
         disturbed: share of the race's rounds in which other processes used the machine, 0..1.
         open_s: of the base: how long a lane of this race took to open on average, in seconds.
+        cut_short: of the base: whether the race ended because the time of the run was over.
     """
 
     failure: str = ""
@@ -211,6 +212,7 @@ class LaneResult:
     sample_ratio: tuple[Ratio, ...] = ()
     disturbed: float = 0.0
     open_s: float = 0.0
+    cut_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
 """All seconds of one search: what they are for, how many there are, and what more of them would buy.
 
-A search has the seconds that the user gave (``--search-seconds``), and a small end of its own:
+What the user gave (``--search-seconds``), or what was announced, is for the whole run: see
+:mod:`optim._engine.search.run_time`. What preparing took and what the end will need is taken off; the rest is
+the search:
 
 ==============================  ====================================  ====================================
 what                            how long                              what more of it would buy
@@ -18,16 +20,24 @@ what came next                  20 s to begin its race                another lo
 repairs on all samples          14 s                                  a model that is faster than what held
 ==============================  ====================================  ====================================
 
+The seconds of the end are those of a run of 80 s and more: a shorter one has its part of them. None of it begins where
+the last race would not fit any more.
+
 What must end at all (a pass that is asked, a step that is applied again) has its bound here too.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import ClassVar
+
+from optim._engine.search.effort import Allowance, Effort
+from optim._engine.search.lane_seconds import LEAST_LANES, LaneSeconds
+from optim._engine.search.run_time import MOST_S, RunTime
+from optim._engine.search.settings import AUTO
 
 RACES_SHARE = 0.2
 """Share of the search that is kept for races: candidates that nobody times are worth nothing."""
@@ -81,107 +91,50 @@ LOOK_S = 1.0
 SHARE_OF_A_STAGE = 0.85
 """Part of an equal share of the time that is left: the races of later stages have more candidates."""
 
-_START_S = 0.2
-"""What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.7 s of
-processor time as a program."""
-
-_STARTING_SHARE = 0.6
-"""Part of the time to open a model alone that a lane takes: lanes open two at a time."""
-
-_RUNS_A_LANE = 30
-"""Runs of a model for its warm-up and for the rounds without which nothing can be said."""
-
-_LEAST_RUNS = 8
-_LANE_RUN_S = 0.6
-"""A model whose runs take longer than this together gets fewer of them, :data:`_LEAST_RUNS` at least."""
-
 FIRST_LOOKS_SHARE = 1 / 3
 """Share of the search in which the best guess of every pass is tried: with less, slow machines try some only."""
 
 _FIRST_TRIES = 0.7
 """Part of it in which candidates may begin: the rest is for timing them."""
 
-_RUNS_A_ROUND = 2
-"""Of a slow model, by sample: one that is not timed, and one that is."""
+_FIRST_RACE = 0.7
+"""Share of all that is left until the last race that the first one may take: of slow models there is no other."""
 
 _LEAST_ROUNDS = 3
 """Of slow models: the report's interval says how little that is."""
 
-_SLOW_S = 0.05
-"""A model whose run takes longer is slow: looks at it have three rounds, on one sample."""
-
 _OPENING_SHARE = 0.4
 """Part of a lane's time that opening takes: it is not part of the race itself."""
 
-LEAST_LANES = 5
-"""Looked at whatever the time: the best of fewer says little about a stage."""
+_PROGRAM_S = 0.7
+"""What a program of its own takes to start beyond a fork: its imports."""
+
+MOST_FOR_THE_END = 0.5
+"""Share of what is left when the search begins: with more, nothing is found that an end could prove."""
+
+_SHORTER_SHARE = 1 / 3
+"""Of the seconds for chains without a step that are kept for them: most of these steps were applied before."""
+
+_AGAIN_LANES = 2
+"""Models that are timed a second time: what contends is seldom more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How long a race looks.
-
-    Attributes:
-        seconds: of racing, after the lanes are open.
-        least_rounds: before anything is decided.
-        most_rounds: at which it ends.
-        width: ends earlier when the best lane's interval is narrower than this share.
-        drop: whether beaten lanes leave the race.
-        open_timeout_s: for opening, comparing and warming up.
-        patience_s: how much longer to wait for enough quiet rounds where other processes use the machine.
-        fresh: whether each lane is a program of its own. Forks start ten times faster, and their memory lies where it
-            lay in the last one: what is delivered is timed in programs.
-        most_samples: so many of the shapes are timed; None: all.
-        decides: whether rounds go on, twice as long at most, while noise leaves open if the best is faster.
-    """
-
-    seconds: float
-    least_rounds: int = 6
-    most_rounds: int = 40
-    width: float = 0.02
-    drop: bool = True
-    open_timeout_s: float = 300.0
-    patience_s: float = 0.0
-    fresh: bool = True
-    most_samples: int | None = None
-    decides: bool = False
-
-
-class Allowance:
-    """Seconds for one kind of work; they run while :meth:`spending` is entered."""
-
-    def __init__(self, seconds: float, now: Callable[[], float]) -> None:
-        self._seconds = seconds
-        self._now = now
-        self._since: float | None = None
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left; below zero where they are overdrawn."""
-        return self._seconds - (self._now() - self._since if self._since is not None else 0.0)
-
-    @contextmanager
-    def spending(self) -> Iterator[None]:
-        """Count what is done inside."""
-        self._since = self._now()
-        try:
-            yield
-        finally:
-            self._seconds, self._since = self.left, None
-
-
-class TimeBudget:
+class TimeBudget(LaneSeconds):
     """The seconds of one search; it begins when this is made.
 
     Args:
-        search_s: what the user gave.
+        search_s: for exploring.
         timeout_s: the most that one candidate may take, and one model to open.
         races: whether candidates are raced while exploring.
         now: seconds of a clock that never goes back.
+        run: the whole run that it is part of; without one nothing bounds its end.
+        must: whether something was named: that is proven, whatever the time.
 
     Attributes:
         pace: scales the seconds of every race; tests race for tenths of seconds.
         programs: whether what may be delivered is timed in programs of its own; tests fork these too.
+        search_s: what it began with.
+        grace_s: for what was begun in time.
         repairs: for repairs while exploring.
         sameness: for telling settings that change nothing, while exploring.
         last_sameness: for the same of what may be delivered.
@@ -194,29 +147,59 @@ class TimeBudget:
     programs: ClassVar[bool] = True
 
     def __init__(
-        self, search_s: float, timeout_s: float, *, races: bool = True, now: Callable[[], float] = time.monotonic
+        self,
+        search_s: float,
+        timeout_s: float,
+        *,
+        races: bool = True,
+        now: Callable[[], float] = time.monotonic,
+        run: RunTime | None = None,
+        must: bool = False,
     ) -> None:
+        super().__init__()
         self._now = now
+        self._run = run or RunTime(AUTO, now)
         self._timeout_s = timeout_s
         self._begin = now()
-        self._search_s = search_s
+        self.search_s = search_s
         self._end = self._begin + search_s
         self._races_s = RACES_SHARE * search_s if races else 0.0
         self._later_s = 0.0
-        self._lane_s = 0.0
-        self._run_s = 0.0
-        self._round_s = 0.0
+        self._floor_s = math.inf if must else self._run.floor_s
+        part = self._run.part
+        self.grace_s = part * GRACE_S
         self.repairs = Allowance(REPAIR_SHARE * (search_s - self._races_s), now)
         self.sameness = Allowance(SAMENESS_SHARE * search_s, now)
-        self.last_sameness = Allowance(LAST_SAMENESS_S, now)
-        self.final_repairs = Allowance(FINAL_REPAIRS_S, now)
-        self.shorter = Allowance(SHORTER_S, now)
-        self.fallbacks = Allowance(FALLBACKS_S, now)
+        self.last_sameness = Allowance(part * LAST_SAMENESS_S, now, self._left_before_proof)
+        self.final_repairs = Allowance(part * FINAL_REPAIRS_S, now, self._left_before_proof)
+        self.shorter = Allowance(part * SHORTER_S, now, self._left_before_proof)
+        self.fallbacks = Allowance(part * FALLBACKS_S, now, self._left_before_proof)
+
+    @classmethod
+    def of_run(cls, run: RunTime, timeout_s: float, *, races: bool = True, must: bool = False) -> TimeBudget:
+        """The seconds of a search that begins now and leaves a run the time for its end."""
+        if math.isinf(run.announced_s):
+            run.announce(MOST_S)
+        left = max(0.0, run.left)
+        whole = cls(left, timeout_s, races=races, now=run.now, run=run, must=must)
+        whole.expect_lanes(run.open_s, run.run_s)
+        end_s = run.closing_s
+        if races:
+            end_s += _SHORTER_SHARE * whole.shorter.left_of_its_own + whole.proof_s(LEAST_LANES)
+        search_s = max(0.0, left - min(end_s, MOST_FOR_THE_END * left))
+        found = cls(search_s, timeout_s, races=races, now=run.now, run=run, must=must)
+        found.expect_lanes(run.open_s, run.run_s)
+        return found
 
     @property
     def left(self) -> float:
         """Seconds of the search that are left, 0 at least."""
         return max(0.0, self._end - self._now())
+
+    @property
+    def left_of_run(self) -> float:
+        """Seconds of the whole run that are left, its end included; below zero when they are over."""
+        return self._run.left
 
     @property
     def left_for_candidates(self) -> float:
@@ -235,13 +218,13 @@ class TimeBudget:
     @property
     def for_first_looks(self) -> float:
         """Seconds for a candidate that has its first look; below zero when their time is over."""
-        left = self._begin + FIRST_LOOKS_SHARE * _FIRST_TRIES * self._search_s - self._now()
-        return min(self._timeout_s, left + GRACE_S) if left > 0 else 0.0
+        left = self._begin + FIRST_LOOKS_SHARE * _FIRST_TRIES * self.search_s - self._now()
+        return min(self._timeout_s, left + self.grace_s) if left > 0 else 0.0
 
     @property
     def left_for_first_race(self) -> float:
         """Seconds for timing what had its first look."""
-        return max(LOOK_S, self._begin + FIRST_LOOKS_SHARE * self._search_s - self._now())
+        return max(LOOK_S, self._begin + FIRST_LOOKS_SHARE * self.search_s - self._now())
 
     @property
     def left_for_repairs(self) -> float:
@@ -250,81 +233,106 @@ class TimeBudget:
 
     def for_candidate(self, *, named: bool = False) -> float:
         """Seconds after which a candidate is stopped; what the user named has its full time."""
-        return self._timeout_s if named else min(self._timeout_s, self.left_for_candidates + GRACE_S)
+        return self._timeout_s if named else min(self._timeout_s, self.left_for_candidates + self.grace_s)
 
     def may_begin(self, took_s: float) -> bool:
         """Whether a candidate may begin whose pass took ``took_s`` seconds before."""
         left = self.left_for_candidates
-        return left > 0 and took_s <= left + GRACE_S
+        return left > 0 and took_s <= left + self.grace_s
 
     def share(self, stages: int) -> float:
         """The share of the time that is left for the races of one of ``stages`` stages still to come."""
         return SHARE_OF_A_STAGE / stages
 
-    def expect_lanes(self, open_s: float, run_s: float, samples: int = 1) -> None:
-        """Note what opening the original and running it once took, and on how many samples it is timed."""
-        self._run_s = run_s
-        self._round_s = _RUNS_A_ROUND * run_s * max(1, samples)
-        self._lane_s = _START_S + _STARTING_SHARE * open_s + self._runs_s
-
-    def note_lanes(self, open_s: float) -> None:
-        """Note what a lane of the last race took to open; half of the expectation goes by it."""
-        self._lane_s = 0.5 * self._lane_s + 0.5 * (open_s + self._runs_s)
-
-    @property
-    def _runs_s(self) -> float:
-        """Seconds that a lane takes to run its model: slow models run less often."""
-        return min(_RUNS_A_LANE * self._run_s, max(_LANE_RUN_S, _LEAST_RUNS * self._run_s))
-
-    def lanes(self, share: float, least: int) -> int:
-        """How many lanes there is time for.
-
-        Args:
-            share: of the time that is left.
-            least: so many whatever the share, as far as half of all the time that is left is enough for them;
-                :data:`LEAST_LANES` whatever the time.
-        """
-        least = min(least, max(LEAST_LANES, int(self.left / 2 / self._lane_s)))
-        return max(least, int(self.left * share / self._lane_s))
-
     def look(self, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
         """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
+        whole_s = max(self._floor_s, self._left_before_proof())
         seconds = self.pace * max(LOOK_S, seconds - _OPENING_SHARE * self._lane_s * lanes)
         if memory_only:
-            return Effort(seconds, least_rounds=3, most_rounds=5, drop=False, fresh=False)
-        slow = self._run_s > _SLOW_S
+            return Effort(seconds, least_rounds=3, most_rounds=5, drop=False, fresh=False, whole_s=whole_s)
         return Effort(
             seconds,
-            least_rounds=3 if slow else 5,
+            least_rounds=3 if self.is_slow else 5,
             most_rounds=20,
             width=0.03,
             fresh=False,
-            most_samples=1 if slow else None,
+            most_samples=1 if self.is_slow else None,
+            whole_s=whole_s,
         )
 
     def first_look(self, seconds: float) -> Effort:
         """Three rounds on one sample, and a few more where they are short."""
+        whole_s = max(self._floor_s, _FIRST_RACE * self._left_before_proof())
         seconds = self.pace * min(seconds, 2 * LOOK_S)
-        return Effort(seconds, least_rounds=3, most_rounds=7, width=0.05, fresh=False, most_samples=1)
+        return Effort(seconds, least_rounds=3, most_rounds=7, width=0.05, fresh=False, most_samples=1, whole_s=whole_s)
+
+    def proof_s(self, lanes: int) -> float:
+        """Seconds that proving so many models takes: opened and compared on all samples, timed, some of them again.
+
+        What runs long is timed again only where there is time.
+        """
+        opened_s = self._lane_s + (_PROGRAM_S if self.programs else 0.0)
+        first = (lanes + 1) * opened_s + lanes * self._run.comparing_s
+        return first if self.is_long else first + self._final_s + (_AGAIN_LANES + 1) * opened_s + self._again_s
+
+    @property
+    def may_prove(self) -> bool:
+        """Whether there is time for half of the last race of one model: with less it has no figure."""
+        return self.proof_s(1) / 2 <= max(self._floor_s, self._run.left - self._run.closing_s)
+
+    def lanes_to_look_at(self, wanted: int) -> int:
+        """How many of so many models have their first look before the last race must begin; 0 for none."""
+        return max(0, min(wanted, int(self._left_before_proof() / self._lane_s) - 1))
+
+    def _left_before_proof(self) -> float:
+        """Seconds until the last race, of two models or one that runs long, must begin."""
+        return self._run.left - self._run.closing_s - self.proof_s(1 if self.is_long else _AGAIN_LANES)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether only the last race fits into what is left of the run."""
+        return self._left_before_proof() <= 0
 
     def lanes_at_the_end(self, wanted: int) -> int:
-        """How many of so many models have three rounds in the last race, two at least."""
-        if self._run_s <= _SLOW_S:
-            return wanted
-        return min(wanted, max(2, int(FINAL_S / (_LEAST_ROUNDS * self._round_s)) - 1))
+        """How many of so many models there is time to prove, one at least."""
+        if self.is_slow:
+            wanted = min(wanted, max(2, int(self._final_s / (_LEAST_ROUNDS * self._round_s)) - 1))
+        left = self._run.left - self._run.closing_s
+        return max((lanes for lanes in range(1, wanted + 1) if self.proof_s(lanes) <= left), default=min(1, wanted))
+
+    @property
+    def may_time_again(self) -> bool:
+        """Whether there is time for a second race of what contends."""
+        lanes = 2 if self.is_long else _AGAIN_LANES + 1
+        return self._run.left - self._run.closing_s > lanes * self._lane_s + 0.5 * self._again_s
+
+    @property
+    def for_reapplying(self) -> float:
+        """Seconds for one step that is applied to another candidate at the end."""
+        return min(self._timeout_s, max(self._floor_s, min(REAPPLIED_S, self._left_before_proof())))
 
     def final(self, lanes: int, *, drop: bool) -> Effort:
         """Fresh rounds for so many models that may be delivered."""
-        return self._exact(FINAL_S, lanes, least_rounds=10, drop=drop)
+        again_s = 0.0 if self.is_long else (_AGAIN_LANES + 1) * self._lane_s + self._again_s
+        return self._exact(self._final_s, lanes, least_rounds=10, drop=drop, after_s=again_s)
 
     def again(self, lanes: int, *, drop: bool) -> Effort:
         """Fresh rounds in fresh processes, for what contends."""
-        return self._exact(AGAIN_S, lanes, least_rounds=8, drop=drop)
+        return self._exact(self._again_s, lanes, least_rounds=8, drop=drop, after_s=0.0)
 
-    def _exact(self, seconds: float, lanes: int, *, least_rounds: int, drop: bool) -> Effort:
-        if self._run_s > _SLOW_S:
+    @property
+    def _final_s(self) -> float:
+        return self._run.part * FINAL_S
+
+    @property
+    def _again_s(self) -> float:
+        return self._run.part * AGAIN_S
+
+    def _exact(self, seconds: float, lanes: int, *, least_rounds: int, drop: bool, after_s: float) -> Effort:
+        if self.is_slow:
             there_is_time_for = int(seconds / ((lanes + 1) * self._round_s))
             least_rounds = min(least_rounds, max(_LEAST_ROUNDS, there_is_time_for))
+        whole_s = max(self._floor_s, self._run.left - self._run.closing_s - after_s)
         seconds *= self.pace
         return Effort(
             seconds=seconds,
@@ -335,4 +343,6 @@ class TimeBudget:
             open_timeout_s=self._timeout_s,
             patience_s=seconds / 2,
             fresh=self.programs,
+            most_samples=1 if self.is_long else None,
+            whole_s=whole_s,
         )

@@ -21,7 +21,7 @@ from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import GRACE_S
+from optim._engine.search.time_budget import GRACE_S, LEAST_REPAIR_S
 from optim._engine.sources.make import ExportedSource
 from optim._engine.store import Store
 from optim.jobs.printed import last_lines
@@ -201,7 +201,8 @@ class Workbench(Preparation):
         asked = self._candidate_request(candidate, offered, options, samples)
         request = repair_job.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
         try:
-            grace_s = max(GRACE_S, 2 * tried.seconds)  # for the evaluation that was begun in time
+            evaluation_s = max(GRACE_S, 2 * tried.seconds)  # the one that was begun in time
+            grace_s = min(evaluation_s, max(LEAST_REPAIR_S, self.run_time.left))
             answer = self.runner.call(repair_job.JOB, request, timeout_s=seconds + grace_s)
         except WorkerFailed:
             self.restore(candidate)

@@ -11,7 +11,7 @@ import click
 
 from optim._engine.cli.request import source_options
 from optim.cli_kit.names import PASS_NAME, POINT_NAME, STAGE_NAME, TARGET_NAME, disable_option
-from optim.cli_kit.options import SECONDS, SEED, data_option, metric_options
+from optim.cli_kit.options import SECONDS, SECONDS_OR_AUTO, SEED, data_option, metric_options
 from optim.cli_kit.output import echo, echo_json, json_option, print_json, print_rich
 from optim.errors import ExitStatus, OptimError
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 )
 @click.option("--without", multiple=True, type=PASS_NAME, help="Leave a pass out.")
 @click.option("--stage", "stages", multiple=True, type=STAGE_NAME, help="Only this stage; may be given more than once.")
-@click.option("--search-seconds", type=float, help="Bound of the search, in seconds. [default: 60]")
+@click.option("--search-seconds", type=SECONDS_OR_AUTO, help="Of the whole run: a number, or auto. [default: auto]")
 @click.option("--timeout", type=SECONDS, help="For one candidate, in seconds. [default: 900]")
 @click.option("--dry-run", is_flag=True, help="Print the passes in order and the reason for each place.")
 @click.option("--fresh", is_flag=True, help="Take nothing from the cache.")

@@ -18,7 +18,7 @@ from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
-from optim._engine.search.plan import Plan, Planned, slots
+from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import FASTER, Candidate, Measured, StepStatus, unique
@@ -80,13 +80,14 @@ class Beam:
         self.archive = ParetoArchive(budget, [planned.ordered.name for planned in plan.forced()])
         settings = bench.settings
         races = self._objective.goal != "size"
-        self.time = TimeBudget(settings.search_seconds, settings.timeout_s, races=races, now=bench.turns.now)
+        self.time = TimeBudget.of_run(bench.run_time, settings.timeout_s, races=races, must=bool(plan.forced()))
         by_speed = self._objective.goal == "latency"
-        self._promises = Promises(settings.search_seconds if by_speed else math.inf)
+        self._promises = Promises(self.time.search_s if by_speed else math.inf)
         self._expander = Expander(bench, budget, self.journal, self.archive, self.time, self._promises)
         self._asker = self._expander.asker
         self.clock = Clock(bench, budget, self.time)
-        self._legs = _legs(plan)
+        self._looked: dict[str, Measured] = {}
+        self._legs = legs(plan)
         self._legs_left = len(self._legs)
         self._note_left_out()
 
@@ -99,7 +100,9 @@ class Beam:
         self._try_recasts()
         if self._objective.goal == "latency":
             looks = FirstLooks(self._bench, self._expander, self.clock, self.journal, self.time)
-            self.archive.explored(looks.run(self._plan))
+            looked = looks.run(self._plan)
+            self._looked = {item.digest: item for item in looked}
+            self.archive.explored(looked)
         beam = [Measured(self._bench.original, 1.0, 1.0, 1.0)]
         ranking = beam
         for place, (stage, passes) in enumerate(self._legs):
@@ -111,7 +114,7 @@ class Beam:
             if not ranking:
                 self._fail(passes)
             beam = self._select(ranking, beam, stage)
-        self._bench.teller.stage("")
+        self._bench.teller.stage("", lambda: self._bench.run_time.left)
         return ranking
 
     def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
@@ -153,7 +156,7 @@ class Beam:
         Nothing where no candidate with a pass that was named holds.
         """
         self._bench.say(f"stage {stage}")
-        self._bench.teller.stage(str(stage), lambda: self.time.left)
+        self._bench.teller.stage(str(stage), lambda: self._bench.run_time.left)
         self._require_kept_nodes(passes, beam)
         with self.time.leaving(self._share_of_later(passes)):
             grown = self._grow(passes, beam)
@@ -188,6 +191,8 @@ class Beam:
 
     def _race(self, grown: _Grown, beam: Sequence[Measured], stage: Stage) -> dict[str, Measured]:
         """Each candidate, by its digest, with its best time over the session settings it is looked at through."""
+        if self.time.is_up:
+            return self._untimed(grown, beam)
         variants = self._variants(grown.candidates, stage)
         racing = [one for one in grown.candidates if one.steps and not grown.only_makes_way(one)]
         lanes = [lane for lane in _in_turns(racing, variants) if lane.steps and not self.clock.is_beaten(lane)]
@@ -202,6 +207,14 @@ class Beam:
         for one in grown.candidates:
             if one.steps and one not in racing and one.digest not in best:
                 best[one.digest] = replace(grown.parents[one.digest], candidate=one)
+        return best
+
+    def _untimed(self, grown: _Grown, beam: Sequence[Measured]) -> dict[str, Measured]:
+        """Each candidate as its first look left it, or not timed at all, where only the last race fits in."""
+        best = {parent.digest: parent for parent in beam}
+        new = [one for one in grown.candidates if one.digest not in best]
+        for one in sorted(new, key=lambda one: -self._promises.gain(one.steps[-1])):
+            best[one.digest] = self._looked.get(one.digest, Measured(one, None))
         return best
 
     def _variants(self, candidates: Sequence[Candidate], stage: Stage) -> dict[str, list[Candidate]]:
@@ -262,7 +275,9 @@ class Beam:
                 continue
             score = self.clock.board[candidate]
             without = ratios.get(chain_key(candidate)[:-1], grown.parents[candidate.digest].ratio)
-            if candidate.digest in best:
+            if candidate.digest in best and best[candidate.digest].ratio is None:
+                attempt.settle(StepStatus.SKIPPED, _NOT_TIMED)
+            elif candidate.digest in best:
                 self.journal.timed(best[candidate.digest], without)
                 self._note_gain(candidate, best[candidate.digest].ratio, without)
             elif score.objection:
@@ -322,15 +337,6 @@ class Beam:
             attempt = self.journal.open(step_of(left_out.offered), self._bench.original)
             attempt.settle(StepStatus.SKIPPED, left_out.reason)
             attempt.not_here = left_out.not_here
-
-
-def _legs(plan: Plan) -> list[tuple[Stage, Sequence[Planned]]]:
-    """Stages in order; settings are laid over settings, so each pass of the tune stage is a leg of its own."""
-    found: list[tuple[Stage, Sequence[Planned]]] = []
-    for stage, passes in plan.stages.items():
-        parts = slots(passes) if stage is Stage.TUNE else [passes]
-        found += [(stage, part) for part in parts]
-    return found
 
 
 def _in_turns(candidates: Sequence[Candidate], variants: dict[str, list[Candidate]]) -> list[Candidate]:

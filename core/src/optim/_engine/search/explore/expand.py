@@ -23,7 +23,7 @@ from optim._engine.search.plan import Planned, slots
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Repairer
 from optim._engine.search.state import Attempt, Candidate, Scoreboard, StepStatus
-from optim._engine.search.time_budget import GRACE_S, TimeBudget
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
 from optim.passes import Role
@@ -114,7 +114,7 @@ class Expander:
             name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET
         }
         attempt = self._journal.open(step_of(planned.offered, options), candidate)
-        tried = self._bench.try_one(candidate, planned.offered, options, GRACE_S)
+        tried = self._bench.try_one(candidate, planned.offered, options, self._time.grace_s)
         merged = self.judge(candidate, attempt, tried)
         if merged is None:
             return None
@@ -218,7 +218,7 @@ class Expander:
         def seconds(place: int) -> float:
             planned, _, attempt = order[place]
             if self._bench.has_tried(*jobs[place]):
-                return GRACE_S
+                return self._time.grace_s
             may_begin = planned.forced or self._time.may_begin(self.promises.seconds(attempt.step.pass_name))
             return self._time.for_candidate(named=planned.forced) if may_begin else 0.0
 

@@ -18,7 +18,7 @@ from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.state import Attempt, Candidate, Measured
-from optim._engine.search.time_budget import GRACE_S, TimeBudget
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.passes import Role, Stage
 
@@ -60,11 +60,13 @@ class FirstLooks:
         if len(passes) < 2 or plan.forced():
             return []
         self._bench.say("first looks")
-        self._bench.teller.stage("first looks", lambda: self._time.left)
+        self._bench.teller.stage("first looks", lambda: self._bench.run_time.left)
         found = self._try(passes)
         if not found:
             return []
-        measured = self._clock.first_look([one.candidate for one in found], self._time.left_for_first_race)
+        lanes = self._time.lanes_to_look_at(len(found))
+        timed = sorted(found, key=lambda one: -self._promises.gain(one.attempt.step))[:lanes]
+        measured = self._clock.first_look([one.candidate for one in timed], self._time.left_for_first_race)
         ratios = {item.digest: item for item in measured}
         for one in found:
             item = ratios.get(one.candidate.digest)
@@ -88,7 +90,7 @@ class FirstLooks:
         self._bench.teller.more(len(jobs))
 
         def seconds(place: int) -> float:
-            return max(self._time.for_first_looks, GRACE_S if place < _WHATEVER_THE_TIME else 0.0)
+            return max(self._time.for_first_looks, self._time.grace_s if place < _WHATEVER_THE_TIME else 0.0)
 
         outcomes = self._bench.try_all(jobs, seconds)
         found = []

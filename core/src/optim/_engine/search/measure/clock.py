@@ -6,11 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
+from optim._engine.search.effort import Effort
+from optim._engine.search.lane_seconds import LEAST_LANES
 from optim._engine.search.measure.race import joined
 from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, race_candidates
 from optim._engine.search.state import Candidate, LaneResult, Measured, Scoreboard
-from optim._engine.search.time_budget import LEAST_LANES, Effort, TimeBudget
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
+
+FEWEST_ROUNDS = 2
+"""Without which there is no figure: of one round nobody knows how far it is off."""
+
+_ONCE = "there was no time to time the result again in fresh processes: what differs there is not in its interval"
+
+NOT_TIMED = "the time of the run was over before all was timed that may be faster: give more with --search-seconds"
 
 _BEATEN = 1.08
 """Settings slower than others of the same graph by more are not raced again: less drops what noise made look slow."""
@@ -68,6 +77,8 @@ class Clock:
         Returns:
             Those that run, in order; nothing is decided by it.
         """
+        if not candidates:
+            return []
         self._bench.say(f"timing {_models(candidates)} against the original")
         found: list[Measured] = []
         width = lanes_at_once(self._bench)
@@ -99,8 +110,9 @@ class Clock:
             score.result, score.base = result, self.base
             if self._objects(candidate, result):
                 continue
-            if result.ratio is None:
-                score.objection = "it was not timed"
+            if result.ratio is None or result.ratio.rounds < FEWEST_ROUNDS:
+                score.objection = "the time of the run was over before it was timed"
+                self._bench.run_time.note(NOT_TIMED)
                 continue
             self.board.note_explored(candidate, result.ratio.value)
             found.append(Measured.of(candidate, result))
@@ -114,12 +126,19 @@ class Clock:
             The figures of both races together, see :func:`~optim._engine.search.measure.race.joined`. What does not
             run a second time has an objection.
         """
+        if not self._time.may_time_again:
+            self._bench.run_time.note(_ONCE)
+            return list(items)
         self._bench.say(f"timing {_models(items)} again in fresh processes")
         effort = self._decided(self._time.again(len(items), drop=len(items) > 1))
-        _, results = race_candidates(self._bench, [item.candidate for item in items], effort, Wanted("again"))
+        base, results = race_candidates(self._bench, [item.candidate for item in items], effort, Wanted("again"))
         found = []
         for item, second in zip(items, results, strict=True):
             score = self.board[item.candidate]
+            if base.cut_short and (second.ratio is None or second.ratio.rounds < FEWEST_ROUNDS):
+                self._bench.run_time.note(_ONCE)
+                found.append(item)
+                continue
             if second.failure or second.ratio is None or score.result is None:
                 score.objection = f"in a second process: {second.failure or 'it was not timed'}"
                 continue
@@ -128,9 +147,10 @@ class Clock:
         return found
 
     def beyond(self, candidates: Sequence[Candidate]) -> list[LaneResult]:
-        """The figures of candidates that are beyond the budget, on all samples."""
+        """The figures of candidates that are beyond the budget, on all samples; of some where time is short."""
         if not self._bench.target.timed:
             return [check_candidate(self._bench, candidate) for candidate in candidates]
+        candidates = candidates[: self._time.lanes_at_the_end(len(candidates))]
         wanted = Wanted("aside", self._bench.prepared.compared, measure_task=True)
         self.base, results = race_candidates(
             self._bench, candidates, self._time.again(len(candidates), drop=False), wanted

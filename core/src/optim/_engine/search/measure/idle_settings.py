@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from optim._engine.jobs import session_digests
+from optim._engine.search.effort import Allowance
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import GRACE_S, Allowance
+from optim._engine.search.time_budget import GRACE_S
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.model import Model

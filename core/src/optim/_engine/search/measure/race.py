@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from optim._engine.jobs.lane import JOB, Ready, Request
+from optim._engine.search.effort import Effort
 from optim._engine.search.measure.statistics import joined_ratio, paired_ratio
 from optim._engine.search.state import LaneResult, Ratio
-from optim._engine.search.time_budget import Effort
 from optim.jobs.process import WorkerFailed, WorkerProcess
 from optim.jobs.wire import from_wire
 
@@ -37,6 +37,8 @@ _ROUND_TIMEOUT_S = 300.0
 
 _BASE_TIMEOUT_S = 900.0
 """For the base to open and to be compared: it only ends one that hangs."""
+
+OUT_OF_TIME = "the time of the run was over before it was open"
 
 _CLEARLY = 1.02
 """A lane leaves the race when its interval lies above the best one's by more: less drops what may yet win."""
@@ -98,7 +100,8 @@ def race(
         WorkerFailed: the base itself does not run.
     """
     started = time.monotonic()
-    opened = [_said_beside(lane) for lane in _open(base, lanes, effort)]
+    end = started + effort.whole_s
+    opened = [_said_beside(lane) for lane in _open(base, lanes, effort, end)]
     open_s = (time.monotonic() - started) / len(opened)
     try:
         if isinstance(opened[0], WorkerFailed):
@@ -106,7 +109,7 @@ def race(
         running = {i: lane for i, lane in enumerate(opened) if isinstance(lane, _Lane)}
         for i, one in running.items():
             one.racing = i == 0 or admit is None or admit(i - 1, one.ready)
-        rounds = _run_rounds(running, effort, seed)
+        rounds = _run_rounds(running, effort, seed, end)
     finally:
         for lane in opened:
             if isinstance(lane, _Lane):
@@ -121,7 +124,7 @@ def race(
             results.append(LaneResult("", lane.ready))
         else:
             results.append(_figures(lane, running[0], rounds))
-    return replace(results[0], open_s=open_s), results[1:]
+    return replace(results[0], open_s=open_s, cut_short=rounds.cut_short), results[1:]
 
 
 def look(request: Request, timeout_s: float) -> LaneResult:
@@ -135,31 +138,45 @@ def look(request: Request, timeout_s: float) -> LaneResult:
 
 @dataclass(frozen=True, slots=True)
 class _Rounds:
-    """Rounds to count, lanes that died on the way by their place, and the share of rounds that was disturbed."""
+    """Rounds to count, lanes that died on the way by their place, and how the rounds went.
+
+    Attributes:
+        kept: places of the rounds that count.
+        failures: why a lane died.
+        disturbed: share of rounds that others disturbed.
+        cut_short: whether rounds ended because the time of the run did.
+    """
 
     kept: list[int]
     failures: dict[int, str]
     disturbed: float
+    cut_short: bool = False
 
 
-def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int) -> _Rounds:
-    """Rounds until the answer is clear, or the time is spent."""
+def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) -> _Rounds:
+    """Rounds until the answer is clear, or the time is spent; at ``end`` none goes on."""
     order = random.Random(seed)
-    deadline = time.monotonic() + effort.seconds
+    deadline = min(end, time.monotonic() + effort.seconds)
     watch, failures = NoiseWatch(), {}
     quiet: list[int] = []
     window: list[int] = []
+    cut_short = False
     for number in range(effort.most_rounds * 3):
         began = time.monotonic()
         alive = [i for i in lanes if lanes[i].racing and i not in failures]
         order.shuffle(alive)
         for i in alive:
+            if time.monotonic() > end:
+                break
             try:
                 watch.add_own(_run_lane(lanes[i]))
             except WorkerFailed as failed:
                 if i == 0:
                     raise
                 failures[i] = failed.reason
+        if time.monotonic() > end and _forget_unfinished(lanes, alive, failures, number):
+            cut_short = True
+            break
         window.append(number)
         share = watch.foreign_share()
         if share is not None:
@@ -174,14 +191,25 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int) -> _Rounds:
         patience_s = effort.patience_s if len(quiet) < effort.least_rounds else 0.0
         if spent > max(patience_s, effort.seconds if undecided else 0.0) and (enough or number + 1 >= 3):
             break
+        if time.monotonic() + half_a_round > end:
+            cut_short = True
+            break
         clear = best is not None and best.rounds >= effort.least_rounds and not undecided
         if clear and best is not None and best.high - best.low < effort.width * best.value:
             break
         if len(quiet) >= effort.most_rounds:
             break
     total = len(lanes[0].times)
-    disturbed = 1 - len(quiet + window) / total
-    return _Rounds(_usable(quiet + window, total, effort.least_rounds), failures, disturbed)
+    disturbed = 1 - len(quiet + window) / total if total else 0.0
+    return _Rounds(_usable(quiet + window, total, effort.least_rounds), failures, disturbed, cut_short)
+
+
+def _forget_unfinished(lanes: dict[int, _Lane], alive: Sequence[int], failures: dict[int, str], number: int) -> bool:
+    """Whether a round did not come to its end; its times are dropped then."""
+    unfinished = any(len(lanes[i].times) <= number for i in alive if i not in failures)
+    for i in alive if unfinished else ():
+        del lanes[i].times[number:]
+    return unfinished
 
 
 def _usable(quiet: list[int], rounds: int, least: int) -> list[int]:
@@ -238,19 +266,25 @@ def _run_lane(lane: _Lane) -> float:
     return float(answer["cpu_s"])
 
 
-def _open(base: Request, lanes: Sequence[Request], effort: Effort) -> list[_Lane | WorkerFailed]:
+def _open(base: Request, lanes: Sequence[Request], effort: Effort, end: float) -> list[_Lane | WorkerFailed]:
     """Open the base and all lanes, two at a time: nothing is timed yet. Without the base's own model there is no race.
 
     Args:
         base: is opened first.
         lanes: are opened in order.
         effort: how long one may take, and whether it is a program of its own.
+        end: when none is waited for any more, but for the base.
     """
-    timeout_s = effort.open_timeout_s
 
     def open_one(request: Request) -> _Lane | WorkerFailed:
         patient = request.model.digest == base.model.digest
-        return _open_one(request, max(timeout_s, _BASE_TIMEOUT_S) if patient else timeout_s, fresh=effort.fresh)
+        timeout_s = min(effort.open_timeout_s, end - time.monotonic())
+        if timeout_s <= 0 and not patient:
+            return WorkerFailed(OUT_OF_TIME, "timeout")
+        opened = _open_one(request, max(timeout_s, _BASE_TIMEOUT_S) if patient else timeout_s, fresh=effort.fresh)
+        if isinstance(opened, WorkerFailed) and opened.kind == "timeout" and time.monotonic() > end:
+            return WorkerFailed(OUT_OF_TIME, "timeout")
+        return opened
 
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(open_one, [base, *lanes]))

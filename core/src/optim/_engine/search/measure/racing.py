@@ -9,9 +9,9 @@ from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import lane
 from optim._engine.jobs.lane import Ready
+from optim._engine.search.effort import Effort
 from optim._engine.search.measure.race import Admit, as_base, look, race
 from optim._engine.search.state import Candidate, LaneResult
-from optim._engine.search.time_budget import Effort
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
@@ -83,7 +83,7 @@ def race_candidates(
             if candidate.digest == original.digest:
                 others[place] = as_base(others[place])
     bench.runner.count += 1
-    if not any(found.failure for found in others):
+    if not first.cut_short and not any(found.failure for found in others):
         bench.runner.keep(key, (first, others))
     return first, others
 

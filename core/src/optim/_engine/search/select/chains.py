@@ -10,7 +10,7 @@ from optim._engine.gate.drift import worst_drift
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.settings import Named
 from optim._engine.search.state import Candidate, Step, StepStatus
-from optim._engine.search.time_budget import REAPPLIED_S
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
@@ -20,9 +20,10 @@ from optim.options import parse_options
 class Chains:
     """Applies steps that were tried before."""
 
-    def __init__(self, bench: Workbench, journal: Journal) -> None:
+    def __init__(self, bench: Workbench, journal: Journal, time: TimeBudget) -> None:
         self._bench = bench
         self._journal = journal
+        self._time = time
 
     def apply(self, steps: Sequence[Step], on: Candidate | None = None) -> Candidate | None:
         """Applies steps to ``on``, or to the original; None where one changes nothing or fails there."""
@@ -37,7 +38,7 @@ class Chains:
     def _longer(self, candidate: Candidate, step: Step) -> Candidate | None:
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
         attempt = self._journal.open(step, candidate)
-        tried = self._bench.try_one(candidate, offered, step.options, min(self._bench.settings.timeout_s, REAPPLIED_S))
+        tried = self._bench.try_one(candidate, offered, step.options, self._time.for_reapplying)
         attempt.printed, attempt.trace = tried.said, tried.trace
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)

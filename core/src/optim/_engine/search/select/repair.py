@@ -36,7 +36,7 @@ class Repairer:
         self._journal = journal
         self._board = board
         self._time = time
-        self._chains = Chains(bench, journal)
+        self._chains = Chains(bench, journal, time)
 
     def closest(self, tried: Sequence[tuple[Attempt, Tried]]) -> tuple[Attempt, Tried] | None:
         """Returns the closest of the candidates that broke the budget and can be repaired."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.search.journal import Journal
-from optim._engine.search.measure.clock import Clock
+from optim._engine.search.measure.clock import NOT_TIMED, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.select.archive import ParetoArchive, beats
@@ -79,8 +79,13 @@ class Selection:
         finalists = self._shorter.without_idle(finalists)
         if not finalists:
             return None
-        shorter = [*self._shorter.only_what_was_asked_for(finalists[0]), *self._shorter.without_doubtful(finalists[0])]
-        finalists = unique([*finalists, *shorter])
+        if self._bench.target.timed and not self._time.may_prove:
+            self._bench.run_time.note(NOT_TIMED)
+            return None
+        asked = self._shorter.only_what_was_asked_for(finalists[0])
+        shorter = self._shorter.without_doubtful(finalists[0])
+        finalists = unique([finalists[0], *asked, *finalists[1:], *shorter])
+        finalists = finalists[: max(1 + len(asked), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         better = [item for item in measured if self.is_better(item)]
         if not better:
@@ -133,7 +138,7 @@ class Selection:
         """
         self._make_originals(candidates)
         found: list[tuple[Measured, LaneResult]] = []
-        for candidate, result in zip(candidates, self.clock.beyond(candidates), strict=True):
+        for candidate, result in zip(candidates, self.clock.beyond(candidates), strict=False):  # the nearest at least
             if result.ready is not None and (result.ratio is not None or not self._bench.target.timed):
                 found.append((Measured.of(candidate, result), result))
         helping = [one for one in found if self.would_help(one[0])]

@@ -20,7 +20,7 @@ class ShorterChains:
         self._bench = bench
         self._journal = journal
         self._time = time
-        self._chains = Chains(bench, journal)
+        self._chains = Chains(bench, journal, time)
         self._idle = IdleSettings(bench, time.last_sameness)
 
     def was_asked_for(self, step: Step) -> bool:

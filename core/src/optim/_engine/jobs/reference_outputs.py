@@ -1,0 +1,88 @@
+"""The original's outputs on the samples of a run, as far as there is time for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from optim._engine.backends.held import HeldBackend
+from optim._engine.compare.place import Place, chosen
+from optim._engine.feeds.feedset import FeedSet, FeedWriter
+from optim.backend import Session
+from optim.jobs.channel import Channel
+from optim.jobs.doing import doing
+from optim.model import Model
+
+_SAY_EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Samples to run, the folder that their outputs go to, and the seconds for that; None: no bound."""
+
+    samples: tuple[int, ...]
+    folder: Path
+    within_s: float | None
+
+
+def write_reference(
+    model: Model, place: Place, backend: HeldBackend, session: Session, feeds: FeedSet, wanted: Wanted, channel: Channel
+) -> tuple[tuple[int, ...], float]:
+    """Keep the outputs that count as right, on as many samples as there is time for.
+
+    Args:
+        model: the original.
+        place: where it runs.
+        backend: that runs it.
+        session: of the original on the target.
+        feeds: of the run.
+        wanted: samples, and where their outputs go.
+        channel: told how far it is.
+
+    Returns:
+        The samples, and the mean duration of a run on the target, in seconds.
+    """
+    if not backend.has_reference:
+        return _write_outputs(session, feeds, wanted, channel)
+    with backend.open_reference(model, place.target) as trusted:
+        compared, _ = _write_outputs(trusted, feeds, wanted, channel)
+    arrays = feeds.sample(compared[0])
+    with doing(feeds.name_of(compared[0])):
+        started = time.perf_counter()
+        session.run(arrays)
+        return compared, time.perf_counter() - started
+
+
+def _write_outputs(session: Session, feeds: FeedSet, wanted: Wanted, channel: Channel) -> tuple[tuple[int, ...], float]:
+    began = said = time.perf_counter()
+    total, done, compared = 0.0, 0, wanted.samples
+    with FeedWriter(wanted.folder) as writer:
+        while done < len(compared):
+            for _, arrays in chosen(feeds, compared[done : done + 1]):
+                started = time.perf_counter()
+                outputs = session.run(arrays)
+                total += time.perf_counter() - started
+                writer.add(outputs)
+            done += 1
+            if done == 1 and wanted.within_s is not None:
+                compared = spread_of(wanted.samples, max(1, int(wanted.within_s / max(total, 1e-9))))
+            if wanted.within_s is not None and time.perf_counter() - began > wanted.within_s:
+                compared = compared[:done]
+            if time.perf_counter() - said > _SAY_EVERY_S:
+                said = time.perf_counter()
+                channel.event("progress", text=f"running the original on sample {done} of {len(compared)}")
+        writer.finish("the original's outputs", ())
+    return compared, total / max(1, len(compared))
+
+
+def spread_of(samples: Sequence[int], most: int) -> tuple[int, ...]:
+    """At most so many of some samples, spread evenly, the first among them."""
+    return tuple(samples[place] for place in spread(len(samples), most))
+
+
+def spread(available: int, most: int) -> tuple[int, ...]:
+    """Places of at most so many of some samples, spread evenly, the first among them."""
+    count = min(available, most)
+    return tuple(sorted({round(i * (available - 1) / max(1, count - 1)) for i in range(count)}))

@@ -1,0 +1,81 @@
+"""What a race is asked to do in its time, and seconds that are counted while they are spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long a race looks.
+
+    Attributes:
+        seconds: of racing, after the lanes are open.
+        least_rounds: before anything is decided.
+        most_rounds: at which it ends.
+        width: ends earlier when the best lane's interval is narrower than this share.
+        drop: whether beaten lanes leave the race.
+        open_timeout_s: for opening, comparing and warming up.
+        patience_s: how much longer to wait for enough quiet rounds where other processes use the machine.
+        fresh: whether each lane is a program of its own. Forks start ten times faster, and their memory lies where it
+            lay in the last one: what is delivered is timed in programs.
+        most_samples: so many of the shapes are timed; None: all.
+        decides: whether rounds go on, twice as long at most, while noise leaves open if the best is faster.
+        whole_s: for all of it, opening included: what is not known by then stays unknown, and a round that was begun
+            does not count.
+    """
+
+    seconds: float
+    least_rounds: int = 6
+    most_rounds: int = 40
+    width: float = 0.02
+    drop: bool = True
+    open_timeout_s: float = 300.0
+    patience_s: float = 0.0
+    fresh: bool = True
+    most_samples: int | None = None
+    decides: bool = False
+    whole_s: float = math.inf
+
+
+def unbounded() -> float:
+    """No bound: infinitely many seconds."""
+    return math.inf
+
+
+class Allowance:
+    """Seconds for one kind of work; they run while :meth:`spending` is entered.
+
+    Args:
+        seconds: of it.
+        now: seconds of a clock that never goes back.
+        most: what all else leaves of a larger whole.
+    """
+
+    def __init__(self, seconds: float, now: Callable[[], float], most: Callable[[], float] = unbounded) -> None:
+        self._seconds = seconds
+        self._now = now
+        self._most = most
+        self._since: float | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; below zero where they are overdrawn."""
+        return min(self.left_of_its_own, self._most())
+
+    @property
+    def left_of_its_own(self) -> float:
+        """Seconds that are left of its own, whatever the larger whole leaves."""
+        return self._seconds - (self._now() - self._since if self._since is not None else 0.0)
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Count what is done inside."""
+        self._since = self._now()
+        try:
+            yield
+        finally:
+            self._seconds, self._since = self.left_of_its_own, None

@@ -1,0 +1,121 @@
+"""The seconds of a whole run: those that were given or announced, and what preparing and the end may take of them.
+
+==============================  ====================================  ====================================
+what                            how long                              what more of it would buy
+==============================  ====================================  ====================================
+the whole run                   what the user gave, else 30 to 300 s  see the search
+running the original            25 % of it: a third each for finding  samples that drift is measured on, and a
+                                feeds, running them, and telling      tolerance from more settings
+                                what rounding does
+comparing one result with it    5 % of it                             the same
+start, and writing the result   2 s, and 1 s for each 300 MB          nothing
+what is begun at the end        20 % of it, 15 s where it is short    a result where a machine is very busy
+==============================  ====================================  ====================================
+
+It stands still while the run waits for its turn at the machine's clock. Exporting a source comes before it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from optim._engine.search.settings import AUTO, SearchSeconds
+
+LEAST_S, MOST_S = 30.0, 300.0
+"""What is announced where the user gave nothing: in less the end alone takes half of it; who wants more says so."""
+
+_WHOLE_END_S = 80.0
+"""A run that is shorter has its part of the seconds of the end: they are 28 together."""
+
+_LEAST_PART = 0.2
+"""Of them, however short the run: with less, what was named is proven by three rounds."""
+
+_ORIGINAL_SHARE = 0.25
+"""Of the run, for what is done with the original before anything is tried: samples, reference, tolerance."""
+
+_COMPARING_SHARE = 0.05
+"""Of the run, for comparing one result on all samples: some six are."""
+
+_FLOOR_SHARE, _SHORT_FLOOR_S = 0.2, 15.0
+"""What is begun in the end goes on for so long whatever was announced; a shorter race proves nothing."""
+
+_CLOSING_S, _WRITTEN_BYTES_A_SECOND = 2.0, 300e6
+"""Report, lock and the start of the command; and the model, copied and hashed: measured with models of 1 GB."""
+
+
+class RunTime:
+    """The seconds of one run; it begins when this is made.
+
+    Args:
+        asked_s: what the user gave; ``auto``: they are announced when the model is known.
+        now: seconds of a clock that never goes back.
+
+    Attributes:
+        announced_s: of the whole run; infinite until they are known.
+        now: the clock.
+        open_s: what the original takes to open.
+        run_s: what one run of it takes.
+        closing_s: for writing what came of it.
+        comparing_s: what one result takes to be compared on all samples.
+        notes: what there was no time for, a sentence each.
+    """
+
+    def __init__(self, asked_s: SearchSeconds, now: Callable[[], float] = time.monotonic) -> None:
+        self.now = now
+        self._begin = now()
+        self.announced_s = math.inf if asked_s == AUTO else asked_s
+        self.open_s = self.run_s = self.closing_s = self.comparing_s = 0.0
+        self.notes: list[str] = []
+
+    def announce(self, seconds: float) -> None:
+        """Say how long the run takes, where the user did not."""
+        self.announced_s = seconds
+
+    def expect(self, *, open_s: float, run_s: float, size_bytes: int) -> None:
+        """Note what the original takes to open and to run, and how large it is."""
+        self.open_s, self.run_s = open_s, run_s
+        self.closing_s = _CLOSING_S + size_bytes / _WRITTEN_BYTES_A_SECOND
+
+    def note(self, text: str) -> None:
+        """Have the report say once what there was no time for."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def compares(self, samples: int) -> None:
+        """Note on how many samples each result is compared with the original."""
+        self.comparing_s = samples * self.run_s
+
+    @property
+    def spent(self) -> float:
+        """Seconds since it began."""
+        return self.now() - self._begin
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left of what was announced; below zero when they are over."""
+        return self.announced_s - self.spent
+
+    @property
+    def part(self) -> float:
+        """The part of the full seconds of an end that this run has, 0..1."""
+        return max(_LEAST_PART, min(1.0, self.announced_s / _WHOLE_END_S))
+
+    @property
+    def floor_s(self) -> float:
+        """Seconds that what is begun in the end may take whatever is left."""
+        if math.isinf(self.announced_s):
+            return 0.0
+        return max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
+
+    @property
+    def for_original(self) -> float:
+        """Seconds for what is done with the original before anything is tried."""
+        return _ORIGINAL_SHARE * (MOST_S if math.isinf(self.announced_s) else self.announced_s)
+
+    def samples_to_compare(self, run_s: float, available: int) -> int:
+        """On how many samples there is time to compare a result, one at least."""
+        if math.isinf(self.announced_s) or run_s <= 0:
+            return available
+        return max(1, min(available, int(_COMPARING_SHARE * self.announced_s / run_s)))

@@ -1,0 +1,157 @@
+"""How long a run is announced to take, where the user gave no time: from the model, the machine, and earlier runs.
+
+A search tries some candidates of each pass, opens each in a few races, and proves what is best. What a candidate takes
+goes by the size of the model, its nodes and a run of it; what passes took on this machine before corrects that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import geometric_mean, median
+
+from optim._engine.jobs.prepare import Answer as Prepared
+from optim._engine.jobs.reference_outputs import spread_of
+from optim._engine.search.keys import machine_key
+from optim._engine.search.run_time import LEAST_S, MOST_S, RunTime
+from optim._engine.search.state import Attempt
+from optim._engine.store import Store, cache_key
+from optim.jobs.wire import to_wire
+
+_CANDIDATES_A_PASS = 2.5
+"""Sets of options and chains that a pass is tried with: 37 to 74 candidates of some 15 passes on MiniLM."""
+
+_AT_ONCE = 1.6
+"""Candidates that two processes do in the time of one: they share memory and the runtime's threads."""
+
+_CANDIDATE_S, _BYTES_A_SECOND, _NODES_A_SECOND, _RUNS_A_CANDIDATE = 0.3, 150e6, 2000.0, 4
+"""A candidate: a process, its weights read and written, its nodes walked through, and runs of it."""
+
+_LANES_A_PASS, _LANE_S, _RUNS_A_LANE, _MOST_RUNS_S = 3.0, 0.3, 30, 0.6
+"""A lane of a race: a process, opening the model, and the runs of a few rounds."""
+
+_END_S, _OPENINGS_IN_THE_END = 25.0, 10
+"""The end: races of 14 s at most and what goes with them, and models opened in programs of their own."""
+
+_LEARNS = 0.5
+"""Weight of the last run in what is known of a pass: one run on a busy machine does not decide."""
+
+_FARTHEST = 4.0
+"""What is learned corrects the estimate by so much at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a run has to do with.
+
+    Attributes:
+        size_bytes: of the original.
+        nodes: of its graph.
+        samples: that results are compared on.
+        open_s: to open it.
+        run_s: one run of it.
+    """
+
+    size_bytes: int
+    nodes: int
+    samples: int
+    open_s: float
+    run_s: float
+
+    @property
+    def candidate_s(self) -> float:
+        """Seconds that a candidate is guessed to take."""
+        runs_s = _RUNS_A_CANDIDATE * self.run_s
+        return _CANDIDATE_S + self.size_bytes / _BYTES_A_SECOND + self.nodes / _NODES_A_SECOND + runs_s + self.open_s
+
+    @property
+    def lane_s(self) -> float:
+        """Seconds that a lane of a race is guessed to take."""
+        runs_s = min(_RUNS_A_LANE * self.run_s, max(_MOST_RUNS_S, 8 * self.run_s))
+        return _LANE_S + 0.6 * self.open_s + runs_s
+
+    @property
+    def text(self) -> str:
+        """In a few words, e.g. ``90 MB, 357 nodes, 11 ms a run, 8 samples``."""
+        megabytes = max(1.0, self.size_bytes / 1e6)
+        size = f"{megabytes / 1e3:.1f} GB" if megabytes >= 1e3 else f"{megabytes:.0f} MB"
+        run = f"{self.run_s:.1f} s" if self.run_s >= 1 else f"{self.run_s * 1e3:.2g} ms"
+        samples = f"{self.samples} sample{'s' if self.samples > 1 else ''}"
+        return f"{size}, {self.nodes} node{'s' if self.nodes > 1 else ''}, {run} a run, {samples}"
+
+
+@dataclass(frozen=True, slots=True)
+class PassCosts:
+    """What candidates of passes took on this machine, by the pass's name: times what was guessed."""
+
+    factors: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def known(cls, store: Store) -> PassCosts:
+        """What earlier runs found."""
+        return store.read("steps", _key(), cls) or cls()
+
+    def learned(self, attempts: Iterable[Attempt], load: Load) -> PassCosts:
+        """The same after one more run."""
+        took: dict[str, list[float]] = defaultdict(list)
+        for attempt in attempts:
+            if attempt.seconds > 0:
+                took[attempt.step.pass_name].append(attempt.seconds / load.candidate_s)
+        found = dict(self.factors)
+        for name, factors in took.items():
+            found[name] = found.get(name, median(factors)) * (1 - _LEARNS) + median(factors) * _LEARNS
+        return PassCosts(found)
+
+    def keep(self, store: Store) -> None:
+        """Keep it for later runs; where two write, the last one counts."""
+        store.write("steps", _key(), to_wire(self))
+
+    def of(self, names: Sequence[str]) -> float:
+        """What some passes take together, times what is guessed of one."""
+        return sum(self._bounded(self.factors.get(name, self._usual)) for name in names)
+
+    @property
+    def _usual(self) -> float:
+        known = [self._bounded(factor) for factor in self.factors.values()]
+        return geometric_mean(known) if known else 1.0
+
+    def _bounded(self, factor: float) -> float:
+        return min(_FARTHEST, max(1 / _FARTHEST, factor))
+
+
+def _key() -> str:
+    return cache_key("pass costs", machine_key())
+
+
+def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts) -> float:
+    """Seconds of a whole run that begins now, 30 to 300."""
+    candidates = _CANDIDATES_A_PASS * costs.of(passes) * load.candidate_s / _AT_ONCE
+    lanes = _LANES_A_PASS * len(passes) * load.lane_s
+    end = _END_S + _OPENINGS_IN_THE_END * (load.lane_s + load.samples * load.run_s)
+    return min(MOST_S, max(LEAST_S, candidates + lanes + end))
+
+
+def in_words(seconds: float) -> str:
+    """E.g. ``40 seconds`` or ``2 minutes``: as exact as an estimate is."""
+    if seconds < 90:
+        return f"{round(seconds / 10) * 10} seconds"
+    minutes = round(seconds / 30) / 2
+    return f"{minutes:g} minutes"
+
+
+def in_time(prepared: Prepared, time: RunTime) -> Prepared:
+    """The same with as many samples to compare on as there is time for; the run's notes say what is left out."""
+    most = time.samples_to_compare(prepared.run_s, len(prepared.compared))
+    compared = spread_of(prepared.compared, most)
+    explored = tuple(sample for sample in prepared.explored if sample in compared) or compared[:1]
+    timed = tuple(sample for sample in prepared.timed if sample in compared) or compared[:1]
+    shapes = tuple(shape for sample, shape in zip(prepared.timed, prepared.shapes, strict=True) if sample in timed)
+    if len(compared) < len(prepared.compared) or prepared.cut_short:
+        time.notes.append(
+            f"a run of the original takes {prepared.run_s:.2g} s: results are compared on {len(compared)} of "
+            f"{prepared.available} samples; more --search-seconds buy more"
+        )
+    elif len(compared) < prepared.available:
+        time.notes.append(f"drift is measured on {len(compared)} of {prepared.available} samples, spread evenly")
+    return replace(prepared, compared=compared, explored=explored, timed=timed, shapes=shapes or prepared.shapes[:1])

@@ -1,0 +1,144 @@
+"""The seconds of a whole run, told by a clock that stands still until it is set."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+
+from optim._engine.search.run_time import LEAST_S, MOST_S, RunTime
+from optim._engine.search.settings import AUTO
+from optim._engine.search.time_budget import AGAIN_S, FINAL_S, GRACE_S, SHORTER_S, TimeBudget
+from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_time, in_words
+from optim._engine.store import Store
+
+
+class Clock:
+    def __init__(self):
+        self.seconds = 500.0
+
+    def __call__(self):
+        return self.seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(TimeBudget, "pace", 1.0)
+    monkeypatch.setattr(TimeBudget, "programs", True)
+    return Clock()
+
+
+def run_of(seconds, clock, *, open_s=0.3, run_s=0.01, size_bytes=90_000_000, samples=8):
+    run = RunTime(seconds, clock)
+    run.expect(open_s=open_s, run_s=run_s, size_bytes=size_bytes)
+    run.compares(samples)
+    return run
+
+
+def test_the_search_has_what_preparing_and_the_end_leave(clock):
+    run = run_of(90.0, clock)
+    clock.seconds += 10
+    time = TimeBudget.of_run(run, 300.0)
+    assert 40 < time.left < 80 - FINAL_S - AGAIN_S - SHORTER_S
+    assert time.left_of_run == 80.0
+
+
+def test_a_short_run_has_its_part_of_the_end_and_half_of_what_is_left_for_the_search(clock):
+    time = TimeBudget.of_run(run_of(20.0, clock), 300.0)
+    assert time.left >= 10.0
+    assert time.grace_s == pytest.approx(GRACE_S / 4)
+    assert time.final(2, drop=True).seconds == pytest.approx(FINAL_S / 4)
+
+
+def test_no_race_goes_on_beyond_the_run_but_for_its_floor(clock):
+    time = TimeBudget.of_run(run_of(100.0, clock), 300.0)
+    assert time.again(2, drop=True).whole_s == pytest.approx(100 - 2.3)
+    clock.seconds += 97
+    assert time.is_up
+    assert time.again(2, drop=True).whole_s == time.look(50.0, 3).whole_s == 20.0
+    assert not time.may_time_again
+    assert (time.shorter.left, time.fallbacks.left, time.final_repairs.left) < (0, 0, 0)
+    assert time.lanes_at_the_end(6) == 1
+
+
+def test_what_was_named_is_proven_whatever_the_time(clock):
+    time = TimeBudget.of_run(run_of(1.0, clock), 300.0, must=True)
+    clock.seconds += 50
+    assert time.may_prove
+    assert math.isinf(time.final(1, drop=False).whole_s)
+
+
+def test_a_model_that_runs_for_too_long_is_not_begun_to_be_timed(clock):
+    assert TimeBudget.of_run(run_of(300.0, clock, run_s=30.0, samples=1), 300.0).may_prove
+    assert not TimeBudget.of_run(run_of(60.0, clock, run_s=30.0, samples=1), 300.0).may_prove
+
+
+def test_a_model_of_two_seconds_a_run_has_a_first_look_at_few_models(clock):
+    time = TimeBudget.of_run(run_of(60.0, clock, run_s=2.0, samples=1), 300.0)
+    time.expect_lanes(open_s=0.3, run_s=2.0)
+    assert 0 < time.lanes_to_look_at(9) < 5
+    assert time.final(1, drop=True).most_samples == 1
+
+
+def test_a_number_is_never_changed_and_auto_is_announced_once_the_model_is_known(clock):
+    assert RunTime(45.0, clock).left == 45.0
+    run = RunTime(AUTO, clock)
+    assert math.isinf(run.left)
+    assert run.for_original == MOST_S / 4
+    run.announce(60.0)
+    clock.seconds += 20
+    assert run.left == 40.0
+
+
+TINY = Load(size_bytes=10_000, nodes=1, samples=8, open_s=0.01, run_s=1e-5)
+MINILM = Load(size_bytes=90_000_000, nodes=360, samples=8, open_s=0.3, run_s=0.012)
+PASSES = [f"a.{i}" for i in range(15)]
+
+
+def test_the_estimate_lies_between_half_a_minute_and_five(clock):
+    assert estimate_s(TINY, PASSES[:1], PassCosts()) == LEAST_S
+    assert 60 < estimate_s(MINILM, PASSES, PassCosts()) < 150
+    assert estimate_s(Load(4_000_000_000, 400, 8, 10.0, 1.0), PASSES, PassCosts()) == MOST_S
+
+
+def test_what_passes_took_before_corrects_the_estimate(tmp_path):
+    store = Store(tmp_path)
+    took = [SimpleNamespace(seconds=2 * MINILM.candidate_s, step=SimpleNamespace(pass_name=name)) for name in PASSES]
+    PassCosts.known(store).learned(took, MINILM).keep(store)
+    known = PassCosts.known(store)
+    assert known.factors["a.0"] == pytest.approx(2.0)
+    assert estimate_s(MINILM, PASSES, known) > estimate_s(MINILM, PASSES, PassCosts()) + 10
+    assert known.of(["new"]) == pytest.approx(2.0)  # as what is known of others
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(31, "30 seconds"), (118, "2 minutes"), (300, "5 minutes")])
+def test_an_estimate_is_told_as_exactly_as_it_is(seconds, words):
+    assert in_words(seconds) == words
+
+
+def test_the_load_is_told_in_a_few_words():
+    assert MINILM.text == "90 MB, 360 nodes, 12 ms a run, 8 samples"
+    assert Load(2_000_000_000, 1, 1, 1.0, 2.0).text == "2.0 GB, 1 node, 2.0 s a run, 1 sample"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What :func:`in_time` looks at of what a run was prepared with."""
+
+    run_s: float
+    compared: tuple[int, ...] = tuple(range(8))
+    explored: tuple[int, ...] = (0, 3)
+    timed: tuple[int, ...] = (0, 3)
+    shapes: tuple[str, ...] = ("x 1", "x 2")
+    available: int = 8
+    cut_short: bool = False
+
+
+def test_results_are_compared_on_as_many_samples_as_there_is_time_for(clock):
+    run = RunTime(60.0, clock)
+    fast, slow = in_time(Prepared(0.01), run), in_time(Prepared(1.5), run)
+    assert (len(fast.compared), slow.compared, slow.explored, slow.shapes) == (8, (0, 7), (0,), ("x 1",))
+    (note,) = run.notes
+    assert note.startswith("a run of the original takes 1.5 s: results are compared on 2 of 8 samples")
