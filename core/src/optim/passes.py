@@ -51,7 +51,12 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Applicable:
-    """Whether a pass can do something for a model, and if not, why."""
+    """Whether a pass can do something for a model, and if not, why.
+
+    Attributes:
+        yes: whether it can.
+        reason: why not, as a user reads it in the report.
+    """
 
     yes: bool
     reason: str = ""
@@ -240,6 +245,14 @@ class Pass(ABC):
 
         A lossy pass with such an option is repaired by the core: where it breaks the budget, a small set to keep is
         searched for.
+        """
+        del model, options
+        return ()
+
+    def refinable(self, model: Model, options: Any) -> Sequence[str]:
+        """Names of the nodes that the option ``finer`` can compute in a precision between the pass's and their own.
+
+        A repair tries those that it would have to keep in that one first. Empty for a pass without the option.
         """
         del model, options
         return ()

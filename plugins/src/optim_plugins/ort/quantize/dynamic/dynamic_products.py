@@ -67,7 +67,7 @@ class ProductQuantizer(ProductRewriter):
         if weight is None:
             self.refused.append(product.name)
             return False
-        is_finer = self._options.activation_bits == 16 or product.name in self._options.finer
+        is_finer = self._options.activation_bits > 8 or product.name in self._options.finer
         new = self._two_products(product, weight) if is_finer else [self._product(product, weight)]
         self.put_in_place(product, new)
         return True
