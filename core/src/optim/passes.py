@@ -51,7 +51,12 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Applicable:
-    """Whether a pass can do something for a model, and if not, why."""
+    """Whether a pass can do something for a model, and if not, why.
+
+    Attributes:
+        yes: whether it can.
+        reason: why not, as a user reads it in the report.
+    """
 
     yes: bool
     reason: str = ""
