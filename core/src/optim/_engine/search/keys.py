@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from optim._engine.compare.metric_spec import MetricSpec
+from optim._engine.graphs.stamp import Stamp
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
@@ -45,6 +47,11 @@ class Keys:
         measured = task and [self._measure, task.digest, task.samples, task.explored]
         self._prepared = prepared
         self._reference = [self._place, prepared.versions, prepared.digest, original.digest, measured]
+
+    def ingest(self, stamps: Sequence[Stamp]) -> str:
+        """Of what a file becomes in the store."""
+        versions = [importlib.metadata.version(package) for package in ("onnx", "onnx-ir")]
+        return cache_key("ingest", {"file": to_wire(tuple(stamps)), "code": [core_digest(), *versions]})
 
     def prepare(self, model: Model, inputs: tuple[TensorInfo, ...]) -> str:
         """Returns the key of feeds of these sizes and reference outputs."""
