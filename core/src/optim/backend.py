@@ -167,7 +167,7 @@ class Backend(ABC):
         return ()
 
     def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
-        """What a session of this model computes, as a digest; empty where the runtime does not tell.
+        """Returns what a session of this model computes, as a digest; empty where the runtime does not tell.
 
         Two models with the same digest are the same to the runtime: settings that leave its own graph as it is change
         nothing, and whatever a clock says of them is noise. Asked in a process of its own, which may write into
@@ -201,7 +201,7 @@ class Backend(ABC):
         return self.name
 
     def is_passing(self, error: Exception) -> bool:
-        """Whether what ``open`` or a run raised may go by itself, as a device that another program holds.
+        """Returns whether what ``open`` or a run raised may go by itself, as a device that another program holds.
 
         It is then tried again in a session opened anew, three times within some seconds.
         """

@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 from optim.model import UNKNOWN_DTYPE, Model, SessionConfig, TensorInfo
 from optim.onnx.context_files import context_files, deliver_contexts, set_artefacts, store_contexts
-from optim.onnx.data_files import bytes_key, pieces, replacing, static_shape, write_tensors
+from optim.onnx.data_files import bytes_key, pieces, placed, replacing, write_tensors
 from optim.onnx.digests import model_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.linked import is_linked, linked_files, locations_for_store, point_from, resolve
@@ -157,7 +157,7 @@ def deliver_linked(model: Model, folder: Path, *, name: str) -> None:
 
 
 def size_bytes(model: Model) -> int:
-    """What the model takes on disk once delivered: its graph and the weights it uses, each once."""
+    """Returns what the model takes on disk once delivered: its graph and the weights it uses, each once."""
     graph = onnx.load(model.path, load_external_data=False)
     total = model.path.stat().st_size
     total += sum((model.path.parent / location).stat().st_size for location in context_files(graph))
@@ -214,15 +214,7 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
     for value, tensor in todo:
         written = value.const_value
         assert isinstance(written, ir.ExternalTensor)
-        value.const_value = ir.ExternalTensor(
-            final.name,
-            written.offset,
-            written.length,
-            tensor.dtype,
-            shape=static_shape(tensor),
-            name=tensor.name or "",
-            base_dir=store,
-        )
+        value.const_value = placed(tensor, final, written.offset, written.length)
 
 
 def _lies_in(tensor: ir.ExternalTensor, folder: Path) -> bool:
