@@ -15,6 +15,7 @@ from optim.model import Model, SessionConfig
 from optim.target import Target
 
 if TYPE_CHECKING:
+    from optim.kernels import KernelProbe, KernelRatio
     from optim.passes import Interface
 
 
@@ -174,6 +175,19 @@ class Backend(ABC):
         """
         del model, target, scratch
         return ""
+
+    def kernel_probes(self, target: Target) -> Sequence[KernelProbe]:
+        """Kernels to be timed once on this machine, in each precision and some classes of shapes.
+
+        A few seconds for all of them; see :mod:`optim.kernels`.
+        """
+        del target
+        return ()
+
+    def known_kernels(self, target: Target) -> Sequence[KernelRatio]:
+        """What stands for them where the machine is too busy to be timed: figures of hardware of its kind."""
+        del target
+        return ()
 
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
         """Add files of its own to a run folder, and look whether what lies there works.

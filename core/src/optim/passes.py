@@ -13,6 +13,7 @@ from optim.target import Target
 
 if TYPE_CHECKING:
     from optim.context import Context
+    from optim.kernels import KernelUse
     from optim.options import PassOptions
 
 
@@ -234,6 +235,14 @@ class Pass(ABC):
         from optim.options import options_class
 
         return (options_class(type(self))(),)
+
+    def kernels(self, options: Any) -> Sequence[KernelUse]:
+        """Which kernels the result would use in place of those of float32: what the pass promises goes by them.
+
+        Empty where it exchanges none, or the backend's are not known; see :mod:`optim.kernels`.
+        """
+        del options
+        return ()
 
     def keepable(self, model: Model, options: Any) -> Sequence[str]:
         """Names of the nodes that the option ``keep`` can leave alone, in graph order; empty for a pass without it.

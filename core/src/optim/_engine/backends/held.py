@@ -15,6 +15,7 @@ from optim._engine.plugins.registry import Registry
 from optim.arrays import Feeds, Outputs
 from optim.backend import Backend, BackendLimits, Check, Delivery, Session
 from optim.errors import ExitStatus, OptimError, describe_exception
+from optim.kernels import KernelProbe, KernelRatio
 from optim.model import Model, SessionConfig
 from optim.onnx.backend import OnnxRuntimeSession
 from optim.target import Target
@@ -100,6 +101,16 @@ class HeldBackend(Backend):
         return self.blame(
             "could not say what its sessions compute", lambda: self._inner.session_digest(model, target, scratch)
         )
+
+    def kernel_probes(self, target: Target) -> Sequence[KernelProbe]:
+        """Kernels to be timed; none where that would take the device from another."""
+        if self.kind.exclusive:
+            return ()
+        return self.blame("could not offer its kernels", lambda: self._inner.kernel_probes(target))
+
+    def known_kernels(self, target: Target) -> Sequence[KernelRatio]:
+        """What stands for them."""
+        return self.blame("could not say its kernels", lambda: self._inner.known_kernels(target))
 
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
         """What it adds to a run folder."""

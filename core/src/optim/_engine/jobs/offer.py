@@ -22,6 +22,7 @@ from optim.context import Context
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.jobs.wire import to_wire
+from optim.kernels import KernelUse
 from optim.model import Model
 from optim.onnx.digests import model_digest
 from optim.options import options_class, parse_options
@@ -54,10 +55,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One set of options; for a session-only pass also what it made of the model."""
+    """One set of options; for a session-only pass also what it made of the model; and kernels that it exchanges."""
 
     options: dict[str, Any]
     result: PassResult | None = None
+    kernels: tuple[KernelUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,11 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
             proposed = [parse_options(type(transformation), asked.options)]
         session_only = transformation.session_only
         proposals = tuple(
-            Proposal(to_wire(options), _tuned(transformation, options, request, context) if session_only else None)
+            Proposal(
+                to_wire(options),
+                _tuned(transformation, options, request, context) if session_only else None,
+                tuple(transformation.kernels(options)),
+            )
             for options in proposed
         )
     kept = (asked.options or {}).get("keep") if transformation.lossy else None

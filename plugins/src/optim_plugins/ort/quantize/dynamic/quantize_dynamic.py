@@ -26,6 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim.kernels import KernelUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,6 +88,13 @@ class QuantizeDynamic(Pass):
 
         del options
         return [product.name for product in find_products(model.ir(), _LEAST_ELEMENTS)]
+
+    def kernels(self, options: QuantizeDynamicOptions) -> tuple[KernelUse, ...]:
+        """Those of the integers or floats that it writes."""
+        from optim_plugins.ort import kernel_probes
+
+        del options
+        return (KernelUse(("MatMul",), kernel_probes.DYNAMIC),)
 
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
         """Rewrite every product that is not kept."""
