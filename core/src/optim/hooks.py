@@ -47,6 +47,8 @@ OWN_COMMANDS: Mapping[str, str] = {
     "export": "Turn a torch module or a model folder into verified ONNX.",
     "verify": "Compare two models on the same feeds.",
     "bench": "Time models against each other on the real backend.",
+    "blame": "Name the nodes that make a model differ from another.",
+    "profile": "Show where the time goes, by operator and by node.",
     "sensitivity": "Show which nodes cost how much drift.",
     "inspect": "Describe a model: inputs, operators, weights.",
     "metrics": "List the task metrics, with their options.",

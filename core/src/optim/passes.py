@@ -253,6 +253,14 @@ class Pass(ABC):
         del model, options
         return ()
 
+    def refinable(self, model: Model, options: Any) -> Sequence[str]:
+        """Names of the nodes that the option ``finer`` can compute in a precision between the pass's and their own.
+
+        A repair tries those that it would have to keep in that one first. Empty for a pass without the option.
+        """
+        del model, options
+        return ()
+
     @abstractmethod
     def apply(self, model: Model, options: Any, context: Context) -> PassResult:
         """Make the new model; ``options`` is an instance of the pass's own options class. Never mutates ``model``."""

@@ -100,6 +100,7 @@ PASSES = [f"a.{i}" for i in range(15)]
 def test_the_estimate_lies_between_half_a_minute_and_five(clock):
     assert estimate_s(TINY, PASSES[:1], PassCosts()) == LEAST_S
     assert 60 < estimate_s(MINILM, PASSES, PassCosts()) < 150
+    assert estimate_s(TINY, PASSES[:1], PassCosts(), spent_s=280.0) == MOST_S
     assert estimate_s(Load(4_000_000_000, 400, 8, 10.0, 1.0), PASSES, PassCosts()) == MOST_S
 
 

@@ -47,6 +47,11 @@ def optim_backends() -> Sequence[type[Backend]]:
 
 @hookimpl
 def optim_commands() -> Sequence[Command]:
-    """What decoders need that were exported without optim."""
-    path = "optim_plugins.torch.merge_decoders.command:merge_decoders"
-    return (Command(path, "Make one file of a decoder without and one with a past."),)
+    """What decoders need that were exported without optim, and kernels of torch beside those of onnxruntime."""
+    folder = "optim_plugins.torch"
+    return (
+        Command(
+            f"{folder}.merge_decoders.command:merge_decoders", "Make one file of a decoder without and one with a past."
+        ),
+        Command(f"{folder}.swap.command:swap", "Show whose kernels move the outputs, operator by operator."),
+    )

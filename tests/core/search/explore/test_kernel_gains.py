@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -40,7 +41,7 @@ def bench(tmp_path, monkeypatch):
         prepared=SimpleNamespace(versions={"onnxruntime": "1"}),
         run_time=RunTime(60.0),
         say=lambda text: None,
-        turns=SimpleNamespace(turn=_turn, now=lambda: 0.0),
+        turns=SimpleNamespace(turn=nullcontext, now=lambda: 0.0),
         answers=[kernels.Answer(FAST, TABLE)],
         asked=[],
     )
@@ -51,14 +52,6 @@ def bench(tmp_path, monkeypatch):
 
     made.runner = SimpleNamespace(call=call)
     return made
-
-
-class _turn:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return None
 
 
 def gains(bench, **work):

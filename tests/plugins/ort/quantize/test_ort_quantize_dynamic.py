@@ -200,7 +200,7 @@ def test_a_model_without_a_large_constant_weight_is_declined_with_its_reason(tmp
     model = build(tmp_path, [node], {"w": random_weight(64, 63)}, {"x": [1, 64]}, {"y": [1, 63]})
     applicable = QuantizeDynamic().applicable(model, CPU)
     assert not applicable
-    assert applicable.reason == "no MatMul or Gemm has a constant float32 weight of 4096 elements"
+    assert applicable.reason == "no MatMul or Gemm has a constant float32 weight of 4096 elements, and no LSTM is large"
 
 
 def test_a_weight_that_is_not_finite_stays_float_and_is_named(tmp_path: Path) -> None:
@@ -271,10 +271,10 @@ def test_exports_stay_near(name: str, per_channel: bool, tmp_path: Path) -> None
 
 def test_auto_smooths_where_samples_have_rows_enough(tmp_path: Path) -> None:
     model = export("bert.dynamo", tmp_path)
-    for length, strengths in ((1, [0.0]), (20, [0.0, 0.8])):
+    for length, tried in ((1, [(0.0, 8)]), (20, [(0.0, 8), (0.8, 8), (0.0, 16)])):
         asked = context(tmp_path, [feeds_for("bert.dynamo", batch=1, sequence=length)])
         options = list(QuantizeDynamic().candidates(model, CPU, asked))
-        assert [one.smoothing for one in options] == strengths
+        assert [(one.smoothing, one.activation_bits) for one in options] == tried
         assert all(one.per_channel for one in options)
         assert len({one.reduce_range for one in options}) == 1
 
@@ -308,3 +308,46 @@ def test_a_column_of_zeros_stays_zero() -> None:
     assert quantized is not None
     assert not quantized.integers[:, 7].any()
     assert np.isfinite(quantized.scale).all()
+
+
+_OUTLIERS = {"x": random_weight(32, 64) * np.where(np.arange(64) == 3, 60, 1).astype(np.float32)}
+"""One channel far beyond the others, which 8 bits for all leave little to."""
+
+
+def _three(folder: Path) -> Model:
+    """Two products of one input, and one of what the second gives."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
+        helper.make_node("MatMul", ["x", "v"], ["q"], name="two"),
+        helper.make_node("Add", ["q", "b"], ["r"]),
+        helper.make_node("MatMul", ["r", "u"], ["s"], name="three"),
+        helper.make_node("Add", ["p", "s"], ["y"]),
+    ]
+    weights = {name: random_weight(64, 64, seed=place) for place, name in enumerate("wvu")}
+    weights = {name: array / np.float32(8) for name, array in weights.items()} | {"b": random_weight(64)}
+    weights["w"][3] = weights["v"][3] = 0.01
+    return build(folder, nodes, weights, {"x": ["n", 64]}, {"y": ["n", 64]})
+
+
+def test_sixteen_bits_of_activations_leave_the_error_of_the_weights(tmp_path: Path) -> None:
+    model = _three(tmp_path)
+    coarse = apply(QuantizeDynamic, model, tmp_path)
+    fine = apply(QuantizeDynamic, model, tmp_path, activation_bits=16)
+    assert fine.counts == {"products quantized": 3, "products kept": 0, "with 16-bit activations": 3}
+    assert 1e-4 < drift(model, fine.model, _OUTLIERS) < drift(model, coarse.model, _OUTLIERS) / 3
+    assert names_and_shapes(fine.model) == names_and_shapes(model)
+    found = operators(fine.model)
+    assert found.count("MatMulIntegerToFloat") == 6
+    assert found.count("DynamicQuantizeLinear") == 4, "products of one input share what is quantized of it"
+
+
+def test_single_nodes_get_sixteen_bits(tmp_path: Path) -> None:
+    model = _three(tmp_path)
+    result = apply(QuantizeDynamic, model, tmp_path, finer=("two", "three", "four"), keep=("three",))
+    assert result.counts == {"products quantized": 2, "products kept": 1, "with 16-bit activations": 1}
+    assert result.notes == ("keep names no quantizable node: four",)
+    found = operators(result.model)
+    assert found.count("MatMulIntegerToFloat") == 3
+    assert found.count("MatMul") == 1
+    coarse = apply(QuantizeDynamic, model, tmp_path, keep=("three",))
+    assert drift(model, result.model, _OUTLIERS) < drift(model, coarse.model, _OUTLIERS)

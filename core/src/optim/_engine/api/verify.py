@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import require_models
 from optim._engine.compare.metric_spec import parse_max_loss
+from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Verification
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
 
 def verify(
     reference: str | PathLike[str],
-    other: str | PathLike[str],
+    other: str | PathLike[str] | None = None,
     *,
     data: Data | None = None,
     max_drift: float | None = None,
     metric: TaskMetric | None = None,
     max_loss: str | float | None = None,
     target: str = "cpu",
+    other_target: str = "",
     seed: int = 0,
     say: Callable[[str], None] | None = None,
 ) -> Verification:
@@ -31,12 +33,13 @@ def verify(
 
     Args:
         reference: an ``.onnx`` file, a run folder, or a source, which is exported.
-        other: the same.
+        other: the same; by default the reference itself, on ``other_target``.
         data: as :func:`optim.run` takes it; by default made up.
         max_drift: largest relative L2 of any output; by default 0.05, or no bound where ``max_loss`` is given.
         metric: measured beside drift, as :func:`optim.run` takes it.
         max_loss: how much worse it may be: ``"1%"`` of the reference's value, or an amount.
         target: where both run.
+        other_target: where ``other`` runs, if not there.
         seed: of made-up feeds.
         say: told what is going on, a line at a time.
 
@@ -51,7 +54,15 @@ def verify(
         >>> found.within, found.drift.relative_l2
         (True, 0.0127)
     """
-    models = Path(reference), Path(other)
+    models = Path(reference), Path(reference if other is None else other)
+    if other is None and not other_target:
+        raise OptimError(
+            "nothing-to-compare",
+            f"{reference} is to be compared with nothing",
+            "neither a second model is given nor a second target",
+            f"optim verify {reference} OTHER, or --other-target TARGET",
+            status=ExitStatus.USAGE,
+        )
     with named_data(data, seed) as feeds, named_metric(metric) as judged_by:
         require_models(models, feeds, target)
         from optim._engine.plugins.registry import load_registry
@@ -67,4 +78,5 @@ def verify(
             max_drift=max_drift,
             metric=judged_by,
             max_loss=parse_max_loss(str(max_loss)) if max_loss is not None else None,
+            other_target=other_target,
         )

@@ -68,7 +68,7 @@ def find_places(graph: ir.Model, names: Collection[str]) -> list[NodePlace]:
     A node is called by its name, or by that of its first output; one inside a branch or a loop body has no place.
     """
     wanted = set(names)
-    fixed = _constant_values(graph)
+    fixed = constant_values(graph)
     found: list[NodePlace] = []
     for node in graph.graph:
         own = [name for name in (node.name, node.outputs[0].name if node.outputs else "") if name in wanted]
@@ -94,7 +94,7 @@ def isolated(graph: ir.Model, places: Sequence[NodePlace], arrays: Mapping[str, 
         arrays: all values that these are given and make, for their types and ranks.
     """
     made = {name for place in places for name in place.made if name in arrays}
-    fixed = _constant_values(graph)
+    fixed = constant_values(graph)
     kept = [node for node in graph.graph if any(value.name in made for value in node.outputs)]
     inputs: dict[str, ir.Value] = {}
     for node in kept:
@@ -148,7 +148,7 @@ def error_name(value: str) -> str:
     return f"optim_error_{value}"
 
 
-def _constant_values(graph: ir.Model) -> set[ir.Value]:
+def constant_values(graph: ir.Model) -> set[ir.Value]:
     """Values of the main graph that no feed has a part in."""
     fixed = set(graph.graph.initializers.values())
     for node in graph.graph:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from optim._engine.diagnosis.replay import NoReplay, Replay
 from optim._engine.diagnosis.subject import Subject
+from optim._engine.gate.finer import refine
 from optim._engine.gate.repair import Estimate, OutOfEvaluations, Repair, find_keep
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
@@ -99,9 +100,23 @@ def run(request: Request, channel: Channel) -> Answer:
             evaluations, estimates = evaluations + found.evaluations + 1, estimates + found.estimates
             drift = max(found.drift, _worst_of_all(subject, found.keep, deadline + _CHECK_S))
             if drift <= request.limit:
-                return Answer(replace(found, drift=drift, evaluations=evaluations, estimates=estimates), note)
+                found = replace(found, drift=drift, evaluations=evaluations, estimates=estimates)
+                return Answer(_refined(subject, found, request.limit, replay, deadline), note)
             aim *= request.limit / drift * _MARGIN
         return Answer(None, note)
+
+
+def _refined(subject: Subject, found: Repair, limit: float, replay: Replay | None, deadline: float) -> Repair:
+    """The repair with nodes in a precision between, where the pass has one; it holds on all samples too."""
+
+    def drift_of(keep: Sequence[str], finer: Sequence[str]) -> float:
+        if time.monotonic() > deadline:
+            raise OutOfEvaluations
+        drift = subject.drift(keep, finer)
+        return drift if drift > limit else max(drift, _worst_of_all(subject, keep, deadline + _CHECK_S, finer))
+
+    work = {name: error.work for name, error in replay.errors.items()} if replay else {}
+    return refine(found, subject.refinable, drift_of, limit * _MARGIN, work)
 
 
 def _look_for_the_worst(subject: Subject, request: Request) -> float:
@@ -118,11 +133,11 @@ def _look_for_the_worst(subject: Subject, request: Request) -> float:
     return max(request.whole, *(drifts[sample] for sample in subject.samples if sample in drifts))
 
 
-def _worst_of_all(subject: Subject, keep: Sequence[str], deadline: float) -> float:
+def _worst_of_all(subject: Subject, keep: Sequence[str], deadline: float, finer: Sequence[str] = ()) -> float:
     """The drift on all samples that the gate compares; on as many as there is time for."""
     others = [sample for sample in subject.request.comparison.reference.compared if sample not in subject.samples]
     worst = 0.0
-    for _, drift in subject.drifts(keep, others):
+    for _, drift in subject.drifts(keep, others, finer):
         worst = max(worst, drift)
         if time.monotonic() > deadline:
             break

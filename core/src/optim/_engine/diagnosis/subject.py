@@ -31,6 +31,7 @@ class Subject:
         request: the pass with its options, the model it is applied to, and what that is compared with.
         nodes: names of what the pass can leave alone, in graph order, without those that its options leave alone.
         samples: those that :meth:`drift` is measured on; the request's, unless somebody chose others.
+        refinable: names of nodes that its option ``finer`` can compute in a precision between.
         refusal: why the pass changed nothing when it was to change everything; empty as long as it does.
     """
 
@@ -48,6 +49,10 @@ class Subject:
         self._kept = tuple(getattr(options, "keep", ())) if known else ()
         names = dict.fromkeys(self._pass.keepable(request.model, options)) if known else ()
         self.nodes = tuple(name for name in names if name not in self._kept)
+        has_finer = "finer" in options_class(pass_class).model_fields
+        self._finer = tuple(getattr(options, "finer", ())) if has_finer else ()
+        between = self._pass.refinable(request.model, options) if has_finer else ()
+        self.refinable = frozenset(between) - {*self._kept, *self._finer}
 
     def applicable(self) -> Applicable:
         """What the pass says of the model."""
@@ -64,15 +69,17 @@ class Subject:
         """What the model is fed on a sample."""
         return mapped_feeds(self._feeds.sample(sample), self._comparison.interfaces)
 
-    def drift(self, keep: Collection[str]) -> float:
+    def drift(self, keep: Collection[str], finer: Collection[str] = ()) -> float:
         """Relative L2 to the original with ``keep`` left alone, the worst of the samples; infinite without a run."""
-        return max((drift for _, drift in self.drifts(keep, self.samples)), default=float("inf"))
+        return max((drift for _, drift in self.drifts(keep, self.samples, finer)), default=float("inf"))
 
-    def drifts(self, keep: Collection[str], samples: Iterable[int]) -> Iterator[tuple[int, float]]:
+    def drifts(
+        self, keep: Collection[str], samples: Iterable[int], finer: Collection[str] = ()
+    ) -> Iterator[tuple[int, float]]:
         """The same sample by sample; one that is infinite, for the first of them, where it does not run at all."""
         asked, waiting = self.request, list(samples)
         try:
-            with self.applied(asked.model, keep, self._samples) as result:
+            with self.applied(asked.model, keep, self._samples, finer) as result:
                 if not keep and not result.changed:
                     self.refusal = "; ".join(result.notes)
                 comparison = self._comparison.after(result.interface, asked.model)
@@ -94,7 +101,7 @@ class Subject:
 
     @contextmanager
     def applied(
-        self, model: Model, keep: Collection[str], samples: Callable[[], Iterable[Feeds]]
+        self, model: Model, keep: Collection[str], samples: Callable[[], Iterable[Feeds]], finer: Collection[str] = ()
     ) -> Iterator[PassResult]:
         """What the pass makes of a model that is not its own; its files go with the context.
 
@@ -102,6 +109,7 @@ class Subject:
             model: what to apply it to.
             keep: names of nodes to leave alone, beside those that the options say.
             samples: feeds of ``model`` for calibration.
+            finer: names of nodes in a precision between, beside those that the options say.
         """
         asked = self.request
         context = MeasuringContext(
@@ -115,6 +123,8 @@ class Subject:
         )
         left = [*self._kept, *(name for name in self.nodes if name in keep)]
         changed = {"keep": left} if "keep" in asked.options or left else {}
+        if finer:
+            changed["finer"] = [*self._finer, *(name for name in self.nodes if name in finer)]
         options = parse_options(type(self._pass), {**asked.options, **changed})
         try:
             yield self._pass.apply(model, options, context)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist, fmean, stdev
 
 LEAST_SAMPLES = 4
@@ -53,6 +53,15 @@ class Drift:
 NO_DRIFT = Drift(0.0, 0.0, 1.0)
 
 
+DIFFERENCES = ("0", "1e-4", "1e-3", "1e-2", "0.1", "1")
+"""Absolute differences, in the output's unit, that elements are counted above."""
+
+
+def no_differences() -> dict[str, int]:
+    """No element above any of them."""
+    return dict.fromkeys(DIFFERENCES, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class OutputComparison:
     """One output of one model against the reference; the figures are those of equal arrays where none are given.
@@ -73,6 +82,7 @@ class OutputComparison:
         each: relative L2 of every sample, where several were compared; empty for one.
         overflowed: whether NaN or infinity appeared in an output that is as it should be otherwise.
         slices: where ``relative_l2`` is that of some slices, see :mod:`optim._engine.gate.scales`; else empty.
+        above: elements whose difference is above each of :data:`DIFFERENCES`.
     """
 
     name: str
@@ -90,6 +100,7 @@ class OutputComparison:
     each: tuple[float, ...] = ()
     overflowed: bool = False
     slices: str = ""
+    above: dict[str, int] = field(default_factory=no_differences)
 
     @property
     def drift(self) -> Drift:
@@ -120,6 +131,7 @@ class OutputComparison:
             problem=self.problem or other.problem,
             each=(*self.by_sample, *other.by_sample),
             overflowed=self.overflowed if self.problem else other.overflowed,
+            above={limit: count + other.above.get(limit, 0) for limit, count in self.above.items()},
             slices=self.slices if self.relative_l2 >= other.relative_l2 else other.slices,
         )
 

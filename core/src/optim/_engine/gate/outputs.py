@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from optim._engine.gate.drift import OutputComparison
+from optim._engine.gate.drift import DIFFERENCES, OutputComparison
 from optim._engine.gate.scales import worst_group
 from optim.arrays import Array, Feeds, Outputs
 from optim.errors import OptimError
@@ -151,9 +151,16 @@ def _with_figures(found: OutputComparison, a: NDArray[np.float64], b: NDArray[np
         compared=int(a.size),
         relative_l2=noise / max(signal, FLOOR_PER_ELEMENT * math.sqrt(a.size)),
         max_abs=float(np.abs(difference).max()),
+        above=_counts(np.abs(difference)),
         cosine=max(-1.0, min(1.0, cosine)),
         sqnr_db=math.inf if noise == 0 else 20 * math.log10(signal / noise) if signal else -math.inf,
     )
+
+
+def _counts(differences: NDArray[np.float64]) -> dict[str, int]:
+    places = np.searchsorted([float(limit) for limit in DIFFERENCES], differences, side="left")
+    counts = np.bincount(places, minlength=len(DIFFERENCES) + 1)[::-1].cumsum()[::-1]
+    return {limit: int(count) for limit, count in zip(DIFFERENCES, counts[1:], strict=True)}
 
 
 def _dot(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:

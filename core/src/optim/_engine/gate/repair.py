@@ -50,6 +50,7 @@ class Repair:
         evaluations: drifts measured by applying the pass.
         estimates: drifts estimated without applying it.
         work: share of the work of all nodes that these do, 0..1; of their number where work is unknown.
+        finer: names of nodes in a precision between, in graph order; they are not in ``keep``.
     """
 
     keep: tuple[str, ...]
@@ -57,13 +58,15 @@ class Repair:
     evaluations: int
     estimates: int = 0
     work: float = 0.0
+    finer: tuple[str, ...] = ()
 
     def text(self, kept: str) -> str:
         """What was found and what that took, for the report; ``kept`` is where nodes are left."""
         nodes = "1 node" if len(self.keep) == 1 else f"{len(self.keep)} nodes"
         took = "1 evaluation" if self.evaluations == 1 else f"{self.evaluations} evaluations"
         estimates = f" and {self.estimates} estimates" if self.estimates else ""
-        return f"repaired: {nodes} left {kept}, {self.work:.0%} of the work; found in {took}{estimates}"
+        finer = f", {len(self.finer)} in a finer precision" if self.finer else ""
+        return f"repaired: {nodes} left {kept}, {self.work:.0%} of the work{finer}; found in {took}{estimates}"
 
 
 @dataclass(frozen=True, slots=True)

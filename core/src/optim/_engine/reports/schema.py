@@ -118,6 +118,7 @@ class OutputReport(_Part):
     limit: Figure = Field(default=None, description="what this output alone is held to; null where it is the budget")
     each: tuple[Figure, ...] = Field(default=(), description="relative_l2 of every sample, where several were compared")
     overflowed: bool = Field(default=False, description="whether NaN or infinity appeared in it")
+    above: dict[str, int] = Field(default={}, description="elements whose difference is above so much, in its unit")
     slices: str = Field(default="", description="the slices whose drift relative_l2 is, where scales are mixed")
 
 

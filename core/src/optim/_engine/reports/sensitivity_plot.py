@@ -10,7 +10,7 @@ from optim._engine.reports.svg import Scale
 from optim.cli_kit.output import printable
 
 if TYPE_CHECKING:
-    from optim._engine.runs.sensitivity import Sensitivity
+    from optim._engine.runs.diagnosis.sensitivity import Sensitivity
 
 _BARS = 30
 _ROW, _LABEL, _BAR, _GAP, _CURVE = 18, 300, 300, 90, 380

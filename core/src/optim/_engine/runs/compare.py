@@ -71,6 +71,7 @@ def verify_models(
     max_drift: float | None = None,
     metric: MetricSpec | None = None,
     max_loss: MaxLoss | None = None,
+    other_target: str = "",
 ) -> Verification:
     """Compare every output of ``other`` with ``reference`` on the same feeds.
 
@@ -81,16 +82,20 @@ def verify_models(
         max_drift: largest relative L2 accepted; when None 0.05, or no bound where a loss is given.
         metric: task metric to measure beside drift.
         max_loss: how much worse it may be.
+        other_target: where ``other`` runs; empty: where the reference does.
 
     Raises:
-        OptimError: a model or the feeds cannot be used.
+        OptimError: a model, the feeds or the target cannot be used.
     """
+    elsewhere = require_target(conditions.registry, other_target) if other_target else None
     asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss)
     asked.require_sound()
     with workbench_for(reference, conditions, asked) as (bench, _):
-        candidate = _node(bench, other, "")
+        candidate = other_model(bench, other)
         budget = Budget.of(asked, bench.prepared.tolerance)
-        result = _compared(bench, candidate)
+        if elsewhere is not None:
+            bench.move_to(elsewhere)
+        result = check_candidate(bench, candidate) if elsewhere else _compared(bench, candidate)
         if result.ready is None:
             raise OptimError(
                 "other-failed",
@@ -158,7 +163,7 @@ def bench_models(
             status=ExitStatus.USAGE,
         )
     with workbench_for(models[0], conditions) as (bench, first):
-        candidates = [_node(bench, path, component) for path in models[1:]]
+        candidates = [other_model(bench, path, component) for path in models[1:]]
         bench.original = first
         lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
         bench.say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
@@ -277,7 +282,8 @@ def _component(exported: ExportedSource, name: str) -> str:
     )
 
 
-def _node(bench: Workbench, path: Path, component: str) -> Candidate:
+def other_model(bench: Workbench, path: Path, component: str = "") -> Candidate:
+    """A further model, brought into the store, with its own settings; a source is exported."""
     exported = _exported(path, bench.target, bench.registry, bench.store, bench.say)
     if exported is not None:
         graph_of = exported.graph(_component(exported, component))

@@ -33,6 +33,7 @@ from optim.jobs.process import WorkerFailed
 from optim.model import Model, TensorInfo
 from optim.onnx.operators import work_shares
 from optim.passes import MODEL_STAGES
+from optim.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +66,23 @@ class Preparation:
         self.runner = Runner(store, say, fresh=settings.fresh, executor=executor)
         self.turns = Turns(f"optim on {settings.source.name}", say)
         self.run_time = RunTime(settings.search_seconds, self.turns.now)
-        target = registry.target(settings.target)
-        registry.backend(target.backend)
-        self.target = target.plain
-        self.place = Place(self.target, registry.offered("backend")[target.backend].plugin.name)
         self._metric = require_known(settings.metric, registry) if settings.metric else None
-        self.keys = Keys(settings, registry, self.target, self._metric)
+        self._settle(registry.target(settings.target))
         self.prepared: prepare.Answer
         self.reference: Reference
         self.original: Candidate
         self.work: Mapping[str, float] = {}
+
+    def _settle(self, target: Target) -> None:
+        self.registry.backend(target.backend)
+        self.target = target.plain
+        self.place = Place(self.target, self.registry.offered("backend")[target.backend].plugin.name)
+        self.keys = Keys(self.settings, self.registry, self.target, self._metric)
+
+    def move_to(self, target: Target) -> None:
+        """What comes is run on another target, and held against what the original gave where it was prepared."""
+        self._settle(target)
+        self.keys.hold_to(self.prepared, self.original.model)
 
     def ingest(self) -> Ingested:
         """Bring the source into the store; it is the original from then on."""

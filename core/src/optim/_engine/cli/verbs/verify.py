@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import data_option, metric_options, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus
@@ -17,25 +18,29 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("reference", type=click.Path(path_type=Path))
-@click.argument("other", type=click.Path(path_type=Path))
+@click.argument("other", type=click.Path(path_type=Path), required=False)
 @data_option
 @click.option("--max-drift", type=float, help="Largest relative L2 of any output. [default: 0.05]")
 @metric_options
 @target_option
+@click.option("--other-target", type=TARGET_NAME, default="", help="Where OTHER, or REFERENCE itself, is run.")
 @seed_option("Of synthesized feeds.")
 @json_option
 def verify(
     reference: Path,
-    other: Path,
+    other: Path | None,
     data: str | None,
     max_drift: float | None,
     metric: str | None,
     max_loss: str | None,
     target: str,
+    other_target: str,
     seed: int,
     as_json: bool,
 ) -> int:
     """Run REFERENCE and OTHER on the same feeds and compare every output.
+
+    With --other-target one model is enough: it is compared with itself on another target.
 
     Each is an .onnx file or a run folder. Exit status 0: within --max-drift and --max-loss; 4: beyond.
     """
@@ -51,6 +56,7 @@ def verify(
             metric=metric,
             max_loss=max_loss,
             target=target,
+            other_target=other_target,
             seed=seed,
             say=say,
         )
@@ -71,11 +77,14 @@ def _print(found: Verification) -> None:
             figure_text(item.relative_l2),
             figure_text(item.max_abs),
             figure_text(item.cosine),
+            "" if item.max_ulp is None else f"{item.max_ulp:.4g}",
+            *(str(count) for count in item.above.values()),
             item.problem,
         ]
         for item in found.outputs
     ]
-    print_table(["output", "shape", "drift", "max abs", "cosine", ""], rows)
+    limits = next((list(item.above) for item in found.outputs), [])
+    print_table(["output", "shape", "drift", "max abs", "cosine", "ULP", *(f">{limit}" for limit in limits), ""], rows)
     echo(f"feeds: {found.feeds.origin}, {found.feeds.compared} of {found.feeds.samples} samples")
     if found.task is not None:
         task = found.task

@@ -12,7 +12,7 @@ from typing import Any
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
-from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE
+from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.select.chains import Chains
@@ -80,7 +80,7 @@ class Repairer:
         if repair.work > MOST_WORK_KEPT:
             attempt.unrepaired = f"not repaired: {repair.work:.0%} of the work would stay {kept}"
             return None
-        options = _keeping(attempt.step, repair.keep)
+        options = _keeping(attempt.step, repair)
         self._journal.open(step_of(offered, options), parent).notes = (repair.text(kept),)
         return options
 
@@ -114,10 +114,10 @@ class Repairer:
         repair = self._bench.repair(before, offered, step.options, tried, aim, seconds)
         kept = offered.over_models.kept
         row = self._journal.open(step, before)
-        if repair is None or not repair.keep or repair.work > MOST_WORK_KEPT:
+        if repair is None or not (repair.keep or repair.finer) or repair.work > MOST_WORK_KEPT:
             row.unrepaired = f"not repaired for all samples: no small set of nodes to leave {kept} was found"
             return None
-        repaired = step_of(offered, _keeping(step, repair.keep))
+        repaired = step_of(offered, _keeping(step, repair))
         count = len(repaired.options["keep"])
         nodes = "1 node" if count == 1 else f"{count} nodes"
         self._journal.open(repaired, before).notes = (f"for all samples {repair.text(kept)}",)
@@ -135,5 +135,9 @@ class Repairer:
         return limit < worst_drift(tried.answer.comparisons).relative_l2 < REPAIRABLE * limit
 
 
-def _keeping(step: Step, names: Sequence[str]) -> dict[str, Any]:
-    return {**step.options, "keep": [*step.options["keep"], *names]}
+def _keeping(step: Step, repair: Repair) -> dict[str, Any]:
+    """The options of a step with what a repair found; a node that it keeps is in no other precision."""
+    options = {**step.options, "keep": [*step.options["keep"], *repair.keep]}
+    if "finer" in step.options:
+        options["finer"] = [*(name for name in step.options["finer"] if name not in repair.keep), *repair.finer]
+    return options

@@ -58,6 +58,7 @@ class ProductQuantizer(ProductRewriter):
         readers = Counter(product.a for product in products)
         self._alone = {product.node for product in products if readers[product.a] == 1}
         self._activations: dict[tuple[ir.Value, ir.Graph | ir.Function | None], _Activation] = {}
+        self._rests: dict[tuple[ir.Value, ir.Graph | ir.Function | None], _Activation] = {}
         self._weights: dict[tuple[ir.Value, bool, str, bool], _Weight | None] = {}
 
     def rewrite(self, product: Product) -> bool:
@@ -66,8 +67,43 @@ class ProductQuantizer(ProductRewriter):
         if weight is None:
             self.refused.append(product.name)
             return False
-        self.put_in_place(product, [self._product(product, weight)])
+        is_finer = self._options.activation_bits > 8 or product.name in self._options.finer
+        new = self._two_products(product, weight) if is_finer else [self._product(product, weight)]
+        self.put_in_place(product, new)
         return True
+
+    def _two_products(self, product: Product, weight: _Weight) -> list[ir.Node]:
+        """The product of what 8 bits hold of the activation, and of what they leave over."""
+        name, graph = f"{product.name}_quantized", product.node.graph
+        assert graph is not None
+        high = self._activation(product)
+        low = self._rest(product, high)
+        nodes = []
+        for a, part in ((high, "high"), (low, "low")):
+            bias = [product.vector] if product.vector is not None and part == "high" else []
+            operands = [a.integers, weight.integers, a.scale, weight.scale, a.zero_point, weight.zero_point, *bias]
+            nodes.append(ir.node("MatMulIntegerToFloat", operands, domain=MICROSOFT, name=f"{name}_{part}"))
+        return [*nodes, ir.node("Add", [node.outputs[0] for node in nodes], name=name)]
+
+    def _rest(self, product: Product, high: _Activation) -> _Activation:
+        """What 8 bits leave over of an activation, in 8 bits: both together are one of 16."""
+        key = (product.a, product.node.graph)
+        if key not in self._rests:
+            name = product.a.name
+            held = ir.node("DequantizeLinear", [high.integers, high.scale, high.zero_point], name=f"{name}_held")
+            rest = ir.node("Sub", [product.a, held.outputs[0]], name=f"{name}_rest")
+            quantize = ir.node("DynamicQuantizeLinear", [rest.outputs[0]], num_outputs=3, name=f"{name}_rest_quantize")
+            for node in (held, rest):
+                node.outputs[0].name, node.outputs[0].type = self.names.take(f"{node.name}_output"), product.a.type
+                node.outputs[0].shape = product.a.shape
+            for output, suffix in zip(quantize.outputs, ("quantized", "scale", "zero_point"), strict=True):
+                output.name = self.names.take(f"{name}_rest_{suffix}")
+            quantized = high.integers.producer()
+            assert quantized is not None
+            assert quantized.graph is not None
+            quantized.graph.insert_after(quantized, [held, rest, quantize])
+            self._rests[key] = _Activation(*quantize.outputs)
+        return self._rests[key]
 
     def _product(self, product: Product, weight: _Weight) -> ir.Node:
         name = f"{product.name}_quantized"

@@ -14,6 +14,16 @@ input becomes one ``com.microsoft.DynamicQuantizeMatMul``. A Gemm is quantized a
 moved into BiasGelu goes back into the product, where it costs nothing. Weights are quantized one at a time and in
 blocks, so memory stays near that of what is written. Operators: onnxruntime ``docs/ContribOperators.md``.
 
+With ``activation_bits = 16``, or for nodes in ``finer``, activations have 16 bits: a node is the sum of two such
+products, of ``a_q`` and of what that leaves over::
+
+    r_q, r_scale, r_zero = DynamicQuantizeLinear(a - DequantizeLinear(a_q, a_scale, a_zero))
+    y = MatMulIntegerToFloat(a_q, W_q, ..., bias) + MatMulIntegerToFloat(r_q, W_q, ...)
+
+What is left of the error is that of the weights, in half to three quarters of the time of floats (AVX512-VNNI).
+
+LSTMs of large weights become com.microsoft.DynamicQuantizeLSTM (:mod:`optim_plugins.ort.quantize.dynamic.recurrent`).
+
 A weight that reaches the product through a constant Transpose (a head tied to the embedding) is quantized in its
 transposed form, and the embedding keeps its own. Conv stays in float: ConvInteger is slower than it.
 
@@ -36,12 +46,13 @@ if TYPE_CHECKING:
     from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
 
 _LEAST_OPSET = 11
+_COARSE_BITS = 8
 _LEAST_ELEMENTS = 4096
 """Smaller weights gain nothing."""
 
 
 class QuantizeDynamic(Pass):
-    """Dynamic int8 quantization of matrix products."""
+    """Dynamic int8 quantization of matrix products and LSTMs."""
 
     name = "ort.quantize-dynamic"
     summary = "matrix products in 8-bit integers, activations quantized while running; needs no data"
@@ -59,18 +70,22 @@ class QuantizeDynamic(Pass):
         if opset < _LEAST_OPSET:
             return Applicable.no(f"the model has opset {opset}; DynamicQuantizeLinear came with opset {_LEAST_OPSET}")
         from optim_plugins.ort.graph.products import find_products
+        from optim_plugins.ort.quantize.dynamic.recurrent import find_lstms
         from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
 
-        if next(find_products(model.ir(), _LEAST_ELEMENTS), None) is None:
+        graph = model.ir()
+        if next(find_products(graph, _LEAST_ELEMENTS), None) is None and next(find_lstms(graph), None) is None:
             return nothing_to_quantize(
-                model, f"no MatMul or Gemm has a constant float32 weight of {_LEAST_ELEMENTS} elements"
+                model,
+                f"no MatMul or Gemm has a constant float32 weight of {_LEAST_ELEMENTS} elements, and no LSTM is large",
             )
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeDynamicOptions]:
-        """Plain; then smoothed, where samples have enough rows to show which channels have outliers.
+        """Plain; then smoothed, where samples have enough rows to show which channels have outliers; then finer.
 
-        One scale for all columns is not tried: it is no faster, and further off.
+        With a few rows the time goes to reading weights, and two products read them twice. One scale for all columns
+        is not tried: it is no faster, and further off.
         """
         del target
         from optim_plugins.ort.hardware import multiplies_integers_exactly
@@ -81,12 +96,25 @@ class QuantizeDynamic(Pass):
         yield QuantizeDynamicOptions(reduce_range=reduce_range)
         if rows_at_a_time(model, context) >= FEW_ROWS:
             yield QuantizeDynamicOptions(reduce_range=reduce_range, smoothing=0.8)
+            yield QuantizeDynamicOptions(reduce_range=reduce_range, activation_bits=16)
 
     def keepable(self, model: Model, options: QuantizeDynamicOptions) -> list[str]:
-        """Every product it would quantize."""
+        """Every product and LSTM it would quantize."""
         from optim_plugins.ort.graph.products import find_products
+        from optim_plugins.ort.quantize.dynamic.recurrent import find_lstms, name_of
 
         del options
+        graph = model.ir()
+        names = {product.node: product.name for product in find_products(graph, _LEAST_ELEMENTS)}
+        names |= {node: name_of(node) for node in find_lstms(graph)}
+        return [names[node] for node in graph.graph.all_nodes() if node in names]
+
+    def refinable(self, model: Model, options: QuantizeDynamicOptions) -> list[str]:
+        """Every product, where they have not 16 bits all of them."""
+        from optim_plugins.ort.graph.products import find_products
+
+        if options.activation_bits > _COARSE_BITS:
+            return []
         return [product.name for product in find_products(model.ir(), _LEAST_ELEMENTS)]
 
     def kernels(self, options: QuantizeDynamicOptions) -> tuple[KernelUse, ...]:
@@ -97,9 +125,10 @@ class QuantizeDynamic(Pass):
         return (KernelUse(("MatMul",), kernel_probes.DYNAMIC),)
 
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
-        """Rewrite every product that is not kept."""
+        """Rewrite every product and LSTM that is not kept."""
         from optim_plugins.ort.graph.products import find_products
         from optim_plugins.ort.quantize.dynamic.dynamic_products import ProductQuantizer
+        from optim_plugins.ort.quantize.dynamic.recurrent import find_lstms, name_of, quantize_lstm
         from optim_plugins.ort.quantize.narrow_weights import judged_product, narrow_nodes
         from optim_plugins.ort.quantize.smoothing import find_factors
 
@@ -120,13 +149,22 @@ class QuantizeDynamic(Pass):
         for done, product in enumerate(chosen):
             count += quantizer.rewrite(product)
             context.report_progress((done + 1) / len(chosen), "quantizing weights")
-        unknown = sorted(set(options.keep) - {product.name for product in found})
+        lstms = list(find_lstms(graph))
+        named = {product.name for product in found} | {name_of(node) for node in lstms}
+        how = {"per_channel": options.per_channel, "reduce_range": bool(options.reduce_range)}
+        left = [node for node in lstms if name_of(node) not in options.keep]
+        recurrent = sum(quantize_lstm(graph, node, **how) for node in left)
+        unknown = sorted({*options.keep, *options.finer} - named)
         notes = [f"keep names no quantizable node: {', '.join(unknown)}"] if unknown else []
         notes += [f"left in float, its weight is not finite: {name}" for name in quantizer.refused]
-        if not count:
+        if not count + recurrent:
             return PassResult(model, changed=False, notes=(*notes, "no product is left to quantize"))
         quantizer.finish()
         counts = {"products quantized": count, "products kept": len(found) - count}
+        if recurrent:
+            counts |= {"LSTM quantized": recurrent}
+        if finer := [one for one in chosen if options.activation_bits > _COARSE_BITS or one.name in options.finer]:
+            counts |= {"with 16-bit activations": len(finer)}
         if options.reduce_range:
             counts |= {"with 7-bit weights": len(narrow)}
         if options.smoothing:

@@ -10,7 +10,7 @@ from optim import PassOptions
 
 
 class QuantizeDynamicOptions(PassOptions):
-    """Activations are always uint8: the fast kernels of x86-64 and Arm take that."""
+    """Kernels always take uint8 activations: those of x86-64 and Arm are fast for that."""
 
     per_channel: bool = Field(True, description="one scale for each output column of a weight, instead of one for all")
     reduce_range: bool | Literal["saturating"] = Field(
@@ -25,4 +25,8 @@ class QuantizeDynamicOptions(PassOptions):
         description="how much of the activations' outliers the weights take over, 0 none, 1 all; "
         "0.8 is a good guess; needs samples",
     )
+    activation_bits: Literal[8, 16] = Field(
+        8, description="16 are two products of 8 bits: closer by what rounding activations costs, in twice the time"
+    )
+    finer: tuple[str, ...] = Field((), description="names of nodes whose activations get 16 bits, where others have 8")
     keep: tuple[str, ...] = Field((), description="names of nodes left in float")

@@ -14,7 +14,7 @@ from optim.cli_kit.output import echo, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from optim._engine.diagnosis.measure_job import NodeCost
-    from optim._engine.runs.sensitivity import Sensitivity
+    from optim._engine.runs.diagnosis.sensitivity import Sensitivity
 
 _BAR = 20
 
@@ -59,7 +59,7 @@ def sensitivity(
     from optim._engine.cli.request import parse_named
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.compare import Conditions
-    from optim._engine.runs.sensitivity import measure_sensitivity
+    from optim._engine.runs.diagnosis.sensitivity import measure_sensitivity
     from optim._engine.store import Store
     from optim.cli_kit.progress import progress
     from optim.errors import ExitStatus, OptimError

@@ -1,0 +1,123 @@
+"""``optim blame``: the nodes that make a model differ from another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from optim.cli_kit.options import data_option, seed_option, target_option
+from optim.cli_kit.output import echo, json_option, print_json, print_table
+from optim.errors import ExitStatus, OptimError
+
+if TYPE_CHECKING:
+    from optim._engine.diagnosis.blame import Blamed
+    from optim._engine.runs.diagnosis.blame import Blame
+
+_NAMES = 6
+"""Names of nodes in a row; a path or a fused part may have hundreds. ``--json`` has all."""
+
+
+@click.command
+@click.argument("reference", type=click.Path(path_type=Path))
+@click.argument("other", type=click.Path(path_type=Path))
+@data_option
+@click.option(
+    "--map", "pairs", multiple=True, metavar="A=B", help="Input or output A of REFERENCE is B of OTHER; repeatable."
+)
+@target_option
+@seed_option("Of synthesized feeds.")
+@json_option
+def blame(
+    reference: Path, other: Path, data: str | None, pairs: tuple[str, ...], target: str, seed: int, as_json: bool
+) -> int:
+    """Name the nodes of OTHER that are given what those of REFERENCE are, and make something else.
+
+    Each is an .onnx file or a run folder. Exit status 0: nothing is blamed; 4: something is.
+    """
+    from optim._engine.api.request import require_models
+    from optim.cli_kit.progress import progress
+
+    names = dict(_pair(text) for text in pairs)
+    require_models((reference, other), data, target)
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.compare import Conditions
+    from optim._engine.runs.diagnosis.blame import blame_models
+    from optim._engine.store import Store
+
+    with progress() as say:
+        conditions = Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed)
+        found = blame_models(reference, other, conditions, names)
+    if as_json:
+        from optim.jobs.wire import to_wire
+
+        print_json({**to_wire(found.found), "feeds": found.prepared.origin})
+    else:
+        _print(found)
+    return ExitStatus.NOT_HELD if found.found.blamed else ExitStatus.DELIVERED
+
+
+def _pair(text: str) -> tuple[str, str]:
+    ours, equals, theirs = text.partition("=")
+    if not (ours and equals and theirs):
+        raise OptimError(
+            "bad-map",
+            f"--map {text} names no pair",
+            "it takes a name of the first model, an equals sign and a name of the second",
+            "--map input_ids=tokens",
+            status=ExitStatus.USAGE,
+        )
+    return ours, theirs
+
+
+def _print(found: Blame) -> None:
+    answer = found.found
+    for number, one in enumerate(answer.blamed, 1):
+        echo(f"{number}. {_some(one.nodes)} ({', '.join(dict.fromkeys(one.operators))})")
+        for line in _lines(one):
+            echo(f"   {line}")
+    drifts = [[name, _number(gap)] for name, gap in answer.outputs.items()]
+    print_table(["output", "drift"], drifts)
+    pairs = ", ".join(f"{count} by {how}" for how, count in answer.matched.items())
+    echo(f"{sum(answer.matched.values())} of {answer.values} values are in both models: {pairs}")
+    if answer.ambiguous:
+        some = _some(tuple(answer.ambiguous))
+        echo(f"ambiguous: {len(answer.ambiguous)} of them are like several of the reference: {some}")
+    for note in answer.notes:
+        echo(f"note: {note}")
+    echo(f"feeds: {found.prepared.origin}")
+    echo(verdict(answer.drift, len(answer.blamed)))
+
+
+def verdict(drift: float | None, blamed: int) -> str:
+    """What was found, in a sentence."""
+    if blamed:
+        return f"blamed: {blamed} part{'s' if blamed > 1 else ''} of the second model"
+    return f"nothing is blamed: drift is {_number(drift)}, and no node is off by more than its precision explains"
+
+
+def _lines(one: Blamed) -> list[str]:
+    ulp = "" if one.ulp is None else f", {one.ulp:.4g} ULP"
+    lines = [
+        f"given the reference's values, {one.value} is off by {_number(one.local)}{ulp}"
+        f" (max abs {one.max_abs:.3g}); {one.precision} explains {one.limit:.2g}",
+        *([one.problem] if one.problem else []),
+        f"this alone moves the outputs by {_number(one.alone)}",
+        f"in the reference: {_some(one.reference_nodes) or one.reference_value}",
+    ]
+    if one.errors is not None:
+        ours, theirs = one.errors
+        lines.append(f"nearer to float64: the {one.nearer} model ({ours:.2g} reference, {theirs:.2g} other)")
+    elif one.nearer:
+        lines.append(f"nearer to float64: the {one.nearer} model")
+    lines.append(f"path to an output: {_some(one.path) or 'it is one itself'}")
+    return lines
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
+
+
+def _number(value: float | None) -> str:
+    return "beyond all numbers" if value is None else f"{value:.3g}"

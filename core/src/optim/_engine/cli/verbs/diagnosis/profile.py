@@ -1,0 +1,145 @@
+"""``optim profile``: where the time of models goes, by operator and by node."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from optim.cli_kit.options import SECONDS, data_option, seed_option, target_option
+from optim.cli_kit.output import NOTHING, echo, json_option, print_json, print_table, size_text
+from optim.errors import ExitStatus, OptimError
+
+if TYPE_CHECKING:
+    from optim._engine.diagnosis.timing.origin import Origin
+    from optim._engine.diagnosis.timing.profile_job import Answer, Profile
+    from optim._engine.diagnosis.timing.trace import NodeTime
+
+_GROWTH_PAYS = 1.5
+"""How many times a usual run the first one of a new largest shape must cost for a warm-up to be advised."""
+
+
+@click.command
+@click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MODEL_OR_RUN_FOLDER...")
+@data_option
+@target_option
+@click.option("--seconds", type=SECONDS, default=3.0, show_default=True, help="Of runs, for each model.")
+@click.option("--top", type=click.IntRange(min=1), default=15, show_default=True, help="Rows of a table.")
+@click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="Write a trace for Perfetto, as .json.")
+@seed_option("Of synthesized feeds.")
+@json_option
+def profile(
+    models: tuple[Path, ...],
+    data: str | None,
+    target: str,
+    seconds: float,
+    top: int,
+    trace: Path | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Show which operators and nodes take the time of each model, and what a second does in place of the first's.
+
+    Each is an .onnx file, opened with the backend's defaults, or a run folder, opened with its tuned settings.
+    """
+    from optim._engine.api.request import require_models
+    from optim.cli_kit.progress import progress
+
+    require_models(models, data, target)
+    if trace is not None and (trace.suffix != ".json" or not trace.absolute().parent.is_dir()):
+        raise OptimError(
+            "bad-trace",
+            f"cannot write a trace to {trace}",
+            "it must be a .json in a folder that exists",
+            f"--trace {trace.with_suffix('.json').name}",
+            status=ExitStatus.USAGE,
+        )
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.compare import Conditions
+    from optim._engine.runs.diagnosis.profile import profile_models
+    from optim._engine.store import Store
+
+    with progress() as say:
+        conditions = Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed)
+        found = profile_models(models, conditions, seconds=seconds, trace=trace)
+    if as_json:
+        from optim.jobs.wire import to_wire
+
+        print_json({**to_wire(found.found), "feeds": found.prepared.origin})
+        return
+    _print(found.found, [str(path) for path in models], top)
+    echo(f"feeds: {found.prepared.origin}")
+    if trace is not None:
+        echo(f"trace: {trace}")
+
+
+def _print(answer: Answer, names: list[str], top: int) -> None:
+    for name, one in zip(names, answer.models, strict=True):
+        echo(f"{name}: {one.run_ms:.3g} ms a run with the profiler on, {one.share:.0%} of it in {len(one.nodes)} nodes")
+        _print_operators(one, top)
+        print_table(["node", "operator", "ms", "share", *_RATES], [_row(node, one) for node in one.nodes[:top]])
+        _print_first(one)
+        echo()
+    if answer.origins:
+        echo(f"before: {names[0]}; after: {names[1]}")
+        print_table(["before", "ms", "after", "ms", "x"], [_joined(origin) for origin in answer.origins[:top]])
+        echo()
+    echo(f"this machine: {answer.gflops:.0f} GFLOP/s in float32 (product of matrices, all threads)")
+    echo(f"this machine: {answer.gbytes:.1f} GB/s (copy)")
+
+
+_RATES = ("GFLOP/s", "GB/s", "allocates")
+
+
+def _print_operators(one: Profile, top: int) -> None:
+    by_operator: dict[str, list[NodeTime]] = defaultdict(list)
+    for node in one.nodes:
+        by_operator[node.operator].append(node)
+    total = sum(node.ms for node in one.nodes) or 1.0
+    listed = sorted(by_operator.items(), key=lambda item: -sum(node.ms for node in item[1]))
+    rows = []
+    for operator, nodes in listed[:top]:
+        ms = sum(node.ms for node in nodes)
+        rows.append([operator, str(len(nodes)), f"{ms:.3g}", f"{ms / total:.1%}", *_rates(nodes)])
+    print_table(["operator", "nodes", "ms", "share", *_RATES], rows)
+
+
+def _row(node: NodeTime, one: Profile) -> list[str]:
+    total = sum(other.ms for other in one.nodes) or 1.0
+    return [node.name, node.operator, f"{node.ms:.3g}", f"{node.ms / total:.1%}", *_rates([node])]
+
+
+def _rates(nodes: list[NodeTime]) -> list[str]:
+    seconds = sum(node.ms for node in nodes) / 1e3 or 1e-9
+    flops, moved = sum(node.flops for node in nodes), sum(node.moved_bytes for node in nodes)
+    allocated = sum(node.allocated_bytes for node in nodes)
+    rate = f"{flops / seconds / 1e9:.1f}" if flops else NOTHING
+    return [rate, f"{moved / seconds / 1e9:.2f}", size_text(allocated)]
+
+
+def _print_first(one: Profile) -> None:
+    first = one.first
+    echo(f"opening {first.open:.3g} ms; first run {first.first:.3g} ms, then {first.smallest:.3g} ms")
+    if first.grown:
+        echo(f"first run of the largest shape {first.grown:.3g} ms, then {first.largest:.3g} ms")
+        if first.grown > _GROWTH_PAYS * first.largest:
+            echo(
+                "a run of the largest shape after opening would take this from the first request: load.py is the place"
+            )
+
+
+def _joined(origin: Origin) -> list[str]:
+    before, after = (
+        _some(names, kinds) for names, kinds in zip((origin.before, origin.after), origin.operators, strict=True)
+    )
+    ratio = f"{origin.after_ms / origin.before_ms:.2f}" if origin.before_ms and origin.after_ms else NOTHING
+    return [before, f"{origin.before_ms:.3g}", after, f"{origin.after_ms:.3g}", ratio]
+
+
+def _some(names: tuple[str, ...], operators: tuple[str, ...]) -> str:
+    """The node, or how many of which operators."""
+    if len(names) <= 1:
+        return f"{names[0]} ({operators[0]})" if names else NOTHING
+    return f"{len(names)} nodes: {', '.join(operators[:4])}{' ...' if len(operators) > 4 else ''}"

@@ -1,0 +1,272 @@
+"""The parts of a model that are wrong: suspected by their own error, tried alone, held against float64."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim._engine.diagnosis.couple import Couple, worst
+from optim._engine.diagnosis.cutting import Part, read_by
+from optim._engine.diagnosis.expected import FLOAT_LIMIT, Precision, precision_of, rounded
+from optim._engine.diagnosis.judge import Distance, distance, float64_of, histogram
+from optim.arrays import Array
+from optim.onnx.operators import qualified_name
+
+_SUSPECTS = 12
+"""Parts that are tried alone, the farthest beyond their limit first: each costs a run and holds its value in memory."""
+
+_LEAST_SHARE = 0.2
+"""Of the outputs' distance that a blamed part makes alone: the noise of 25 equal parts adds up to five times one's."""
+
+_TAKEN_BACK = 0.25
+"""Of an error, what is left of one that the next node takes back; a sum with a residual leaves more of a fault."""
+
+_JUDGED = 4
+"""Parts that are computed in float64, whichever move the outputs most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """A part of the other model that is wrong.
+
+    Attributes:
+        nodes: of the other model, in graph order; one, or those that the reference computes in another way.
+        operators: theirs.
+        reference_nodes: what computes the same in the reference.
+        value: what they make, in the other model.
+        reference_value: the same in the reference.
+        given: values that they are given, in the other model.
+        local: relative L2 of the value where the nodes are given the reference's values; None for an overflow.
+        limit: what their precision explains.
+        alone: drift of the model's outputs with this error alone in the reference; None: beyond all numbers.
+        max_abs: of the value.
+        ulp: largest distance in units in the last place.
+        nearer: ``reference`` or ``other``, whichever is nearer to a float64 computation; empty where that is unknown.
+        errors: relative L2 of the reference's and the other's value to that computation.
+        precision: ``float``, ``half`` or ``int8``.
+        problem: e.g. how many elements became infinite.
+        path: names of nodes from here to an output.
+        edges: of a histogram of the value.
+        counts: of the reference and of the other in it.
+    """
+
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+    reference_nodes: tuple[str, ...]
+    value: str
+    reference_value: str
+    given: tuple[str, ...]
+    local: float | None
+    limit: float
+    alone: float | None
+    max_abs: float
+    ulp: float | None
+    nearer: str
+    errors: tuple[float, float] | None
+    precision: str
+    problem: str
+    path: tuple[str, ...]
+    edges: tuple[float, ...] = ()
+    counts: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """A part, how it rounds, and how far it is off and may be."""
+
+    value: str
+    part: Part
+    precision: Precision
+    local: Distance
+    limit: float
+    alone: float
+
+
+def find_blamed(couple: Couple, drift: float) -> list[Blamed]:
+    """The parts that are wrong, whichever moves the outputs most first.
+
+    Args:
+        couple: with outputs that are not alike.
+        drift: of the worst output; infinite where one is lost.
+    """
+    cuts = couple.cuts
+    parts = {name: couple.other.part(name, set(cuts) - {name}) for name in cuts}
+    precisions = {name: precision_of(couple.other, part) for name, part in parts.items()}
+    local = worst(couple.replayed(cuts, cuts))
+    limits = _limits(couple, precisions)
+    suspects = [name for name in cuts if local[name].relative_l2 > limits[name]]
+    suspects = _without_rescaled(couple, suspects, parts, local, limits)
+    suspects = sorted(suspects, key=lambda name: limits[name] / local[name].relative_l2)[:_SUSPECTS]
+    alone = _alone(couple, suspects, cuts)
+    least = _LEAST_SHARE * (drift if math.isfinite(drift) else 1.0)
+    order = {name: place for place, name in enumerate(cuts)}
+    guilty = [name for name in suspects if alone[name] >= least]
+    if not guilty and not math.isfinite(drift):  # the reference's operators take what the other's do not
+        guilty = [name for name in suspects if not math.isfinite(local[name].relative_l2)]
+    guilty.sort(key=lambda name: (-alone[name], order[name]))
+    found = [_Suspect(n, parts[n], precisions[n], local[n], limits[n], alone[n]) for n in guilty]
+    return [_blamed(couple, one, judged=place < _JUDGED) for place, one in enumerate(found)]
+
+
+def _limits(couple: Couple, precisions: Mapping[str, Precision]) -> dict[str, float]:
+    """What each part may be off by; where it rounds, its part of the reference is run once more on rounded values."""
+    coarse = [name for name, precision in precisions.items() if precision.kind != "float"]
+    simulated = dict.fromkeys(precisions, 0.0)
+    simulated.update(_simulated(couple, coarse, precisions) if coarse else {})
+    return {name: precision.limit(simulated[name]) for name, precision in precisions.items()}
+
+
+def _simulated(couple: Couple, names: Sequence[str], precisions: Mapping[str, Precision]) -> dict[str, float]:
+    ours, cuts = couple.ours, {couple.partner(name) for name in couple.cuts} & set(couple.ours.values)
+    wanted = {couple.partner(name): precisions[name] for name in names if couple.partner(name) in ours.values}
+    by_node: dict[str, Precision] = {}
+    read: set[str] = set()
+    for value, precision in wanted.items():
+        part = ours.part(value, cuts - {value})
+        read |= set(part.given) & set(ours.values)
+        by_node.update((node.outputs[0].name or "", precision) for node in part.nodes)
+    found: dict[str, float] = {}
+    with (
+        ours.values_of({*wanted, *read}) as run,
+        ours.cut(wanted, read, lambda graph: rounded(graph, by_node)) as session,
+    ):
+        for feeds in couple.feeds:
+            expected = run(feeds)
+            got = session.run({**feeds, **ours.as_given({name: expected[name] for name in read})})
+            for value in wanted:
+                gap = distance(expected[value], np.asarray(got[value])).relative_l2
+                found[value] = max(found.get(value, 0.0), gap)
+    return {name: found.get(couple.partner(name), 0.0) for name in names}
+
+
+def _without_rescaled(
+    couple: Couple,
+    suspects: list[str],
+    parts: Mapping[str, Part],
+    local: dict[str, Distance],
+    limits: Mapping[str, float],
+) -> list[str]:
+    """The suspects but those that are meant to be different: what reads them takes it back.
+
+    Such a value is far from the reference's; given the other model's own value, what follows is right. A scale that
+    moved into the next weight is one, given the reference's value what follows is far off; a Relu that the next
+    QuantizeLinear does by where its range ends is another.
+    """
+    readers = {one: [name for name in couple.cuts if one in parts[name].given] for one in suspects}
+    if not any(readers.values()):
+        return suspects
+    after = sorted({name for found in readers.values() for name in found})
+    through = worst(couple.replayed(after, set(couple.cuts) - set(suspects)))
+
+    def is_rescaled(one: str) -> bool:
+        found = readers[one]
+        right = all(through[n].relative_l2 <= max(limits[n], FLOAT_LIMIT) + limits[one] for n in found)
+        taken_back = max(through[n].relative_l2 for n in found) < _TAKEN_BACK * local[one].relative_l2
+        return right and (taken_back or any(local[n].relative_l2 > limits[n] for n in found))
+
+    rescaled = [one for one in suspects if math.isfinite(local[one].relative_l2) and is_rescaled(one)]
+    for one in rescaled:
+        local.update((name, through[name]) for name in readers[one])
+    return [name for name in suspects if name not in rescaled and local[name].relative_l2 > limits[name]]
+
+
+def _alone(couple: Couple, suspects: Sequence[str], cuts: Sequence[str]) -> dict[str, float]:
+    """How far the reference's outputs move with the error of one part alone put into it."""
+    ours = couple.ours
+    moved = dict.fromkeys(suspects, 0.0)
+    inside = {couple.partner(name) for name in suspects} & set(ours.values)
+    outputs = [value.name for value in ours.graph.graph.outputs if value.name in ours.values]
+    wrong: dict[str, list[Array]] = {}
+    for name, _, theirs in couple.replayed(suspects, cuts):
+        wrong.setdefault(name, []).append(theirs)
+    if not suspects:
+        return moved
+    with ours.values_of({*inside, *outputs}) as run, ours.cut(outputs, inside) as session:
+        for number, feeds in enumerate(couple.feeds):
+            expected = run(feeds)
+            given = ours.as_given({name: expected[name] for name in inside})
+            for name in suspects:
+                value = couple.partner(name)
+                if value not in inside:  # an input that is only passed on: its error is what is given on
+                    moved[name] = math.inf
+                    continue
+                own = given | ours.as_given({value: wrong[name][number]})
+                got = session.run({**feeds, **own})
+                # an output itself is not read by anything: it is what was put in
+                made = {n: wrong[name][number] if n == value else np.asarray(got[n]) for n in outputs}
+                gaps = [distance(expected[n], made[n]).relative_l2 for n in outputs]
+                moved[name] = max(moved[name], *gaps)
+    return moved
+
+
+def _blamed(couple: Couple, suspect: _Suspect, *, judged: bool) -> Blamed:
+    name, part, local = suspect.value, suspect.part, suspect.local
+    ours, value = couple.ours, couple.partner(name)
+    cuts = {couple.partner(one) for one in couple.cuts if couple.partner(one) != value}
+    same = ours.part(value, cuts) if value in ours.values else Part((), ())
+    _, expected, got = next(couple.replayed([name], couple.cuts))
+    nearer, errors = "", None
+    if judged and same.nodes:
+        with ours.values_of(same.given) as run:
+            feeds = couple.feeds[0]
+            exact = float64_of(ours, same, value, {**feeds, **run(feeds)})
+        if exact is not None:
+            errors = (distance(exact, expected).relative_l2, distance(exact, got).relative_l2)
+            nearer = "reference" if errors[0] < errors[1] else "other"
+            errors = errors if all(map(math.isfinite, errors)) else None
+    edges, *counts = histogram(expected, got)
+    return Blamed(
+        nodes=tuple(node.name or node.outputs[0].name or "" for node in part.nodes),
+        operators=tuple(qualified_name(node.domain, node.op_type) for node in part.nodes),
+        reference_nodes=tuple(node.name or node.outputs[0].name or "" for node in same.nodes),
+        value=name,
+        reference_value=value,
+        given=part.given,
+        local=_finite(local.relative_l2),
+        limit=suspect.limit,
+        alone=_finite(suspect.alone),
+        max_abs=local.max_abs if math.isfinite(local.max_abs) else 0.0,
+        ulp=local.ulp,
+        nearer=nearer,
+        errors=errors,
+        precision=suspect.precision.kind,
+        problem=local.problem,
+        path=_path(couple, name),
+        edges=edges,
+        counts=(counts[0], counts[1]),
+    )
+
+
+def _path(couple: Couple, value: str) -> tuple[str, ...]:
+    """Names of the nodes on the shortest way from a value to an output of the other model."""
+    graph = couple.other.graph.graph
+    outputs = {output.name for output in graph.outputs}
+    before: dict[str, tuple[str, str]] = {}
+    waiting = deque([value])
+    readers: dict[str, list[tuple[str, list[str]]]] = {}
+    for node in graph:
+        made = [one.name for one in node.outputs if one.name]
+        for read in read_by(node):
+            readers.setdefault(read.name or "", []).append((node.name or (made or [""])[0], made))
+    while waiting:
+        name = waiting.popleft()
+        if name in outputs:
+            steps = []
+            while name in before:
+                step, name = before[name]
+                steps.append(step)
+            return tuple(reversed(steps))
+        for node_name, made in readers.get(name, []):
+            for one in made:
+                if one not in before and one != value:
+                    before[one] = (node_name, name)
+                    waiting.append(one)
+    return ()
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

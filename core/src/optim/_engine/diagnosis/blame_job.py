@@ -1,0 +1,124 @@
+"""Job: the nodes whose inputs agree and whose outputs do not, in a model that is held against another.
+
+Values of both are paired (:mod:`optim._engine.diagnosis.matching`). The other model is cut at every pair, and each
+part of it is given what the reference's is given, so that an error is seen where it is made and nowhere after. A part
+is suspected that is off by more than its precision explains (:mod:`optim._engine.diagnosis.expected`), and blamed if
+its error, put into the reference alone, moves the outputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from optim._engine.compare.place import Place
+from optim._engine.diagnosis.blame import Blamed, find_blamed
+from optim._engine.diagnosis.couple import Couple
+from optim._engine.feeds.feedset import FeedSet
+from optim._engine.jobs.job import Job
+from optim.errors import ExitStatus, OptimError
+from optim.jobs.channel import Channel
+from optim.model import Model
+
+_WITHIN_ROUNDING = 1e-5
+"""Relative L2 of outputs below which nothing is looked for: other kernels of the same operator are that far apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Two models, and what they are run on.
+
+    Attributes:
+        reference: that is right.
+        other: that is held against it.
+        place: where both are run.
+        feeds: folder of the samples, named as the reference's inputs.
+        samples: those that may be used; two of different sizes are.
+        names: of the other model's inputs and outputs, by the reference's, where they differ.
+        tolerance: drift of rounding alone, as measured on the reference.
+        store: folder for graphs that are opened once.
+    """
+
+    reference: Model
+    other: Model
+    place: Place
+    feeds: Path
+    samples: tuple[int, ...]
+    names: dict[str, str]
+    tolerance: float
+    store: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was found.
+
+    Attributes:
+        blamed: whichever moves the outputs most first; empty where nothing stands out.
+        drift: relative L2 of the worst output; None where one is lost.
+        outputs: of each.
+        values: tensors of the other model that depend on feeds.
+        matched: how many of them were paired in which way.
+        ambiguous: those that several of the reference's are like.
+        growth: of paired values in graph order, relative L2 with everything before them as the other model has it.
+        notes: what could not be compared, and why.
+    """
+
+    blamed: tuple[Blamed, ...]
+    drift: float | None
+    outputs: dict[str, float | None]
+    values: int
+    matched: dict[str, int]
+    ambiguous: dict[str, tuple[str, ...]]
+    growth: tuple[tuple[str, float | None], ...]
+    notes: tuple[str, ...]
+
+
+JOB = Job(__name__, Request, Answer)
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Pair, cut, replay, and try what is suspected alone.
+
+    Raises:
+        OptimError[no-common-tensor]: not one value inside is the same in both.
+    """
+    channel.event("progress", text="pairing the values of both models")
+    models, feeds = (request.reference, request.other), FeedSet.open(request.feeds)
+    couple = Couple(models, request.place, request.store, feeds, request.samples, request.names)
+    drift = max(couple.outputs.values(), default=0.0)
+    blamed: list[Blamed] = []
+    if drift > max(10 * request.tolerance, _WITHIN_ROUNDING):
+        _require_something_in_common(couple)
+        channel.event("progress", text=f"replaying {len(couple.cuts)} values, each given the reference's")
+        blamed = find_blamed(couple, drift)
+    return Answer(
+        blamed=tuple(blamed),
+        drift=_finite(drift),
+        outputs={name: _finite(gap) for name, gap in couple.outputs.items()},
+        values=len(couple.other.values),
+        matched=dict(Counter(couple.pairs.how.values())),
+        ambiguous=couple.pairs.ambiguous,
+        growth=tuple((name, _finite(gap)) for name, gap in couple.growth.items()),
+        notes=tuple(couple.notes),
+    )
+
+
+def _require_something_in_common(couple: Couple) -> None:
+    inside = [name for name, how in couple.pairs.how.items() if how != "output"]
+    if inside or len(couple.other.values) <= len(couple.outputs):
+        return
+    raise OptimError(
+        "no-common-tensor",
+        "the models have no value in common but their inputs and outputs",
+        f"of {len(couple.other.values)} values of the second model none has the name, the scope or the content of one"
+        " of the first",
+        "compare models that were made of the same source",
+        status=ExitStatus.BAD_INPUT,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

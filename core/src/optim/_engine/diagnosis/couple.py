@@ -1,0 +1,168 @@
+"""Two models side by side: their values paired, run on the same samples, and cut at the same places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from optim._engine.compare.place import Place
+from optim._engine.diagnosis.cutting import OpenGraph, chunks
+from optim._engine.diagnosis.judge import Distance, distance, is_float
+from optim._engine.diagnosis.matching import Fingerprint, fingerprint, pair_alike, pair_by_structure
+from optim._engine.diagnosis.quantized import with_float_views
+from optim._engine.feeds.feedset import FeedSet
+from optim.arrays import Array, Feeds, dtype_of
+from optim.model import Model
+
+_BYTES = 8
+"""Of an element, at most."""
+
+
+class Couple:
+    """A reference and another model.
+
+    Args:
+        models: the reference and the other.
+        place: where both are run.
+        store: folder for graphs that are opened once.
+        feeds: samples, named as the reference's inputs.
+        samples: those that may be used; two of different sizes are.
+        names: of the other's inputs and outputs by the reference's, where they differ.
+
+    Attributes:
+        ours: the reference.
+        other: held against it.
+        feeds: of the reference.
+        cuts: the other's values that the reference has too, in the same shape, in graph order.
+        growth: relative L2 of paired values of the other, with everything before them as the other has it.
+        outputs: relative L2 of outputs, by the reference's name.
+        notes: what could not be compared, and why.
+    """
+
+    def __init__(
+        self,
+        models: tuple[Model, Model],
+        place: Place,
+        store: Path,
+        feeds: FeedSet,
+        samples: Sequence[int],
+        names: Mapping[str, str],
+    ) -> None:
+        self.ours = OpenGraph(models[0], place, store)
+        self.other = OpenGraph(models[1], place, store, with_float_views)
+        self.feeds = [feeds.sample(number) for number in _two_sizes(feeds, samples)]
+        dtypes = {info.name: dtype_of(info.dtype) for info in models[1].inputs}
+        renamed = [{names.get(name, name): array for name, array in sample.items()} for sample in self.feeds]
+        self._feeds = [{n: a.astype(dtypes[n], copy=False) for n, a in one.items() if n in dtypes} for one in renamed]
+        self._outputs = {names.get(info.name, info.name): info.name for info in models[0].outputs}
+        self.growth: dict[str, float] = {}
+        self.outputs: dict[str, float] = {}
+        self.notes: list[str] = []
+        self.ours.measure(self.feeds)
+        self.other.measure(self._feeds)
+        self.pairs = pair_by_structure(self.ours, self.other, self._outputs)
+        self._pair_alike()
+        self._compare()
+        self.cuts = [name for name in self.other.values if name in self.growth and self._same_shape(name)]
+
+    def partner(self, name: str) -> str:
+        """The reference's value for one of the other."""
+        return self.pairs.partner[name]
+
+    def replayed(self, names: Sequence[str], cuts: Collection[str]) -> Iterator[tuple[str, Array, Array]]:
+        """What the other model makes of the reference's values at ``cuts``: name, the reference's value, its own."""
+        for group in self._chunks(names):
+            parts = {name: self.other.part(name, set(cuts) - {name}) for name in group}
+            read = {value for part in parts.values() for value in part.given if value not in self.other.inputs}
+            ours = {self.partner(name) for name in read | set(group)} & set(self.ours.values)
+            with self.ours.values_of(ours) as mine, self.other.cut(group, read) as theirs:
+                for feeds, fed in zip(self.feeds, self._feeds, strict=True):
+                    expected = {**feeds, **mine(feeds)}
+                    given = self.other.as_given({name: expected[self.partner(name)] for name in read})
+                    got = theirs.run({**fed, **given})
+                    yield from ((name, expected[self.partner(name)], np.asarray(got[name])) for name in group)
+
+    def _chunks(self, names: Iterable[str]) -> Iterator[list[str]]:
+        return chunks(names, lambda name: 3 * _BYTES * self.other.size(name))
+
+    def _pair_alike(self) -> None:
+        taken = set(self.pairs.partner.values())
+        theirs = [name for name in self.other.values if name not in self.pairs.partner]
+        sizes = {self.other.sizes(name) for name in theirs}
+        ours = [name for name in self.ours.values if name not in taken and self.ours.sizes(name) in sizes]
+        sizes = {self.ours.sizes(name) for name in ours}
+        theirs = [name for name in theirs if self.other.sizes(name) in sizes and max(self.other.sizes(name)) > 1]
+        mine = self._fingerprints(self.ours, ours, self.feeds)
+        pair_alike(
+            mine,
+            self._fingerprints(self.other, theirs, self._feeds),
+            self.pairs,
+            lambda a, b: self.other.sizes(a) == self.ours.sizes(b),
+        )
+
+    def _fingerprints(
+        self, graph: OpenGraph, names: Sequence[str], samples: Sequence[Feeds]
+    ) -> dict[str, list[Fingerprint]]:
+        found: dict[str, list[Fingerprint]] = {}
+        for group in chunks(names, lambda name: _BYTES * graph.size(name)):
+            with graph.values_of(group) as run:
+                for feeds in samples:
+                    for name, array in run(feeds).items():
+                        if array.dtype.kind == "f":
+                            found.setdefault(name, []).append(fingerprint(array))
+        return found
+
+    def _compare(self) -> None:
+        names = [name for name in self.other.values if name in self.pairs.partner]
+        chance = [n for n in names if n in self.other.random or self.partner(n) in self.ours.random]
+        if chance:
+            self.notes.append(f"random operators have a part in {len(chance)} values, which are not compared")
+        nan = ""
+        for group in self._chunks(name for name in names if name not in chance):
+            ours = [self.partner(name) for name in group if self.partner(name) in self.ours.values]
+            with self.ours.values_of(ours) as mine, self.other.values_of(group) as theirs:
+                for feeds, fed in zip(self.feeds, self._feeds, strict=True):
+                    expected, got = {**feeds, **mine(feeds)}, theirs(fed)
+                    for name in group:
+                        array = expected[self.partner(name)]
+                        gap = distance(array, got[name]).relative_l2
+                        self.growth[name] = max(self.growth.get(name, 0.0), gap)
+                        if not nan and array.dtype.kind == "f" and np.isnan(array).any():
+                            nan = self.partner(name)
+        if nan:
+            made = self.ours.values.get(nan)
+            node = made.producer() if made is not None else None
+            where = f"first at node {node.name}" if node is not None else f"in its input {nan}"
+            self.notes.append(f"the reference itself has NaN, {where}; the rest of such values is compared")
+        for theirs_name, name in self._outputs.items():
+            if theirs_name in self.growth:
+                self.outputs[name] = self.growth[theirs_name]
+            elif theirs_name in self.other.values and theirs_name not in chance:
+                self.outputs[name] = math.inf
+                self.notes.append(f"output {name} has another size in the other model")
+
+    def _same_shape(self, name: str) -> bool:
+        ours = self.partner(name)
+        shapes = all(b[name] == a[ours] for a, b in zip(self.ours.shapes, self.other.shapes, strict=True))
+        return shapes and is_float(self.other.dtypes[name]) == is_float(self.ours.dtypes[ours])
+
+
+def _two_sizes(feeds: FeedSet, samples: Sequence[int]) -> list[int]:
+    """The first sample, and the next one of other sizes; of the same sizes where there is none."""
+    first = samples[0]
+    shapes = {number: {name: array.shape for name, array in feeds.sample(number).items()} for number in samples}
+    other = [number for number in samples if shapes[number] != shapes[first]] or list(samples[1:2])
+    return [first, *other[:1]]
+
+
+def worst(found: Iterable[tuple[str, Array, Array]]) -> dict[str, Distance]:
+    """The largest distance of each value over the samples."""
+    distances: dict[str, Distance] = {}
+    for name, ours, theirs in found:
+        gap = distance(ours, theirs)
+        if name not in distances or not gap.relative_l2 <= distances[name].relative_l2:
+            distances[name] = gap
+    return distances

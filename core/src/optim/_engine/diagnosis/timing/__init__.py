@@ -1,0 +1,1 @@
+"""Where the time of a model goes: the profile of ONNX Runtime, read and joined."""

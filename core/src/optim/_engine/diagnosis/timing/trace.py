@@ -1,0 +1,111 @@
+"""What ONNX Runtime's own profile says of each node: its time, its work, and what it allocates."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_KERNEL = "_kernel_time"
+_BYTES = {"float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "bool": 1, "double": 8, "int64": 8, "uint64": 8}
+_OTHER_BYTES = 4
+_PRODUCTS = ("MatMul", "Gemm")
+_Shaped = Mapping[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTime:
+    """One node over all runs.
+
+    Attributes:
+        name: as the runtime calls it; its optimizers fuse and rename.
+        operator: its type.
+        ms: of a run, the mean: so they add up to what runs take.
+        flops: of a run: multiplications and additions of products and convolutions; 0 for others.
+        moved_bytes: of a run: what it reads and writes.
+        allocated_bytes: what it asked the runtime's memory for in a run, on balance.
+    """
+
+    name: str
+    operator: str
+    ms: float
+    flops: float
+    moved_bytes: float
+    allocated_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A profile read.
+
+    Attributes:
+        nodes: in the order of the runtime.
+        run_ms: of a run, the mean, as the runtime measured it around its nodes.
+        share: of the runs' time that is in nodes, 0..1.
+        events: as they were written, of Chrome's trace format.
+    """
+
+    nodes: tuple[NodeTime, ...]
+    run_ms: float
+    share: float
+    events: list[dict[str, Any]]
+
+
+def read_timeline(path: Path, skipped: int, runs: int, weights: Mapping[str, list[int]]) -> Timeline:
+    """Read the profile that a session wrote when it was closed.
+
+    Args:
+        path: of the JSON file.
+        skipped: runs at the beginning that are left out.
+        runs: that follow and count.
+        weights: shape of the largest weight of nodes, by name: the profile does not name those of packed weights.
+    """
+    events = json.loads(path.read_text(encoding="utf-8"))
+    whole = [event for event in events if event["name"] == "model_run"][skipped : skipped + runs]
+    begin, end = whole[0]["ts"], whole[-1]["ts"] + whole[-1]["dur"]
+    kernels: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for event in events:
+        if event["name"].endswith(_KERNEL) and begin <= event["ts"] <= end:
+            key = event["name"].removesuffix(_KERNEL), event["args"].get("op_name", "")
+            kernels.setdefault(key, []).append(event)
+    nodes = tuple(
+        _node(name, operator, found, len(whole), weights.get(name, [])) for (name, operator), found in kernels.items()
+    )
+    inside = sum(event["dur"] for found in kernels.values() for event in found)
+    total = sum(event["dur"] for event in whole)
+    return Timeline(nodes, total / len(whole) / 1e3, inside / max(1, total), events)
+
+
+def _node(name: str, operator: str, events: list[dict[str, Any]], runs: int, weight: list[int]) -> NodeTime:
+    """A node inside a loop has several events for a run: their sum counts."""
+    times = max(1, round(len(events) / runs))
+    arguments = events[-1]["args"]
+    sides = [[entry for entry in arguments.get(f"{side}_type_shape", ()) if entry] for side in ("input", "output")]
+    return NodeTime(
+        name,
+        operator,
+        sum(event["dur"] for event in events) / runs / 1e3,
+        times * _flops(operator, sides[0], sides[1], weight),
+        times * sum(_bytes(entry) for side in sides for entry in side),
+        times * max(0.0, float(arguments.get("mem_requested_in_use_delta", 0))),
+    )
+
+
+def _flops(operator: str, given: list[_Shaped], made: list[_Shaped], weight: list[int]) -> float:
+    """2 multiply-adds for each element of the output and each that is summed up, in whatever layout a kernel works."""
+    inputs, outputs = ([shape for entry in side for shape in entry.values()] for side in (given, made))
+    if not inputs or not outputs or not inputs[0]:
+        return 0.0
+    if "Conv" in operator:
+        kernel = weight or max((shape for shape in inputs[1:] if len(shape) > 2), key=math.prod, default=[0, 0])
+        return 2.0 * math.prod(outputs[0]) * math.prod(kernel[1:])
+    if any(kind in operator for kind in _PRODUCTS):
+        return 2.0 * math.prod(outputs[0]) * inputs[0][-1]
+    return 0.0
+
+
+def _bytes(entry: Mapping[str, list[int]]) -> float:
+    return float(sum(_BYTES.get(kind, _OTHER_BYTES) * math.prod(shape) for kind, shape in entry.items()))

@@ -1,0 +1,1 @@
+"""Looks into models without a search: blame, profile, sensitivity."""

@@ -1,0 +1,73 @@
+"""Which nodes of a model make it differ from another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from optim._engine.diagnosis import blame_job
+from optim._engine.jobs import prepare
+from optim._engine.runs.compare import Conditions, other_model, workbench_for
+from optim.errors import ExitStatus, OptimError
+from optim.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """What was found, and on which feeds."""
+
+    found: blame_job.Answer
+    prepared: prepare.Answer
+
+
+def blame_models(reference: Path, other: Path, conditions: Conditions, names: Mapping[str, str]) -> Blame:
+    """Find the nodes of ``other`` that are given what the reference's are and make something else.
+
+    Args:
+        reference: an ``.onnx`` file or a run folder.
+        other: the same.
+        conditions: under which both run.
+        names: of inputs and outputs of ``other`` by those of the reference, where they differ.
+
+    Raises:
+        OptimError: interface-differs, no-common-tensor; a model or the feeds cannot be used.
+    """
+    with workbench_for(reference, conditions) as (bench, first):
+        second = other_model(bench, other).model
+        known = _interface(first.model, second, names)
+        request = blame_job.Request(
+            reference=first.model,
+            other=second,
+            place=bench.place,
+            feeds=bench.reference.feeds,
+            samples=bench.prepared.compared,
+            names=known,
+            tolerance=bench.prepared.tolerance,
+            store=bench.store.models,
+        )
+        return Blame(bench.need(blame_job.JOB, request, "blame"), bench.prepared)
+
+
+def _interface(reference: Model, other: Model, names: Mapping[str, str]) -> dict[str, str]:
+    """Names of inputs and outputs of the other model by the reference's.
+
+    Raises:
+        OptimError[interface-differs]: one is in one model only.
+    """
+    for kind, ours, theirs in (("input", reference.inputs, other.inputs), ("output", reference.outputs, other.outputs)):
+        have, wanted = {info.name for info in theirs}, {info.name for info in ours}
+        mapped = {names.get(name, name) for name in wanted}
+        missing = sorted(have - mapped) if kind == "input" else sorted(mapped - have)
+        if missing:
+            near = get_close_matches(missing[0], sorted(wanted if kind == "input" else have), 1, 0.0)
+            pair = (near or ["NAME"])[0], missing[0]
+            raise OptimError(
+                "interface-differs",
+                f"the models have different {kind}s",
+                f"the first has {', '.join(sorted(wanted))}; the second has {', '.join(sorted(have))}",
+                f"--map {'='.join(pair if kind == 'input' else pair[::-1])}",
+                status=ExitStatus.BAD_INPUT,
+            )
+    return dict(names)

@@ -1,0 +1,1 @@
+"""Chosen operators of a model on chosen kernels: ``optim swap``."""

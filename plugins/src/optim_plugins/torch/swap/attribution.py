@@ -1,0 +1,180 @@
+"""The table of a swap: how far each combination of kernels is from each pure runtime, and from float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from optim import ExitStatus, OptimError, SessionConfig, Target
+from optim.arrays import Array, Feeds
+from optim.onnx.sessions import open_session
+from optim_plugins.torch.swap.node_evaluator import FLOAT64, NodeEvaluator, as_dtype, operators
+
+COUNTED = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
+"""Absolute differences that elements are counted above."""
+
+KERNELS = ("torch", "ort")
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """Kernels by operator, and the one of all others; the name is what the user wrote."""
+
+    name: str
+    kernels: Mapping[str, str]
+    rest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An output against another.
+
+    Attributes:
+        n: elements.
+        max_abs: largest absolute difference, in the output's unit.
+        relative: largest difference over the magnitude of the other.
+        total: sum of absolute differences.
+        nan: elements that are NaN on one side only.
+        above: elements that differ by more than each of :data:`COUNTED`.
+        ulp: largest distance in units in the last place of the output's type.
+    """
+
+    n: int
+    max_abs: float
+    relative: float
+    total: float
+    nan: int
+    above: tuple[int, ...]
+    ulp: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One output of one combination.
+
+    Attributes:
+        target: where it ran.
+        device: of torch's kernels.
+        dtype: of the output.
+        combination: its name; ``torch``, ``ort`` and ``float64`` are pure.
+        output: by name.
+        smallest: of it.
+        largest: of it.
+        mean: of it.
+        to: differences to ``torch``, ``ort`` and ``float64``.
+        on_ort: operators that torch was asked for and has no kernel of here.
+    """
+
+    target: str
+    device: str
+    dtype: str
+    combination: str
+    output: str
+    smallest: float
+    largest: float
+    mean: float
+    to: Mapping[str, Difference]
+    on_ort: tuple[str, ...]
+
+
+def parse_kernels(text: str) -> Combination:
+    """``LayerNormalization=torch,MatMul=ort``; ``*=ort`` is for the rest, else that is torch.
+
+    Raises:
+        OptimError[bad-kernels]: it is written in another way.
+    """
+    chosen = dict(part.partition("=")[::2] for part in text.split(","))
+    if not all(name and kernel in KERNELS for name, kernel in chosen.items()):
+        raise OptimError(
+            "bad-kernels",
+            f"'{text}' says no kernels",
+            f"an operator, an equals sign and one of {', '.join(KERNELS)} are expected, separated by commas",
+            "--kernels LayerNormalization=torch,MatMul=ort",
+            status=ExitStatus.USAGE,
+        )
+    rest = chosen.pop("*", "torch")
+    return Combination(text, chosen, rest)
+
+
+def attribute(
+    model: onnx.ModelProto, feeds: Feeds, combinations: Sequence[Combination], target: Target, dtype: str, folder: Path
+) -> list[Row]:
+    """Rows of one target in one type, the pure runtimes first.
+
+    Args:
+        model: with its weights.
+        feeds: of the model; floats are converted.
+        combinations: to run beside the pure ones.
+        target: of onnxruntime.
+        dtype: ``float32`` or ``float16``; empty: as the model is.
+        folder: empty, for what onnxruntime opens.
+
+    Raises:
+        OptimError[unknown-operator-name]: a combination names one that the model does not have.
+        OptimError[swap-failed]: a node cannot be run alone.
+    """
+    known = set(operators(model))
+    for name in (name for one in combinations for name in one.kernels if name not in known):
+        raise OptimError(
+            "unknown-operator-name",
+            f"the model has no operator '{name}'",
+            f"it has {', '.join(sorted(known))}",
+            f"--kernels {sorted(known)[0]}=ort",
+            status=ExitStatus.USAGE,
+        )
+    if dtype:
+        model = as_dtype(model, np.dtype(dtype))
+        feeds = {n: a.astype(dtype) if a.dtype.kind == "f" else a for n, a in feeds.items()}
+    evaluator = NodeEvaluator(model, target)
+    path = folder / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin")
+    session = open_session(path, SessionConfig(), target)
+    names = [value.name for value in session.get_outputs()]
+    whole = dict(zip(names, session.run(None, dict(feeds)), strict=True))
+    found: dict[str, tuple[Mapping[str, Array], set[str]]] = {"ort": (whole, set())}
+    pure = (Combination("torch", {}, "torch"), Combination(FLOAT64, {}, FLOAT64))
+    for one in (*pure, *combinations):
+        found[one.name] = evaluator.run(feeds, one.kernels, one.rest)
+    against = {name: found[name][0] for name in ("torch", "ort", FLOAT64)}
+    return [
+        Row(
+            target=target.name,
+            device=evaluator.device,
+            dtype=str(array.dtype),
+            combination=combination,
+            output=name,
+            smallest=float(np.nanmin(array)),
+            largest=float(np.nanmax(array)),
+            mean=float(np.nanmean(array.astype(np.float64))),
+            to={other: difference(outputs[name], array, whole[name].dtype) for other, outputs in against.items()},
+            on_ort=tuple(sorted(missing)),
+        )
+        for combination, (made, missing) in found.items()
+        for name, array in made.items()
+    ]
+
+
+def difference(reference: Array, other: Array, dtype: np.dtype[np.generic]) -> Difference:
+    """How far one output is from another, in units in the last place of ``dtype``."""
+    a, b = np.asarray(reference).astype(np.float64).ravel(), np.asarray(other).astype(np.float64).ravel()
+    nan = int((np.isnan(a) != np.isnan(b)).sum())
+    both = np.isfinite(a) & np.isfinite(b)
+    a, b = a[both], b[both]
+    gap = np.abs(a - b)
+    larger = np.maximum(np.abs(a), np.abs(b))
+    ulp = 0.0
+    if dtype.kind == "f" and gap.size:
+        ulp = float((gap / np.spacing(larger.astype(dtype)).astype(np.float64)).max())
+    return Difference(
+        n=int(both.size),
+        max_abs=float(gap.max(initial=0.0)),
+        relative=float((gap / np.maximum(np.abs(a), 1e-12)).max(initial=0.0)),
+        total=float(gap.sum()),
+        nan=nan,
+        above=tuple(int((gap > limit).sum()) for limit in COUNTED),
+        ulp=ulp,
+    )

@@ -1,0 +1,122 @@
+"""``optim swap``: a model with chosen operators on chosen kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+
+from optim.cli_kit.names import TARGET_NAME
+from optim.cli_kit.options import data_option, seed_option
+from optim.cli_kit.output import echo, json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from optim.arrays import Feeds
+    from optim.model import Model
+    from optim_plugins.torch.swap.attribution import Row
+
+
+@click.command
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--kernels",
+    multiple=True,
+    metavar="OP=KERNEL[,...]",
+    help="torch or ort by operator; *=ort for the rest, which else is torch's. Repeatable.",
+)
+@click.option("--target", "targets", multiple=True, type=TARGET_NAME, help="Of onnxruntime. [default: cpu] Repeatable.")
+@click.option(
+    "--dtype", "dtypes", multiple=True, type=click.Choice(["float32", "float16"]), help="Of all floats. Repeatable."
+)
+@data_option
+@seed_option("Of synthesized feeds.")
+@json_option
+def swap(
+    model: Path,
+    kernels: tuple[str, ...],
+    targets: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    data: str | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Run MODEL with chosen operators on chosen kernels, and show which of them moves the outputs.
+
+    Each combination is held against onnxruntime as it is, against torch's kernels alone, and against ONNX's
+    reference in float64.
+    """
+    import onnx
+
+    from optim.cli_kit.models import read_model, require_target
+    from optim.jobs import to_wire
+    from optim_plugins.torch.swap.attribution import attribute, parse_kernels
+
+    combinations = [parse_kernels(text) for text in kernels]
+    used = [require_target(name) for name in targets or ("cpu",)]
+    rows: list[Row] = []
+    with TemporaryDirectory(prefix="optim-swap-") as text:
+        folder = Path(text)
+        read = read_model(model, folder / "store")
+        feeds = _feeds(read, data, folder, seed)
+        whole = onnx.load(read.path)
+        for target in used:
+            for dtype in dtypes or ("",):
+                place = folder / f"{target.name}-{dtype}"
+                place.mkdir()
+                rows += attribute(whole, feeds, combinations, target, dtype, place)
+    if as_json:
+        print_json(to_wire(rows))
+        return
+    _print(rows)
+
+
+def _feeds(model: Model, data: str | None, folder: Path, seed: int) -> Feeds:
+    """The first sample."""
+    from optim import SessionConfig
+    from optim.cli_kit.models import context_for, made_up_feeds, read_feeds, require_target
+    from optim.onnx.sessions import open_session
+
+    if data is not None:
+        read_feeds(data, model, folder / "feeds", seed=seed)
+        with context_for(require_target("cpu"), folder / "store", folder / "feeds", seed=seed) as context:
+            return next(iter(context.samples()))
+    session = open_session(model.path, SessionConfig())
+    names = [value.name for value in session.get_outputs()]
+    found = made_up_feeds(
+        model,
+        folder / "feeds",
+        seed=seed,
+        run=lambda feeds: dict(zip(names, session.run(None, dict(feeds)), strict=True)),
+    )
+    return found[0]
+
+
+def _print(rows: list[Row]) -> None:
+    from optim_plugins.torch.swap.attribution import COUNTED
+
+    counts = [f">{limit:g}" for limit in COUNTED]
+    table = []
+    for row in rows:
+        for other, gap in row.to.items():
+            if other != row.combination:
+                figures = [
+                    f"{gap.max_abs:.3g}",
+                    f"{gap.relative:.3g}",
+                    f"{gap.total:.4g}",
+                    f"{gap.ulp:.4g}",
+                    str(gap.nan),
+                ]
+                where = [row.target, row.dtype, row.combination, row.output, other, str(gap.n)]
+                table.append([*where, *figures, *map(str, gap.above)])
+    print_table(["target", "dtype", "kernels", "output", "to", "n", "abs", "rel", "sum", "ULP", "NaN", *counts], table)
+    echo()
+    described = [
+        [r.target, r.device, r.dtype, r.combination, r.output, f"{r.smallest:.7g}", f"{r.largest:.7g}", f"{r.mean:.9g}"]
+        for r in rows
+    ]
+    print_table(["target", "torch on", "dtype", "kernels", "output", "min", "max", "mean"], described)
+    missing = sorted({name for row in rows for name in row.on_ort})
+    if missing:
+        echo(f"torch has no kernel of these here, so onnxruntime's ran: {', '.join(missing)}")

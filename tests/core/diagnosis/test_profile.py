@@ -1,0 +1,96 @@
+"""``optim profile``: times of nodes, joined, with what the machine can do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from optim._engine.cli.main import main
+from optim._engine.diagnosis.timing.origin import joined
+from optim._engine.diagnosis.timing.trace import NodeTime, read_timeline
+from optim.errors import ExitStatus
+
+pytestmark = pytest.mark.usefixtures("jobs_here")
+
+
+def product(path: Path, fused: bool = False) -> Path:
+    """A product and a sum, or both in one node."""
+    info, make = helper.make_tensor_value_info, helper.make_node
+    nodes = [make("MatMul", ["x", "w"], ["p"], "product"), make("Add", ["p", "b"], ["s"], "sum")]
+    if fused:
+        nodes = [make("Gemm", ["x", "w", "b"], ["s"], "both")]
+    nodes.append(make("Erf", ["s"], ["y"], "erf"))
+    weights = [
+        numpy_helper.from_array(np.ones((64, 32), np.float32), "w"),
+        numpy_helper.from_array(np.ones(32, np.float32), "b"),
+    ]
+    x, y = info("x", TensorProto.FLOAT, ["batch", 64]), info("y", TensorProto.FLOAT, ["batch", 32])
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y], weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+    onnx.save(model, path)
+    return path
+
+
+def test_times_work_and_a_trace_are_told_of_each_model(tmp_path, capsys):
+    models = [str(product(tmp_path / "a.onnx")), str(product(tmp_path / "b.onnx", fused=True))]
+    np.savez(tmp_path / "x.npz", **{"0/x": np.ones((2, 64), np.float32), "1/x": np.ones((8, 64), np.float32)})
+    trace = tmp_path / "trace.json"
+    asked = ["profile", *models, "--data", str(tmp_path / "x.npz"), "--seconds", "0.01"]
+    assert main([*asked, "--trace", str(trace), "--json"]) == ExitStatus.DELIVERED
+    found = json.loads(capsys.readouterr().out)
+    for model in found["models"]:
+        total = sum(node["ms"] for node in model["nodes"])
+        assert total == pytest.approx(model["share"] * model["run_ms"], rel=1e-3)
+        assert {"Erf"} < {node["operator"] for node in model["nodes"]}
+        assert sum(node["flops"] for node in model["nodes"]) == 2 * 8 * 64 * 32
+        assert model["first"]["grown"] > 0
+    assert found["shape"] == {"x": [8, 64]}
+    assert found["gflops"] > 0 < found["gbytes"]
+    assert {event["pid"] for event in json.loads(trace.read_text())["traceEvents"]} == {1, 2}
+    assert sum(one["before_ms"] for one in found["origins"]) == pytest.approx(
+        sum(node["ms"] for node in found["models"][0]["nodes"])
+    )
+    assert main(asked) == ExitStatus.DELIVERED
+    text = capsys.readouterr().out
+    assert "this machine: " in text
+    assert "before: " in text
+    assert main(["profile", models[0], "--trace", str(tmp_path / "t.txt")]) == ExitStatus.USAGE
+
+
+def test_nodes_are_joined_by_the_values_that_both_graphs_have(tmp_path):
+    graphs = [onnx.load(product(tmp_path / f"{fused}.onnx", fused)) for fused in (False, True)]
+    times = [
+        [NodeTime(node.name, node.op_type, 1.0 + place, 0, 0, 0) for place, node in enumerate(graph.graph.node)]
+        for graph in graphs
+    ]
+    found = {one.value: one for one in joined((graphs[0], times[0]), (graphs[1], times[1]))}
+    assert found["s"].before == ("product", "sum")
+    assert found["s"].after == ("both",)
+    assert (found["s"].before_ms, found["s"].after_ms) == (3.0, 1.0)
+    assert set(found) == {"s", "y"}
+
+
+def test_runs_that_only_warm_up_do_not_count(tmp_path):
+    def event(name: str, at: int, lasts: int, **arguments: object) -> dict:
+        return {"name": name, "ts": at, "dur": lasts, "args": arguments}
+
+    shapes = {"input_type_shape": [{"float": [4, 3, 8, 8]}], "output_type_shape": [{"float": [4, 5, 8, 8]}]}
+    events = [
+        event("c_kernel_time", 0, 900, op_name="Conv", **shapes),
+        event("model_run", 0, 1000),
+        event("c_kernel_time", 2001, 80, op_name="Conv", **shapes),
+        event("model_run", 2000, 100),
+        event("c_kernel_time", 3001, 100, op_name="Conv", **shapes),
+        event("model_run", 3000, 100),
+    ]
+    (tmp_path / "p.json").write_text(json.dumps(events))
+    found = read_timeline(tmp_path / "p.json", 1, 2, {"c": [5, 3, 3, 3]})
+    assert (found.run_ms, found.share, found.nodes[0].ms) == (0.1, 0.9, 0.09)
+    assert found.nodes[0].flops == 2 * 4 * 5 * 8 * 8 * 27
+    assert found.nodes[0].moved_bytes == 4 * (4 * 3 * 64 + 4 * 5 * 64)

@@ -1,0 +1,122 @@
+"""``optim swap``: chosen operators on chosen kernels, and whose kernel moves the outputs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from optim._engine.cli.main import main
+from optim.cli_kit.models import require_target
+from optim.errors import ExitStatus
+from optim_plugins.torch.swap.attribution import attribute, difference, parse_kernels
+from optim_plugins.torch.swap.node_evaluator import NodeEvaluator
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "layer_norm" / "swap_kernels.py"
+
+
+@pytest.fixture(scope="module")
+def example():
+    spec = importlib.util.spec_from_file_location("swap_kernels", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def rows(example):
+    return example.measure(width=64, length=32)
+
+
+def test_the_study_finds_one_ulp_in_half_precision(rows):
+    half = {row.combination: row for row in rows if row.dtype == "float16" and row.target == "cpu"}
+    single = {row.combination: row for row in rows if row.dtype == "float32" and row.target == "cpu"}
+    assert set(half) == set(single) == {"ort", "torch", "LayerNormalization=ort", "MatMul=ort"}
+    for row in (*half.values(), *single.values()):
+        assert row.to[row.combination].max_abs == 0 if row.combination in row.to else True
+        assert 0 < row.to["float64"].max_abs < 0.1
+        assert row.device == "cpu"
+    assert single["torch"].to["ort"].ulp < 20
+    assert half["torch"].to["float64"].max_abs > 100 * single["torch"].to["float64"].max_abs
+
+
+def test_a_swapped_kernel_is_the_one_that_runs(example):
+    model = example.layer_norm_model(16)
+    x = (np.random.default_rng(0).random((1, 4, 16), np.float32) - np.float32(0.5)) * 120
+    evaluator = NodeEvaluator(model, require_target("cpu"))
+    ran: list[str] = []
+    own = evaluator._on_ort
+    evaluator._on_ort = lambda place, node, outer: (ran.append(node.op_type), own(place, node, outer))[1]
+    outputs, missing = evaluator.run({"X": x}, {"MatMul": "ort"}, "torch")
+    assert (ran, missing) == (["MatMul"], set())
+    whole, _ = evaluator.run({"X": x}, {}, "float64")
+    assert whole["Z"].dtype == np.float64
+    assert np.allclose(outputs["Z"], whole["Z"], rtol=1e-5)
+
+
+def test_every_figure_of_a_difference_is_what_it_says():
+    a = np.array([1.0, 2.0, np.nan, 4.0], np.float32)
+    b = np.array([1.0, 2.5, 3.0, 304.0], np.float32)
+    found = difference(a, b, a.dtype)
+    assert (found.n, found.nan, found.max_abs, found.total) == (4, 1, 300.0, 300.5)
+    assert found.relative == 75.0
+    assert found.above == (2, 2, 2, 2, 2, 1, 1, 1)
+    assert found.ulp == 300.0 / np.spacing(np.float32(304.0))
+
+
+def branching() -> onnx.ModelProto:
+    """A node with bodies that read what is around them, an operator without a kernel of torch, and a Conv."""
+    info, node = helper.make_tensor_value_info, helper.make_node
+    out = info("inner", TensorProto.FLOAT, None)
+    bodies = [helper.make_graph([node(kind, ["c"], ["inner"])], kind, [], [out]) for kind in ("Neg", "Abs")]
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], "conv", pads=[1, 0, 1, 0], strides=[2, 1]),
+        node("ReduceMax", ["x"], ["most"], "most", keepdims=0),
+        node("Greater", ["most", "zero"], ["choice"], "greater"),
+        node("If", ["choice"], ["y"], "branch", then_branch=bodies[0], else_branch=bodies[1]),
+    ]
+    weights = [
+        numpy_helper.from_array(np.random.default_rng(0).standard_normal((4, 3, 3, 1)).astype(np.float32), "w"),
+        numpy_helper.from_array(np.float32(0), "zero"),
+    ]
+    ends = [info("x", TensorProto.FLOAT, [1, 3, 8, 8]), info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_what_torch_has_no_kernel_of_runs_on_onnxruntime_and_is_told(tmp_path):
+    x = np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    rows = attribute(branching(), {"x": x}, [parse_kernels("Conv=ort")], require_target("cpu"), "", tmp_path)
+    torch = next(row for row in rows if row.combination == "torch")
+    assert {"If", "ReduceMax", "Greater"} <= set(torch.on_ort)
+    assert torch.to["float64"].max_abs < 1e-5
+
+
+def test_the_verb_prints_the_table_and_refuses_what_it_does_not_know(tmp_path, capsys, example):
+    path = tmp_path / "model.onnx"
+    onnx.save(example.layer_norm_model(16), path)
+    asked = ["swap", str(path), "--kernels", "LayerNormalization=torch,MatMul=ort"]
+    assert main([*asked, "--dtype", "float16", "--json"]) == ExitStatus.DELIVERED
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["combination"] for row in rows} == {"ort", "torch", "float64", "LayerNormalization=torch,MatMul=ort"}
+    assert main(asked) == ExitStatus.DELIVERED
+    text = capsys.readouterr().out
+    assert {"abs", "rel", "sum", "ULP", "NaN", ">0", ">100"} <= set(text.splitlines()[0].split())
+    assert "torch on" in text
+    assert main(["swap", str(path), "--kernels", "Conv=torch"]) == ExitStatus.USAGE
+    assert "unknown-operator-name" in capsys.readouterr().err
+    assert main(["swap", str(path), "--kernels", "MatMul=tensorflow"]) == ExitStatus.USAGE
+
+
+def test_plots_and_the_table_have_every_combination(example, rows):
+    drawn = example.bars("title", {"a": 0.25, "b": 0.0})
+    assert drawn.startswith("<svg")
+    assert drawn.count("<rect") == 3
+    assert example.table(rows).count("\n| cpu | float16 |") == 2 + 2 + 3 + 3
