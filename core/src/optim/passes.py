@@ -13,7 +13,6 @@ from optim.target import Target
 
 if TYPE_CHECKING:
     from optim.context import Context
-    from optim.kernels import KernelUse
     from optim.options import PassOptions
 
 
@@ -136,6 +135,14 @@ class PassResult:
             raise ValueError("PassResult(changed=False) needs a reason in notes")
 
 
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """What a pass with some options exchanges: kernels of these operators for those of another precision."""
+
+    operators: tuple[str, ...]
+    precision: str
+
+
 class Pass(ABC):
     """One transformation of a model. Stateless; instantiated without arguments in a worker process.
 
@@ -239,7 +246,7 @@ class Pass(ABC):
     def kernels(self, options: Any) -> Sequence[KernelUse]:
         """Which kernels the result would use in place of those of float32: what the pass promises goes by them.
 
-        Empty where it exchanges none, or the backend's are not known; see :mod:`optim.kernels`.
+        Empty where it exchanges none, or the backend's are not known; see :class:`optim.backend.KernelProbe`.
         """
         del options
         return ()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optim import SessionConfig
-from optim.kernels import FLOAT32, KernelProbe, KernelRatio
+from optim.backend import FLOAT32, KernelProbe, KernelRatio
 
 if TYPE_CHECKING:
     import onnx

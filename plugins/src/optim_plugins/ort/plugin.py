@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 
 from optim import Backend, Pass, Target, hookimpl
-from optim.kernels import KernelProbe, KernelRatio
+from optim.backend import KernelProbe, KernelRatio
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.passes import Stage
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution

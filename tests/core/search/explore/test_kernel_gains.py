@@ -18,10 +18,9 @@ from optim._engine.search.explore.promise import Promises
 from optim._engine.search.run_time import RunTime
 from optim._engine.search.state import Step
 from optim._engine.store import Store
-from optim.backend import Backend
-from optim.kernels import FLOAT32, KernelProbe, KernelRatio, KernelUse
+from optim.backend import FLOAT32, Backend, KernelProbe, KernelRatio
 from optim.onnx.backend import OnnxRuntimeBackend
-from optim.passes import Role, Stage
+from optim.passes import KernelUse, Role, Stage
 
 STATIC = KernelUse(("MatMul", "Conv"), "int8")
 FAST = (KernelRatio("MatMul", "int8", "1 row", 0.25, 0.1), KernelRatio("MatMul", "int8", "128 rows", 0.5, 0.1))

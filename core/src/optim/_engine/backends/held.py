@@ -13,9 +13,8 @@ from optim._engine.backends.device import Device, device
 from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
 from optim._engine.plugins.registry import Registry
 from optim.arrays import Feeds, Outputs
-from optim.backend import Backend, BackendLimits, Check, Delivery, Session
+from optim.backend import Backend, BackendLimits, Check, Delivery, KernelProbe, KernelRatio, Session
 from optim.errors import ExitStatus, OptimError, describe_exception
-from optim.kernels import KernelProbe, KernelRatio
 from optim.model import Model, SessionConfig
 from optim.onnx.backend import OnnxRuntimeSession
 from optim.target import Target

@@ -16,10 +16,9 @@ from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.place import Place
 from optim._engine.jobs.job import Job
 from optim.arrays import Array, Feeds, dtype_of
-from optim.backend import Session
+from optim.backend import FLOAT32, KernelProbe, KernelRatio, Session
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
-from optim.kernels import FLOAT32, KernelProbe, KernelRatio
 from optim.model import Model, TensorInfo
 from optim.onnx.files import describe
 

@@ -22,11 +22,10 @@ from optim.context import Context
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.jobs.wire import to_wire
-from optim.kernels import KernelUse
 from optim.model import Model
 from optim.onnx.digests import model_digest
 from optim.options import options_class, parse_options
-from optim.passes import Applicable, Interface, Pass, PassResult
+from optim.passes import Applicable, Interface, KernelUse, Pass, PassResult
 from optim.target import Target
 
 

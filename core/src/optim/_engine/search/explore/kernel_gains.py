@@ -15,9 +15,10 @@ from optim._engine.search.keys import machine_key
 from optim._engine.search.run_time import LEAST_S
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import cache_key
+from optim.backend import KernelRatio
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire
-from optim.kernels import KernelRatio, KernelUse
+from optim.passes import KernelUse
 
 MEASURING_S = 20.0
 """For all of it, which takes two seconds: it only ends a backend that hangs."""

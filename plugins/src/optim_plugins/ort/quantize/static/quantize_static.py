@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
-from optim.kernels import KernelUse
+from optim.passes import KernelUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
