@@ -1,11 +1,12 @@
-"""A plugin with every hook there is; docs/hooks.md shows its parts, and the tests load it and ask it."""
+"""A plugin with every hook there is; docs/hooks.md shows its parts, and the tests load it and ask it.
+
+It imports nothing heavy while it loads, as every plugin should: what needs numpy, onnx or pydantic
+imports it when it is used.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
-from pydantic import Field
 
 from optim import (
     APPLICABLE,
@@ -15,9 +16,7 @@ from optim import (
     Exporter,
     Metric,
     MetricFamily,
-    NoOptions,
     Pass,
-    PassOptions,
     PassResult,
     Role,
     SessionConfig,
@@ -42,7 +41,7 @@ class Rename(Pass):
     def applicable(self, model, target) -> Applicable:
         return APPLICABLE
 
-    def apply(self, model, options: NoOptions, context) -> PassResult:
+    def apply(self, model, options, context) -> PassResult:
         graph = model.ir()
         if graph.graph.name == "every":
             return PassResult(model, False, ("it has its name already",))
@@ -72,7 +71,7 @@ class OneThread(Pass):
     def applicable(self, model, target) -> Applicable:
         return APPLICABLE
 
-    def apply(self, model, options: NoOptions, context) -> PassResult:
+    def apply(self, model, options, context) -> PassResult:
         return PassResult(model.with_session(SessionConfig({"intra_op_num_threads": 1})), True, ("one thread",))
 
 
@@ -85,7 +84,7 @@ class Evaluate(SourcePass):
     def applicable(self, source, target) -> Applicable:
         return APPLICABLE
 
-    def apply(self, source, options: NoOptions, context) -> SourceResult:
+    def apply(self, source, options, context) -> SourceResult:
         for component in source.components:
             component.module.eval()
         return SourceResult(source, True, counts={"components": len(source.components)})
@@ -109,7 +108,7 @@ class Export(Exporter):
         named = [name for one in component.inputs for name in one.shape or () if isinstance(name, str)]
         return Applicable.no(f"{named[0]} is dynamic") if named else APPLICABLE
 
-    def export(self, component, options: NoOptions, context) -> Exported:
+    def export(self, component, options, context) -> Exported:
         import torch
 
         tensors = [torch.from_numpy(component.example[one.name]) for one in component.inputs]
@@ -206,27 +205,19 @@ def optim_backends() -> Sequence[type[Backend]]:
 # --- optim_metrics
 def agreement(outputs, feeds, labels) -> float:
     """Share of rows whose most likely class is the label; called for one sample, averaged over all."""
-    return float(np.mean(outputs["y"].argmax(axis=-1) == labels["label"]))
-
-
-class NearOptions(PassOptions):
-    within: float = Field(default=0.1, gt=0, description="how far from the label a value may be")
-
-
-def near(options: NearOptions) -> Metric:
-    """Share of values near the label, for --metric "every-near:within=0.5"."""
-
-    def call(outputs, feeds, labels) -> float:
-        return float(np.mean(np.abs(outputs["y"] - labels["label"]) <= options.within))
-
-    return Metric("every-near", higher_is_better=True, call=call)
+    return float((outputs["y"].argmax(axis=-1) == labels["label"]).mean())
 
 
 @hookimpl
 def optim_metrics() -> Sequence[Metric | MetricFamily]:
     return (
-        Metric("every-agreement", higher_is_better=True, call=agreement),
-        MetricFamily("every-near", make=near, options=NearOptions, summary="share of values near the label"),
+        Metric("every-agreement", higher_is_better=True, call=agreement, needs_labels=True),
+        MetricFamily(
+            "every-near",
+            make="every_hook_metric:near",  # imported when it is used, as its options are
+            options="every_hook_metric:NearOptions",
+            summary="share of values near the label",
+        ),
     )
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from optim import Target
@@ -16,7 +17,9 @@ from optim._engine.plugins.contract import new_manager, register
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo
 from optim._engine.plugins.registry import Registry
 from optim.hooks import HOOK_API, OptimHooks
+from optim.options import import_named, parse_options
 from optim.passes import Stage
+from optim.testing.imports import imports_of
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "hooks"
@@ -66,6 +69,19 @@ def test_the_example_is_a_part_of_the_file_that_runs(hook) -> None:
     (part,) = re.findall(rf"# --- {hook}\n(.*?)\n# --- end", SOURCE, re.DOTALL)
     assert shown == part.strip("\n")
     assert f"def {hook}(" in shown
+
+
+def test_the_example_keeps_the_rule_that_nothing_heavy_is_imported(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    assert imports_of("every_hook") == []
+    assert imports_of("every_hook_metric") != []
+
+
+def test_the_metric_with_an_option_is_made(every, monkeypatch) -> None:
+    family = every.offered("metric")["every-near"].value
+    metric = import_named(family.make)(parse_options(family, {"within": 0.5}))
+    values = {"y": np.array([0.0, 1.0])}, {}, {"label": np.array([0.4, 0.4])}
+    assert metric.call(*values) == 0.5
 
 
 def test_the_page_names_the_hook_api() -> None:

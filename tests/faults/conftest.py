@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from world import World
+from world import SHARED, World
 
 _GROUPS = pytest.StashKey[Counter]()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared(tmp_path_factory):
+    """A place that pytest removes in time, however this process ends."""
+    SHARED[:] = [tmp_path_factory.mktemp("shared")]
 
 
 @pytest.fixture

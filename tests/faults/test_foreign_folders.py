@@ -6,7 +6,6 @@ import functools
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 from case import Case, hold, rows
 from test_malformed_models import ESCAPES, small
-from world import World
+from world import SHARED, World
 
 import optim
 from optim.errors import OptimError
@@ -30,7 +29,7 @@ REPEAT = ("run", "{model}", "-o", "{work}/out", "--recipe", "{out}/recipe.lock.t
 @functools.cache
 def finished() -> Path:
     """The world of a run that has been finished, made once."""
-    world = World(Path(tempfile.mkdtemp(prefix="optim-test-faults-")))
+    world = World(SHARED[0] / "finished")
     world.model.write_bytes(small().SerializeToString())
     done = world.run([part.format(model=world.model, out=world.out) for part in RUN])
     assert done.status == 0, done.err

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +13,7 @@ import numpy as np
 import pytest
 from case import Case, hold, rows
 from test_malformed_models import ESCAPES, small
-from world import World
+from world import SHARED, World
 
 RUN = Case("").command
 VERIFY = ("verify", "{model}", "{model}")
@@ -144,14 +142,10 @@ PLACES: dict[str, tuple[Callable[[World], None], dict[str, str], tuple[str, ...]
 SHELVES = ("models", "references", "steps", "runs")
 
 
-_PLACE = tempfile.TemporaryDirectory(prefix="optim-test-faults-")
-atexit.register(_PLACE.cleanup)
-
-
 @functools.cache
 def _filled_once() -> Path:
     """A place with a world whose cache a run has filled, and a copy of it: records know where their cache lies."""
-    place = Path(_PLACE.name)
+    place = SHARED[0] / "filled"
     world = World(place / "world")
     model(world)
     np.savez(world.work / "feeds.npz", x=np.ones((2, 4), np.float32))

@@ -46,6 +46,10 @@ class Done:
     err: str
 
 
+SHARED: list[Path] = []
+"""The folder of what cases of this session share; a fixture fills it in."""
+
+
 @dataclass
 class World:
     """The places of one case.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     from optim._engine.cli.main import main as run
-    from optim._engine.plugins.time_limit import process_is_a_command
+    from optim._engine.plugins.guard import process_is_a_command
     from optim.jobs.seldom import put_off_seldom_modules
 
     put_off_seldom_modules()

@@ -166,6 +166,7 @@ class Backend(ABC):
     """A way to run models, contributed by ``optim_backends``. Instantiated without arguments in a worker process."""
 
     name: ClassVar[str]
+    """What targets call it by, in lower case, e.g. ``acme``."""
     opened_by_onnxruntime: ClassVar[bool] = False
     """Whether onnxruntime alone opens what is delivered: ``load.py`` and :func:`optim.load` do it so. Else
     :func:`optim.load` opens it by this backend, which must be installed there."""
@@ -208,7 +209,7 @@ class Backend(ABC):
         return ()
 
     def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
-        """What a session of this model computes, as a digest; empty where the runtime does not tell.
+        """Returns what a session of this model computes, as a digest; empty where the runtime does not tell.
 
         Two models with the same digest are the same to the runtime: settings that leave its own graph as it is change
         nothing, and whatever a clock says of them is noise. Asked in a process of its own, which may write into
@@ -255,7 +256,7 @@ class Backend(ABC):
         return self.name
 
     def is_passing(self, error: Exception) -> bool:
-        """Whether what ``open`` or a run raised may go by itself, as a device that another program holds.
+        """Returns whether what ``open`` or a run raised may go by itself, as a device that another program holds.
 
         It is then tried again in a session opened anew, three times within some seconds.
         """

@@ -58,7 +58,7 @@ class Context:
         model: Model,
         *,
         session: SessionConfig | None = None,
-        artefacts: Mapping[str, Path] | None = None,
+        artefacts: Mapping[str, Path | str] | None = None,
     ) -> Model:
         """Write ``graph`` into the store as the successor of ``model``.
 
@@ -81,16 +81,24 @@ class Context:
         self._carry(artefacts or {}, graph)
         return save_in_store(graph, self.store, session=model.session if session is None else session)
 
-    def adopt(self, path: Path, model: Model) -> Model:
+    def adopt(self, path: Path | str, model: Model, *, artefacts: Mapping[str, Path | str] | None = None) -> Model:
         """Bring a file that a library wrote (in ``scratch``) into the store as the successor of ``model``.
 
         Tensors whose bytes ``model`` already has are referred to, not copied.
+
+        Args:
+            path: of the file.
+            model: that it was made from.
+            artefacts: files that were made of this very graph, as of :meth:`save`.
+
+        Raises:
+            OptimError[bad-artefact]: a name that cannot be a file's, or a file that is not there.
         """
         from optim.onnx.files import adopt_into_store
 
-        return adopt_into_store(path, self.store, like=model)
+        return adopt_into_store(Path(path), self.store, like=model, artefacts=artefacts)
 
-    def _carry(self, artefacts: Mapping[str, Path], graph: onnx_ir.Model) -> None:
+    def _carry(self, artefacts: Mapping[str, Path | str], graph: onnx_ir.Model) -> None:
         """Bring files into the store and name them in a graph, in place of those that it had."""
         from optim.onnx.context_files import set_artefacts, store_contexts
 
@@ -115,7 +123,7 @@ class MeasuringContext(Context):
         model: Model,
         *,
         session: SessionConfig | None = None,
-        artefacts: Mapping[str, Path] | None = None,
+        artefacts: Mapping[str, Path | str] | None = None,
     ) -> Model:
         """As :meth:`Context.save`, under names of its own."""
         from optim.onnx.files import save_for_measuring
@@ -125,14 +133,15 @@ class MeasuringContext(Context):
         self.made.append(save_for_measuring(graph, self.store, session=session))
         return self.made[-1]
 
-    def adopt(self, path: Path, model: Model) -> Model:
+    def adopt(self, path: Path | str, model: Model, *, artefacts: Mapping[str, Path | str] | None = None) -> Model:
         """As :meth:`Context.adopt`, under names of its own."""
         from optim.onnx.context_files import store_contexts
-        from optim.onnx.files import read_like
+        from optim.onnx.files import read_like, save_for_measuring
 
-        graph = read_like(path, model)
-        store_contexts(graph, path.parent, self.store)
-        return self.save(graph, model)
+        graph = read_like(Path(path), model, artefacts)
+        store_contexts(graph, Path(path).parent, self.store)
+        self.made.append(save_for_measuring(graph, self.store, session=model.session))
+        return self.made[-1]
 
     def discard(self) -> None:
         """Delete what was saved."""

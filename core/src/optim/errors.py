@@ -14,7 +14,7 @@ from enum import IntEnum
 
 
 class ExitStatus(IntEnum):
-    """What the command line exits with (docs/architecture.md, "Exit status")."""
+    """What the command line exits with (docs/command-line.md, "Exit status")."""
 
     DELIVERED = 0
     INTERNAL = 1
@@ -74,7 +74,7 @@ def is_disk_full(number: int | None) -> bool:
 
 
 def disk_error(error: OSError, what: str) -> OptimError:
-    """What the file system refused, as a diagnosis.
+    """Returns what the file system refused, as a diagnosis.
 
     Args:
         error: as it came.

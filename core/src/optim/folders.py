@@ -25,7 +25,7 @@ def data_folder() -> Path:
 
 
 def lock_folder() -> Path:
-    """Where this user's processes keep their locks: below ``XDG_RUNTIME_DIR``, else below the temporary folder.
+    """Returns where this user's processes keep their locks: below ``XDG_RUNTIME_DIR``, else below the temporary folder.
 
     Raises:
         OptimError[lock-folder-unusable]: it cannot be made, or it is somebody else's.

@@ -22,7 +22,13 @@ UNKNOWN_DTYPE = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """An input or output: its name, numpy dtype name (``float32``, ``int64``) and shape."""
+    """An input or output.
+
+    Attributes:
+        name: in the graph.
+        dtype: as numpy calls it: ``float32``, ``int64``.
+        shape: None where not even the number of dimensions is known.
+    """
 
     name: str
     dtype: str

@@ -32,7 +32,7 @@ def options_class(owner: AnyPass | MetricFamily) -> type[PassOptions]:
 
 
 def import_named(path: str) -> Any:
-    """What ``package.module:name`` names."""
+    """Returns what ``package.module:name`` names."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 

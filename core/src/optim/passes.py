@@ -51,7 +51,12 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Applicable:
-    """Whether a pass can do something for a model, and if not, why."""
+    """Whether a pass can do something for a model, and if not, why.
+
+    Attributes:
+        yes: whether it can.
+        reason: why not, as a user reads it in the report.
+    """
 
     yes: bool
     reason: str = ""
@@ -137,7 +142,12 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True)
 class KernelUse:
-    """What a pass with some options exchanges: kernels of these operators for those of another precision."""
+    """What a pass with some options exchanges: kernels of some operators for those of another precision.
+
+    Attributes:
+        operators: as a graph of floats calls them, e.g. ``MatMul``; a Gemm counts as one.
+        precision: in the backend's own words.
+    """
 
     operators: tuple[str, ...]
     precision: str

@@ -23,6 +23,8 @@ class Target:
             device; see :attr:`made_for`.
         library: Python package of a provider that is installed apart from onnxruntime and registered with it, e.g.
             ``onnxruntime_qnn``; it has ``get_library_path()``.
+        reads_onnx: whether a runtime of its own takes every graph of standard operators that its backend's limits
+            admit: plugins then offer passes that write nothing else, such as ``ort.clean``.
         fallback: whether the user admits that nodes which the provider does not take run on the CPU.
         shapes_on_cpu: whether the runtime computes shapes and other integers on the CPU by design. Its backend then
             looks at the record of what ran where, and refuses a model of which anything else runs there.
@@ -62,6 +64,7 @@ class Target:
     also: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     prepares_for: str = ""
     shapes_on_cpu: bool = False
+    reads_onnx: bool = False
     hardware: str = ""
     probe: Callable[[], str | None] | None = field(default=None, compare=False)
     identify: Callable[[], str] | None = field(default=None, compare=False)

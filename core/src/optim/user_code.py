@@ -16,7 +16,7 @@ from typing import Any
 
 
 def find_function(spec: str) -> Any:
-    """What ``package.module:function`` names; whatever importing it raises is raised.
+    """Returns what ``package.module:function`` names; whatever importing it raises is raised.
 
     Args:
         spec: with the module before the colon, and a name in it behind.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import fields
 
 import onnx
 import pytest
 
 from optim._engine.graphs.ingest import ingest
-from optim.context import Context
+from optim.context import Context, MeasuringContext
 from optim.errors import OptimError
 from optim.onnx.context_files import ARTEFACT
 from optim.onnx.external_data import external_files
@@ -63,6 +64,20 @@ def test_it_is_delivered_beside_the_model_and_found_there(compiled, tmp_path):
 
 def test_the_next_graph_has_none_of_them(compiled, context):
     assert not context.save(compiled.ir(), compiled).artefacts
+
+
+@pytest.mark.parametrize("kind", [Context, MeasuringContext])
+def test_what_a_library_wrote_is_adopted_with_its_own_artefacts_and_none_of_its_parent(compiled, context, kind):
+    """A library that keeps metadata writes on the name of a file that lies in the store."""
+    written, program = context.scratch / "written.onnx", context.scratch / "new.tmp"
+    written.write_bytes(compiled.path.read_bytes())
+    for name in external_files(compiled.path):
+        (context.scratch / name).write_bytes((compiled.path.parent / name).read_bytes())
+    program.write_bytes(b"another program")
+    given = {field.name: getattr(context, field.name) for field in fields(Context)}
+    adopted = kind(**given).adopt(str(written), compiled, artefacts={"new.bin": str(program)})
+    assert {name: path.read_bytes() for name, path in adopted.artefacts.items()} == {"new.bin": b"another program"}
+    assert not kind(**given).adopt(written, compiled).artefacts
 
 
 @pytest.mark.parametrize(("name", "there"), [("../a.bin", True), ("", True), ("a.bin", False)])

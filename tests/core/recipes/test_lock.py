@@ -10,7 +10,6 @@ from optim._engine.recipes.lock import (
     LockedFeeds,
     LockedPass,
     LockedResult,
-    LockedSession,
     LockedSource,
     LockedTarget,
     header,
@@ -39,7 +38,7 @@ def a_lock() -> Lock:
             LockedPass.of("ort.quantize-dynamic", "quantize", options, "optim-plugins", "0.1.0"),
             LockedPass.of("ort.tune-session", "tune", {}, "optim-plugins", "0.1.0"),
         ),
-        session=LockedSession.of(session),
+        session=session,
         result=LockedResult(model_digest=DIGEST, drift=0.0312, latency_ratio=0.46),
     )
 
@@ -70,7 +69,7 @@ def test_every_option_comes_back_none_among_them(tmp_path: Path) -> None:
 
 def test_a_lock_of_an_unchanged_model_has_no_passes(tmp_path: Path) -> None:
     path = tmp_path / "recipe.lock.toml"
-    lock = a_lock().model_copy(update={"passes": (), "session": LockedSession(), "budget": BudgetTable(lossless=True)})
+    lock = a_lock().model_copy(update={"passes": (), "session": SessionConfig(), "budget": BudgetTable(lossless=True)})
     write_lock(lock, path)
     assert load_recipe_or_lock(path) == lock
 

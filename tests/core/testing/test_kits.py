@@ -41,6 +41,10 @@ class TestTarget(TargetConformance):
     def backend_class(self):
         return vendor.Backend
 
+    @pytest.fixture
+    def model_path(self, tmp_path):
+        return str(models.mlp(tmp_path))
+
 
 def sample(size):
     label = np.linspace(0, 1, size)
@@ -318,7 +322,7 @@ def given(tmp_path):
     """What a sound one is given; a case lays its own over it."""
     context = SourceContext(vendor.TARGET, tmp_path, logging.getLogger("x"), lambda share, text: None)
     return {
-        TestTarget: {"target": vendor.TARGET, "backend_class": vendor.Backend, "model_path": models.mlp(tmp_path)},
+        TestTarget: {"target": vendor.TARGET, "backend_class": vendor.Backend, "model_path": str(models.mlp(tmp_path))},
         TestMetric: {
             "offered": vendor.NEAR,
             "samples": [sample(3), sample(5)],

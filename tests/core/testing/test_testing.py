@@ -67,7 +67,7 @@ class Mlp(PassConformance):
 
     @pytest.fixture
     def model_path(self, tmp_path):
-        return models.mlp(tmp_path)
+        return str(models.mlp(tmp_path))
 """
 
 CLASS = """
@@ -194,7 +194,7 @@ def test_pytest_starts_without_anything_heavy_and_the_kits_asserts_say_what_they
         "import sys\n"
         f"def test_light():\n    assert [name for name in {HEAVY!r} if name in sys.modules] == []\n"
         "def test_rewritten():\n"
-        "    from optim.testing import conformance\n    assert '@pytest_ar' in vars(conformance)\n"
+        "    from optim.testing.kits import passes\n    assert '@pytest_ar' in vars(passes)\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_start.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)

@@ -161,7 +161,7 @@ class Store:
             marker.unlink(missing_ok=True)
 
     def others_active(self, besides: int = 0) -> bool:
-        """Whether more than ``besides`` runs hold a marker; those of dead processes are removed."""
+        """Returns whether more than ``besides`` runs hold a marker; those of dead processes are removed."""
         held = 0
         for marker in (self.root / "active").glob("*.lock"):
             try:
@@ -182,7 +182,7 @@ class Store:
         return FileLock(self.root / ".door")
 
     def usage(self) -> list[Usage]:
-        """What each shelf holds."""
+        """Returns what each shelf holds."""
         found = []
         for shelf in _SHELVES:
             entries = [entry for entry in (self.root / shelf).iterdir() if not entry.name.endswith(".tmp")]

@@ -71,7 +71,7 @@ def made_up_feeds(
 
 
 def context_for(target: Target, store: Path, feeds: Path | None, *, seed: int = 0) -> AbstractContextManager[Context]:
-    """What a pass is given beside its model; without feeds, a context that has no samples."""
+    """Returns what a pass is given beside its model; without feeds, a context that has no samples."""
     if feeds is None:
         return _without_samples(target, store, seed)
     from optim._engine.jobs.offer import context_for as make

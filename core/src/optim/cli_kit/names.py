@@ -23,7 +23,7 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic only in the n
         self._known = known
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """What is installed and starts like that; nothing where that cannot be told: a shell wants no error."""
+        """Returns what is installed and starts like that; nothing where that cannot be told: a shell wants no error."""
         del ctx, param
         from click.shell_completion import CompletionItem
 

@@ -63,7 +63,7 @@ class LiveLines:
         self._standing = standing
 
     def lines(self) -> list[str]:
-        """What is shown now, without the spinner: one line or two."""
+        """Returns what is shown now, without the spinner: one line or two."""
         now = self._now()
         for_s = now - self._since
         so_long = f", {_duration(for_s)}" if for_s >= _SAY_SECONDS_FROM else ""

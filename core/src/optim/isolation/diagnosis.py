@@ -6,7 +6,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from optim.isolation.environments import MARKER, Environment, Isolation, environments_folder, installed_environment
+from optim.isolation.environments import (
+    MARKER,
+    Environment,
+    Isolation,
+    environments_folder,
+    installed_environment,
+    pinned,
+)
 
 _START_S = 30.0
 
@@ -78,11 +85,4 @@ def _lost(environment: Environment) -> list[str]:
         for path in environment.folder.glob("[Ll]ib*/**/site-packages/*.dist-info")
         for name, _, version in [path.name.removesuffix(".dist-info").rpartition("-")]
     }
-    return [one for one in environment.requirements if _pin(one) not in there]
-
-
-def _pin(requirement: str) -> tuple[str, str]:
-    from packaging.utils import canonicalize_name
-
-    name, _, version = requirement.partition(";")[0].partition("==")
-    return canonicalize_name(name.partition("[")[0].strip()), version.strip()
+    return [one for one in environment.requirements if pinned(one) not in there]

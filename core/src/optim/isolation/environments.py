@@ -41,6 +41,14 @@ class Isolation:
     python: str = ">=3.11"
 
 
+def pinned(requirement: str) -> tuple[str, str]:
+    """The normalized name of ``name[extra]==version; marker``, and its version."""
+    from packaging.utils import canonicalize_name  # the listing of plugins reads this module
+
+    name, _, version = requirement.partition(";")[0].partition("==")
+    return canonicalize_name(name.partition("[")[0].strip()), version.strip()
+
+
 def read_requirements(path: Path) -> tuple[str, ...]:
     """The lines of a requirements file, without comments."""
     lines = (line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())

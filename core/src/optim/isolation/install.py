@@ -18,7 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock
 from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import parse_wheel_filename
 
 from optim.errors import disk_error
 from optim.isolation.environments import (
@@ -30,6 +30,7 @@ from optim.isolation.environments import (
     executable,
     find_environment,
     installed_environment,
+    pinned,
 )
 from optim.isolation.refusals import PipFailed, install_failed, wrong_python
 
@@ -182,12 +183,7 @@ def _missing(requirements: Sequence[str], wheels: Path) -> list[str]:
         there.add((name, str(version)))
     for arriving in wheels.glob(".*"):  # of a killed install
         shutil.rmtree(arriving, ignore_errors=True)
-    return [one for one in requirements if _pin(one) not in there]
-
-
-def _pin(requirement: str) -> tuple[str, str]:
-    name, _, version = requirement.partition("==")
-    return canonicalize_name(name.strip()), version.strip()
+    return [one for one in requirements if pinned(one) not in there]
 
 
 def _checked_python(isolation: Isolation, python: str) -> str:

@@ -22,7 +22,7 @@ PREFIX = "optim-plugin-"
 
 
 def is_package(what: str) -> bool:
-    """Whether it is a folder or a wheel rather than a name."""
+    """Returns whether it is a folder or a wheel rather than a name."""
     return what.endswith(".whl") or "/" in what or "\\" in what or Path(what).is_dir()
 
 

@@ -143,7 +143,7 @@ def _end_with_owner(path: Path) -> None:
 
 
 def _is_free(path: Path) -> bool:
-    """Whether nobody holds the lock, as filelock takes it; also where the file is gone."""
+    """Returns whether nobody holds the lock, as filelock takes it; also where the file is gone."""
     try:
         with path.open("r+b") as owner:
             if sys.platform == "win32":

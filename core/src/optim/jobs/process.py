@@ -191,7 +191,7 @@ def kill_all() -> None:
 
 
 def _working_folder() -> str:
-    """Of this process; the root where it has been removed: relative paths lead nowhere then."""
+    """Returns that of this process; the root where it has been removed: relative paths lead nowhere then."""
     try:
         return os.getcwd()  # noqa: PTH109 - a string for the worker
     except OSError:

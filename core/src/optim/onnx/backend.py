@@ -67,6 +67,7 @@ class OnnxRuntimeBackend(Backend):
     """ONNX Runtime; a subclass gives it a name."""
 
     opened_by_onnxruntime = True
+    """What it delivers needs onnxruntime alone."""
 
     def open(self, model: Model, target: Target) -> Session:
         """Open with the model's own settings."""

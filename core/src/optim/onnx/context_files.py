@@ -39,7 +39,7 @@ def artefacts_of(path: Path) -> dict[str, Path]:
     return {name: path.parent / file for name, file in _artefacts(graph)}
 
 
-def set_artefacts(graph: ir.Model, artefacts: Mapping[str, Path]) -> None:
+def set_artefacts(graph: ir.Model, artefacts: Mapping[str, Path | str]) -> None:
     """Say which artefacts a graph has from now on: what was compiled of another graph is none of its own.
 
     Args:
@@ -51,7 +51,8 @@ def set_artefacts(graph: ir.Model, artefacts: Mapping[str, Path]) -> None:
     """
     for key in [key for key in graph.metadata_props if key.startswith(ARTEFACT)]:
         del graph.metadata_props[key]
-    for name, path in artefacts.items():
+    for name, given in artefacts.items():
+        path = Path(given)
         if not _PLAIN_NAME.fullmatch(name) or not path.is_file():
             raise OptimError(
                 "bad-artefact",

@@ -41,16 +41,14 @@ def write_tensors(tensors: Sequence[tuple[ir.Value, TensorProtocol]], path: Path
                     position += stream.write(piece)
                 places[key] = (start, position - start)
             start, length = places[key]
-            value.const_value = ir.ExternalTensor(
-                path.name,
-                start,
-                length,
-                tensor.dtype,
-                shape=static_shape(tensor),
-                name=tensor.name or "",
-                base_dir=path.parent,
-            )
+            value.const_value = placed(tensor, path, start, length)
     return digest.hexdigest()
+
+
+def placed(tensor: TensorProtocol, file: Path, offset: int | None, length: int | None) -> ir.ExternalTensor:
+    """A tensor of the same type, shape and name, whose bytes lie in a file."""
+    shape, name = static_shape(tensor), tensor.name or ""
+    return ir.ExternalTensor(file.name, offset, length, tensor.dtype, shape=shape, name=name, base_dir=file.parent)
 
 
 def pieces(tensor: TensorProtocol) -> Iterator[bytes]:

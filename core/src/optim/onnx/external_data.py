@@ -12,7 +12,7 @@ from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
 from optim.errors import OptimError
 from optim.onnx.context_files import context_files
-from optim.onnx.linked import linked_path
+from optim.onnx.linked import linked_path, locations
 
 
 def external_files(path: Path) -> list[str]:
@@ -21,17 +21,8 @@ def external_files(path: Path) -> list[str]:
     Files of the user's that it is linked to (:mod:`optim.onnx.linked`) are none of its own and left out.
     """
     graph = onnx.load(path, load_external_data=False)
-    tensors = _get_all_tensors(graph)
-    return sorted(
-        {
-            entry.value
-            for tensor in tensors
-            if uses_external_data(tensor)
-            for entry in tensor.external_data
-            if entry.key == "location" and linked_path(entry.value) is None
-        }
-        | set(context_files(graph))
-    )
+    own = {entry.value for entry in locations(graph) if linked_path(entry.value) is None}
+    return sorted(own | set(context_files(graph)))
 
 
 def check_external_data(model: onnx.ModelProto, path: Path) -> None:
@@ -66,7 +57,7 @@ def tensor_bytes(tensor: onnx.TensorProto) -> int:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there; of a name that no file can have, no."""
+    """Returns whether a file is there; of a name that no file can have, no."""
     try:
         return path.is_file()
     except (OSError, ValueError):

@@ -12,7 +12,7 @@ import hashlib
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,8 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
 from optim.model import UNKNOWN_DTYPE, Model, SessionConfig, TensorInfo
-from optim.onnx.context_files import context_files, deliver_contexts, store_contexts
-from optim.onnx.data_files import bytes_key, pieces, replacing, static_shape, write_tensors
+from optim.onnx.context_files import context_files, deliver_contexts, set_artefacts, store_contexts
+from optim.onnx.data_files import bytes_key, pieces, placed, replacing, write_tensors
 from optim.onnx.digests import model_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.linked import is_linked, linked_files, locations_for_store, point_from, resolve
@@ -99,16 +99,22 @@ def discard_measured(model: Model) -> None:
         (model.path.parent / f".{model.digest}{suffix}").unlink(missing_ok=True)
 
 
-def adopt_into_store(path: Path, store: Path, *, like: Model) -> Model:
+def adopt_into_store(
+    path: Path, store: Path, *, like: Model, artefacts: Mapping[str, Path | str] | None = None
+) -> Model:
     """Bring a file that a library wrote into the store, referring to the weights of ``like`` where bytes are equal."""
-    graph = read_like(path, like)
+    graph = read_like(path, like, artefacts)
     store_contexts(graph, path.parent, store)
     return save_in_store(graph, store, session=like.session)
 
 
-def read_like(path: Path, like: Model) -> ir.Model:
-    """A graph whose large tensors are those of ``like`` where the bytes are equal."""
+def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | None = None) -> ir.Model:
+    """A graph whose large tensors are those of ``like`` where the bytes are equal, with these artefacts and no others.
+
+    A library may have written on what the graph that it was given says of its own.
+    """
     graph = read_ir(path)
+    set_artefacts(graph, artefacts or {})
     known = {bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
     for value, tensor in _large_tensors(graph):
         same = known.get(bytes_key(tensor))
@@ -151,7 +157,7 @@ def deliver_linked(model: Model, folder: Path, *, name: str) -> None:
 
 
 def size_bytes(model: Model) -> int:
-    """What the model takes on disk once delivered: its graph and the weights it uses, each once."""
+    """Returns what the model takes on disk once delivered: its graph and the weights it uses, each once."""
     graph = onnx.load(model.path, load_external_data=False)
     total = model.path.stat().st_size
     total += sum((model.path.parent / location).stat().st_size for location in context_files(graph))
@@ -208,15 +214,7 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
     for value, tensor in todo:
         written = value.const_value
         assert isinstance(written, ir.ExternalTensor)
-        value.const_value = ir.ExternalTensor(
-            final.name,
-            written.offset,
-            written.length,
-            tensor.dtype,
-            shape=static_shape(tensor),
-            name=tensor.name or "",
-            base_dir=store,
-        )
+        value.const_value = placed(tensor, final, written.offset, written.length)
 
 
 def _lies_in(tensor: ir.ExternalTensor, folder: Path) -> bool:

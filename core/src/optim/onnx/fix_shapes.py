@@ -94,7 +94,7 @@ def require_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict
 def fixed_inputs(
     inputs: Iterable[TensorInfo], sizes: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
 ) -> tuple[TensorInfo, ...]:
-    """What the inputs are once dimensions of these names, and inputs of these names, are fixed."""
+    """Returns what the inputs are once dimensions of these names, and inputs of these names, are fixed."""
     found = []
     for info in inputs:
         shape = shapes.get(info.name, info.shape)
@@ -167,7 +167,7 @@ def require_shapes_of(graph: ir.Model, samples: Iterable[Feeds]) -> None:
 
 
 def _inputs(graph: ir.Model) -> dict[str, ir.Value]:
-    """What the user feeds, by name."""
+    """Returns what the user feeds, by name."""
     return {value.name or "": value for value in graph.graph.inputs if not value.is_initializer()}
 
 

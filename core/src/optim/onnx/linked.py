@@ -22,6 +22,8 @@ import onnx
 import onnx_ir as ir
 from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
+from optim.onnx.data_files import static_shape
+
 PREFIX = "linked:"
 _MARK = PREFIX.encode()
 _STORED = re.compile(r"[0-9a-f]{64}\.onnx")
@@ -39,12 +41,12 @@ def linked_path(location: str) -> Path | None:
 
 def linked_files(graph: onnx.ModelProto) -> set[Path]:
     """The user's files that a graph of the store points into."""
-    found = (linked_path(entry.value) for entry in _locations(graph))
+    found = (linked_path(entry.value) for entry in locations(graph))
     return {path for path in found if path is not None}
 
 
 def is_linked(tensor: object) -> bool:
-    """Whether a tensor lies in a file of the user's."""
+    """Returns whether a tensor lies in a file of the user's."""
     return isinstance(tensor, LinkedTensor)
 
 
@@ -63,10 +65,8 @@ def resolve(graph: ir.Model) -> None:
             tensor = value.const_value
             path = linked_path(str(tensor.location)) if isinstance(tensor, ir.ExternalTensor) else None
             if path is not None and isinstance(tensor, ir.ExternalTensor):
-                shape = ir.Shape(int(size) for size in tensor.shape)  # type: ignore[arg-type]
-                value.const_value = link(
-                    path, tensor.offset or 0, tensor.length or 0, tensor.dtype, shape, tensor.name or ""
-                )
+                shape, offset, length = static_shape(tensor), tensor.offset or 0, tensor.length or 0
+                value.const_value = link(path, offset, length, tensor.dtype, shape, tensor.name or "")
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def session_model(path: Path) -> tuple[bytes, str] | None:
         return None
     graph = onnx.ModelProto.FromString(encoded)
     root = _root(path)
-    for entry in _locations(graph):
+    for entry in locations(graph):
         file = linked_path(entry.value) or path.parent.resolve() / entry.value
         entry.value = Path(os.path.relpath(file, root)).as_posix()
     return graph.SerializeToString(), root
@@ -111,12 +111,13 @@ def session_model(path: Path) -> tuple[bytes, str] | None:
 
 def point_from(graph: onnx.ModelProto, folder: Path) -> None:
     """Make the links of a graph relative to a folder above the user's files."""
-    for entry in _locations(graph):
+    for entry in locations(graph):
         if (path := linked_path(entry.value)) is not None:
             entry.value = path.resolve().relative_to(folder.resolve()).as_posix()
 
 
-def _locations(graph: onnx.ModelProto) -> Iterator[onnx.StringStringEntryProto]:
+def locations(graph: onnx.ModelProto) -> Iterator[onnx.StringStringEntryProto]:
+    """The entries of external data that say in which file a tensor lies."""
     tensors: Iterable[onnx.TensorProto] = _get_all_tensors(graph)
     for tensor in tensors:
         if uses_external_data(tensor):

@@ -71,7 +71,7 @@ def subgraphs(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
 
 
 def qualified_name(domain: str, op_type: str) -> str:
-    """How an operator is called in reports."""
+    """Returns how an operator is called in reports."""
     return op_type if domain in ("", "ai.onnx") else f"{domain}:{op_type}"
 
 

@@ -66,7 +66,7 @@ def with_twin(model: Model, names: Iterable[str], store: Path) -> Twins | None:
 
 
 def kept_defect(before: Model, after: Model, name: str) -> str:
-    """Why a node that was to be kept is not as it was, or nothing.
+    """Returns why a node that was to be kept is not as it was, or nothing.
 
     Args:
         before: the model that a pass was given.

@@ -50,7 +50,7 @@ class Trial:
     store: Path
 
     @classmethod
-    def of(cls, path: Path, folder: Path, target: Target, backend: Backend, data: str | None = None) -> Trial:
+    def of(cls, path: Path | str, folder: Path, target: Target, backend: Backend, data: str | None = None) -> Trial:
         """Bring a model file into a new store.
 
         Args:
@@ -61,7 +61,7 @@ class Trial:
             data: feeds as ``--data`` takes them; None: synthesized.
         """
         store = folder / "models"
-        model = ingest(path, store)
+        model = ingest(Path(path), store)
         where = folder / "feeds"
         if data is not None:
             return cls(model, target, backend, load_feeds(data, model, where, SEED), store)

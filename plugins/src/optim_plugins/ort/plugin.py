@@ -67,7 +67,8 @@ operators take all graphs; TensorRT takes standard operators; settings of a sess
 
 
 def _offered(target: Target, stage: Stage) -> Sequence[type[Pass]]:
-    return _OFFERED.get(target.made_for, {}).get(stage, ())
+    standard: Mapping[Stage, tuple[type[Pass], ...]] = {Stage.FUSE: _FIRST} if target.reads_onnx else {}
+    return _OFFERED.get(target.made_for, standard).get(stage, ())
 
 
 class OrtBackend(OnnxRuntimeBackend):

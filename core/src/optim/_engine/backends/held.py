@@ -83,7 +83,7 @@ class HeldBackend(Backend):
         return self._held(lambda: self._inner.open_estimate(model, target), model, target, on_target=on_target)
 
     def limits(self) -> BackendLimits:
-        """What it accepts."""
+        """Returns what it accepts."""
         found = self.blame("could not say what it accepts", self._inner.limits)
         if not isinstance(found, BackendLimits):
             raise self.broken(f"limits() returned {type(found).__name__}, not BackendLimits")
@@ -94,7 +94,7 @@ class HeldBackend(Backend):
         return self.blame("could not say its settings", lambda: self._inner.equivalent_settings(target))
 
     def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
-        """What a session computes; not asked where that would take the device from another."""
+        """Returns what a session computes; not asked where that would take the device from another."""
         if self.kind.exclusive:
             return ""
         return self.blame(
@@ -112,18 +112,18 @@ class HeldBackend(Backend):
         return self.blame("could not say its kernels", lambda: self._inner.known_kernels(target))
 
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
-        """What it adds to a run folder."""
+        """Returns what it adds to a run folder."""
         return tuple(self.blame("could not add its files to the result", lambda: self._inner.deliver(delivery)))
 
     def load_script(self, delivery: Delivery) -> str:
-        """What ``load.py`` is to say."""
+        """Returns what ``load.py`` is to say."""
         text = self.blame("could not say how its results are loaded", lambda: self._inner.load_script(delivery))
         if not isinstance(text, str):
             raise self.broken(f"load_script() returned {type(text).__name__}, not a text")
         return text
 
     def versions(self) -> Mapping[str, str]:
-        """Of its libraries."""
+        """Returns the versions of its libraries."""
         return self.blame("could not say its versions", lambda: dict(self._inner.versions()))
 
     def blame(self, what: str, work: Callable[[], T]) -> T:
@@ -155,7 +155,7 @@ class HeldBackend(Backend):
             ) from error
 
     def is_passing(self, error: Exception) -> bool:
-        """Whether trying again may help; a backend that breaks over the question says no."""
+        """Returns whether trying again may help; a backend that breaks over the question says no."""
         try:
             return bool(self._inner.is_passing(error))
         except Exception:
@@ -283,11 +283,11 @@ class HeldSession(Session):
         return times
 
     def processor_s(self) -> float:
-        """Of all openings, and of opening."""
+        """Returns the seconds of all openings, opening included."""
         return self._used_s + (self._session.processor_s() - self._mark_s if self._session else 0.0)
 
     def peak_memory_bytes(self) -> int | None:
-        """Of the opening that it has now."""
+        """Returns the peak of the opening that it has now."""
         return self._live().peak_memory_bytes()
 
     def release(self) -> None:
@@ -336,6 +336,6 @@ class HeldSession(Session):
 
 
 def _is_of_core(error: OptimError) -> bool:
-    """Whether a library of the core raised it, such as the one that opens sessions, and no plugin."""
+    """Returns whether a library of the core raised it, such as the one that opens sessions, and no plugin."""
     frames = list(traceback.walk_tb(error.__traceback__))
     return bool(frames) and str(frames[-1][0].f_globals.get("__name__", "")).startswith("optim.")

@@ -49,11 +49,11 @@ class OwnSession:
         return [found[name] for name in names]
 
     def get_inputs(self) -> list[Value]:
-        """What a run must be fed."""
+        """Returns what a run must be fed."""
         return [_value(info) for info in self.model.inputs]
 
     def get_outputs(self) -> list[Value]:
-        """What a run returns."""
+        """Returns what a run returns."""
         return [_value(info) for info in self.model.outputs]
 
     def close(self) -> None:

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from optim._engine.api.request import settings_from
-from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
-from optim._engine.search.settings import Named, RunSettings, parse_stage
-from optim._engine.sources.naming import needs_export
 from optim.errors import ExitStatus, OptimError
-from optim.source import SourceRequest
 
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
+    from optim._engine.search.settings import Named, RunSettings
+    from optim.source import SourceRequest
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -55,6 +52,8 @@ def source_request(spec: str, words: Mapping[str, Any], seed: int = 0) -> Source
     Raises:
         OptimError[bad-source-option]: an option that cannot be read.
     """
+    from optim.source import SourceRequest
+
     return SourceRequest(
         spec,
         arguments=dict(map(_argument, words.get("source_args") or ())),
@@ -112,9 +111,6 @@ def _bad(option: str, text: str, example: str) -> OptimError:
     )
 
 
-_FIELDS = {field.name for field in fields(RunSettings)}
-
-
 def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
     """The settings of a run; what is on the command line goes before what is in the recipe.
 
@@ -124,8 +120,13 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
     Raises:
         OptimError[untrusted-code]: the recipe names code, and the user did not say that it may run.
     """
+    from optim._engine.api.request import settings_from
+    from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
+    from optim._engine.search.settings import RunSettings, parse_stage
+
     given = {key: value for key, value in words.items() if value is not None and value != () and value is not False}
-    changes: dict[str, Any] = {key: value for key, value in given.items() if key in _FIELDS}
+    known = {field.name for field in fields(RunSettings)}
+    changes: dict[str, Any] = {key: value for key, value in given.items() if key in known}
     if "timeout" in given:
         changes["timeout_s"] = given["timeout"]
     if "without" in given:
@@ -148,6 +149,8 @@ def _request(source: Path, words: Mapping[str, Any]) -> SourceRequest | None:
     Raises:
         OptimError[conflicting-request]: it is one, and options say how to export it.
     """
+    from optim._engine.sources.naming import needs_export
+
     if needs_export(str(source)):
         return source_request(str(source), words, int(words.get("seed") or 0))
     if given := given_source_options(words):
@@ -167,6 +170,8 @@ def parse_named(text: str) -> Named:
     Raises:
         OptimError[bad-option]: what stands after the colon is not TOML.
     """
+    from optim._engine.search.settings import Named
+
     name, colon, options = text.partition(":")
     if not colon:
         return Named(name)

@@ -65,7 +65,7 @@ def _seen(path: Path) -> tuple[str, int, int]:
 
 
 def _is_called_rightly(path: Path) -> bool:
-    """Whether a file of the store has been written anew with the same bytes, as another run may do."""
+    """Returns whether a file of the store has been written anew with the same bytes, as another run may do."""
     return file_digest(path) == path.stem
 
 

@@ -118,7 +118,7 @@ def _finished(metric: Metric, sums: Rows) -> float:
 
 
 def _row(metric: Metric, found: Any, sample: int, before: Sequence[Rows]) -> Rows:
-    """What the metric returned, as a row as long as the others."""
+    """Returns what the metric returned, as a row as long as the others."""
     if found is None or isinstance(found, str | bytes):
         raise _nonsense(metric, sample, f"{_short(found)}, which is no number")
     try:

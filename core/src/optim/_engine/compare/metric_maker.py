@@ -42,7 +42,7 @@ def find_metric(spec: MetricSpec) -> Metric:
 
 
 def metric_digest(spec: MetricSpec) -> str:
-    """What its figures depend on beside its name and options: the source of a user's function, hex."""
+    """Returns what its figures depend on beside its name and options: the source of a user's function, hex."""
     if not spec.is_function or spec.in_python:
         return ""
     path = inspect.getsourcefile(import_here(spec.name.partition(":")[0]))

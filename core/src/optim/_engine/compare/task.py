@@ -106,7 +106,7 @@ def measure_task(
 
 
 def _of_original(session: Session, reference: Reference, sample: int) -> tuple[Outputs, Feeds]:
-    """What is on disk already is not computed again."""
+    """Returns the original's outputs and feeds; what is on disk already is not computed again."""
     known = reference.feed_set()
     feeds = known.sample(sample)
     if sample in reference.compared:
@@ -116,7 +116,7 @@ def _of_original(session: Session, reference: Reference, sample: int) -> tuple[O
 
 
 def _labels(compares: str, reference: Reference) -> Callable[[int], Feeds]:
-    """What a metric compares outputs with: the original's outputs, or labels among the feeds."""
+    """Returns what a metric compares outputs with: the original's outputs, or labels among the feeds."""
     return reference.expected if compares == "original" else FeedSet.open(reference.feeds).sample_labels
 
 

@@ -168,7 +168,7 @@ def _place(node: ir.Node, name: str, fixed: set[ir.Value]) -> NodePlace:
 
 
 def _weight_shape(value: ir.Value) -> tuple[int, ...] | None:
-    """Of an initializer, or of one that is only transposed or cast on the way."""
+    """Returns the shape of an initializer, also of one that is only transposed or cast on the way."""
     producer = value.producer()
     if producer is not None and producer.op_type in ("Transpose", "Cast", "DequantizeLinear") and producer.inputs[0]:
         inner = _weight_shape(producer.inputs[0])

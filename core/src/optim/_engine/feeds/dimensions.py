@@ -92,7 +92,7 @@ def plan_inputs(
     rows: Mapping[str, int],
     widths: Mapping[tuple[str, int], int],
 ) -> list[PlannedInput]:
-    """What the dimensions of all inputs measure; a name means the same wherever it stands."""
+    """Returns what the dimensions of all inputs measure; a name means the same wherever it stands."""
     known: dict[str, Measure] = {}
     past = Role.PAST in roles.values()
     ranks = list(Role)
@@ -163,7 +163,7 @@ def fit_setting(plans: Sequence[PlannedInput], setting: Setting) -> Setting:
 
 
 def first_position(plans: Sequence[PlannedInput], setting: Setting) -> int:
-    """Where the new tokens begin: after the past, or inside a cache of fixed size that the mask covers."""
+    """Returns where the new tokens begin: after the past, or inside a cache of fixed size that the mask covers."""
     fixed = _fixed_sizes(plans)
     total = fixed.get(Measure.TOTAL)
     if total is not None and total < setting.past + setting.length:
@@ -202,7 +202,7 @@ def _size(measure: Measure, setting: Setting) -> int:
 
 
 def _hinted(symbol: str, role: Role, guess: Measure) -> Measure:
-    """What a dimension's own name says, where that is plausible for the role."""
+    """Returns what a dimension's own name says, where that is plausible for the role."""
     hint = next((measure for pattern, measure in _HINTS if re.search(pattern, symbol.lower())), guess)
     if hint is Measure.LENGTH and guess in _LENGTHS:
         return guess
@@ -212,7 +212,7 @@ def _hinted(symbol: str, role: Role, guess: Measure) -> Measure:
 
 
 def _measure(name: str, role: Role, shape: Sequence[Dimension], axis: int, *, past: bool) -> Measure:
-    """What a dimension measures by the input's role and the place of the dimension."""
+    """Returns what a dimension measures by the input's role and the place of the dimension."""
     rank, last = len(shape), len(shape) - 1
     source = "encoder" in name
     sequence = Measure.SOURCE if source else Measure.LENGTH

@@ -84,7 +84,7 @@ class FeedSet:
         return f"made-up sample {index}" if self.origin == SYNTHESIZED else f"sample {index} of {self.origin}"
 
     def sample(self, index: int) -> Feeds:
-        """What to feed for sample ``index``, 0 first."""
+        """Returns what to feed for sample ``index``, 0 first."""
         return {name: array for name, array in self._arrays(index).items() if name not in self.labels}
 
     def sample_labels(self, index: int) -> Feeds:

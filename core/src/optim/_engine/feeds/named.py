@@ -14,7 +14,7 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def is_function(spec: str) -> bool:
-    """Whether feeds are named as ``package.module:function``."""
+    """Returns whether feeds are named as ``package.module:function``."""
     return bool(_FUNCTION.fullmatch(spec)) and not spec.endswith(".npz")
 
 

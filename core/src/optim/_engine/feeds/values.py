@@ -59,7 +59,7 @@ def describe_values(plan: PlannedInput, *, past: bool) -> str:
 
 
 def lowest_id(rows: int) -> int:
-    """Where random ids begin in a table of that many rows."""
+    """Returns where random ids begin in a table of that many rows."""
     return min(_FIRST_COMMON_ID, rows // 10)
 
 
@@ -91,7 +91,7 @@ class _Sample:
         return np.asarray(values, dtype=dtype_of(plan.info.dtype), order="C")
 
     def shown(self, batch: int, length: int, past: int) -> NDArray[np.bool_]:
-        """Which positions are no padding, (batch, length); all inputs of one length agree."""
+        """Returns which positions are no padding, (batch, length); all inputs of one length agree."""
         if (batch, length, past) in self.visible:
             return self.visible[batch, length, past]
         shown = np.ones((batch, length), dtype=bool)

@@ -46,7 +46,7 @@ class Budget:
 
     @classmethod
     def of(cls, settings: RunSettings, tolerance: float, *, foresees: bool = False) -> Budget:
-        """What the user of a run accepts."""
+        """Returns what the user of a run accepts."""
         return cls(None if settings.lossless else settings.drift_limit, tolerance, settings.max_loss, foresees)
 
     @property
@@ -75,7 +75,7 @@ class Budget:
         return max(drift.relative_l2, drift.foreseen) if self.foresees else drift.relative_l2
 
     def excess(self, drift: Drift, task: TaskFigure | None) -> float:
-        """How many times the budget a lossy chain takes; the worse of drift and loss."""
+        """Returns how many times the budget a lossy chain takes; the worse of drift and loss."""
         beyond = [self.held(drift) / self.limit(lossy=True)]
         if task is not None and self.max_loss is not None:
             beyond.append(task.loss / max(1e-12, self.max_loss.allowed(task.original)))
@@ -89,7 +89,7 @@ class Budget:
         *,
         provisional: bool = False,
     ) -> str:
-        """Why the outputs are not right, in one sentence; empty where they are.
+        """Returns why the outputs are not right, in one sentence; empty where they are.
 
         Args:
             comparisons: of every output.

@@ -183,7 +183,7 @@ class _Search:
         self._give_back()
 
     def best(self) -> frozenset[str] | None:
-        """Of the sets measured that hold the one with the least work, then the least drift."""
+        """Returns, of the measured sets that hold, the one with the least work, then the least drift."""
         holding = [keep for keep, drift in self._real.known.items() if drift <= self._goal and keep != self._all]
         return min(holding, key=lambda keep: (round(self._cost(keep), 9), self._real.known[keep]), default=None)
 

@@ -54,7 +54,7 @@ class Group:
     relative_l2: float
 
     def text(self, largest: float) -> str:
-        """Where that is, in a few words; ``largest`` is the scale of the output's largest slices."""
+        """Returns where that is, in a few words; ``largest`` is the scale of the output's largest slices."""
         first, last = self.slices[0], self.slices[-1]
         places = f"{first}" if first == last else f"{first} to {last}"
         return f"slices {places} of axis {self.axis}, of magnitude {self.scale:.2g} beside {largest:.2g}"

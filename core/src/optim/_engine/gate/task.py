@@ -29,7 +29,7 @@ class TaskFigure:
 
 
 def loss_objection(figure: TaskFigure, limit: MaxLoss, *, provisional: bool) -> str:
-    """Why a loss is too large, in one sentence; empty where it is not.
+    """Returns why a loss is too large, in one sentence; empty where it is not.
 
     Args:
         figure: of the candidate.

@@ -146,7 +146,7 @@ class Decoder:
         return [value.name for value in (self.encoder or self.session).get_inputs()]
 
     def _require(self, given: Mapping[str, Any]) -> None:
-        """That what the first run needs is there."""
+        """Refuse to begin without what the first run needs."""
         made = {*self.interface.state.values(), "attention_mask", "position_ids"}
         missing = [name for name in self._takes if name not in given and name not in made]
         if missing:

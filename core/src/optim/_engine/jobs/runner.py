@@ -127,7 +127,7 @@ class Runner:
             ) from failed
 
     def events(self, job: Job[Request, Answer], request: Request, *, silence_s: float) -> Iterator[Event]:
-        """What a job says on its way, as it comes, until it is done; whoever follows counts what it is worth.
+        """Yields what a job says on its way, as it comes, until it is done; whoever follows counts what it is worth.
 
         Args:
             job: the kind of work.

@@ -23,12 +23,12 @@ _BASES: dict[Stage, type] = {Stage.PRE_EXPORT: SourcePass, Stage.EXPORT: Exporte
 
 
 def pass_base(stage: Stage) -> type:
-    """What passes of a stage derive from."""
+    """Returns what passes of a stage derive from."""
     return _BASES.get(stage, Pass)
 
 
 def pass_defect(item: Any, stage: Stage, plugin: PluginInfo) -> str:
-    """Why ``item`` is no pass that ``plugin`` may contribute to ``stage``."""
+    """Returns why ``item`` is no pass that ``plugin`` may contribute to ``stage``."""
     defect = _class_defect(item, pass_base(stage))
     if defect:
         return defect
@@ -41,7 +41,7 @@ def pass_defect(item: Any, stage: Stage, plugin: PluginInfo) -> str:
 
 
 def target_defect(item: Any, plugin: PluginInfo) -> str:
-    """Why ``item`` is no target."""
+    """Returns why ``item`` is no target."""
     if not isinstance(item, Target):
         return f"returned {_described(item)}, not a Target"
     if not isinstance(item.name, str) or not _NAME.fullmatch(item.name):
@@ -54,13 +54,13 @@ def target_defect(item: Any, plugin: PluginInfo) -> str:
 
 
 def backend_defect(item: Any, plugin: PluginInfo) -> str:
-    """Why ``item`` is no backend class."""
+    """Returns why ``item`` is no backend class."""
     defect = _class_defect(item, Backend) or _name_defect(item, f"class {item.__qualname__}")
     return defect or _reserved_defect("backend", item.name, plugin)
 
 
 def metric_defect(item: Any, plugin: PluginInfo) -> str:
-    """Why ``item`` is no metric."""
+    """Returns why ``item`` is no metric."""
     if not isinstance(item, Metric | MetricFamily):
         return f"returned {_described(item)}, not a Metric"
     if isinstance(item, MetricFamily):
@@ -71,7 +71,7 @@ def metric_defect(item: Any, plugin: PluginInfo) -> str:
 
 
 def command_defect(item: Any, plugin: PluginInfo) -> str:
-    """Why ``item`` names no command that a plugin may add."""
+    """Returns why ``item`` names no command that a plugin may add."""
     del plugin
     path = item.path if isinstance(item, Command) else item
     if not isinstance(path, str) or not _IMPORT_PATH.fullmatch(path):
@@ -81,13 +81,13 @@ def command_defect(item: Any, plugin: PluginInfo) -> str:
 
 
 def command_verb(item: Command | str) -> str:
-    """What users call the command ``package.module:name``: its name there, with dashes."""
+    """Returns what users call the command ``package.module:name``: its name there, with dashes."""
     path = item.path if isinstance(item, Command) else item
     return path.rpartition(":")[2].replace("_", "-")
 
 
 def _reserved_defect(kind: str, name: str, plugin: PluginInfo) -> str:
-    """Why a plugin may not use a name that users know as another's, or nothing."""
+    """Returns why a plugin may not use a name that users know as another's, or nothing."""
     owner = RESERVED_NAMES[kind].get(name, plugin.name)
     if owner == plugin.name:
         return ""

@@ -59,7 +59,7 @@ def register(manager: pluggy.PluginManager, name: str, implementation: object) -
 
 
 def _deprecated(implementation: object, hooks: tuple[str, ...]) -> Iterator[str]:
-    """What this plugin uses that the next hook API will not have."""
+    """Yields what this plugin uses that the next hook API will not have."""
     api = getattr(implementation, "OPTIM_HOOK_API", contract.HOOK_API)
     if api < contract.HOOK_API:
         yield f"was written for hook API {api}, which the next minor release refuses: it is {contract.HOOK_API} now"
@@ -83,7 +83,7 @@ def _check_api(implementation: object) -> tuple[State, str]:
 
 
 def _hook_defect(manager: pluggy.PluginManager, implementation: object) -> str:
-    """Why a registered plugin's functions are not the hooks it meant, or nothing."""
+    """Returns why a registered plugin's functions are not the hooks it meant, or nothing."""
     hooks = {name for name in vars(OptimHooks) if name.startswith(_PREFIX)}
     callers = manager.get_hookcallers(implementation) or []
     for name in sorted(caller.name for caller in callers):

@@ -20,10 +20,9 @@ import pluggy
 from stevedore.extension import Extension, ExtensionManager
 
 from optim._engine.plugins.contract import new_manager, register
+from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_stderr
 from optim._engine.plugins.permission import current_permission
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
-from optim._engine.plugins.stdout import stdout_on_stderr
-from optim._engine.plugins.time_limit import TookTooLongError, limited
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.hooks import ENTRY_POINT_GROUP
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import pluggy
 
+from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_stderr
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, Problem
-from optim._engine.plugins.stdout import stdout_on_stderr
-from optim._engine.plugins.time_limit import TookTooLongError, limited
 from optim.errors import describe_exception
 from optim.passes import Pass, Stage
 from optim.source_passes import AnyPass
@@ -29,7 +28,7 @@ class OfferedPass:
 
     @property
     def name(self) -> str:
-        """Of the pass, e.g. ``ort.clean``."""
+        """The name of the pass, e.g. ``ort.clean``."""
         return self.pass_class.name
 
     @property
@@ -74,7 +73,7 @@ class HookCaller:
         self.problems: list[Problem] = []
 
     def ask(self, hook: str, check: Check, name_of: Callable[[Any], str], **arguments: object) -> list[Offer]:
-        """What every plugin returns from a hook, as far as it is sound; by plugin name."""
+        """Returns what every plugin returns from a hook, as far as it is sound; by plugin name."""
         offers = []
         with stdout_on_stderr():
             for info, items in self._answers(hook, arguments):

@@ -32,7 +32,7 @@ class OrderedPass:
 
     @property
     def name(self) -> str:
-        """Of the pass."""
+        """The name of the pass."""
         return self.offered.name
 
 

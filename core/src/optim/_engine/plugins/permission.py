@@ -37,7 +37,7 @@ class Permission:
     allowed: tuple[tuple[str, frozenset[str]], ...]
 
     def refusal(self, plugin: PluginInfo) -> str:
-        """Why a plugin may not be loaded, or nothing."""
+        """Returns why a plugin may not be loaded, or nothing."""
         if plugin.name in self.disabled:
             return f"by {DISABLE_VARIABLE}"
         names = {plugin.name, f"{plugin.package}/{plugin.name}"}
@@ -48,7 +48,7 @@ class Permission:
 
 
 def current_permission() -> Permission:
-    """What the environment and the machine's configuration say.
+    """Returns what the environment and the machine's configuration say.
 
     Raises:
         OptimError[bad-allow-list]: the configuration cannot be read: nothing is allowed by mistake.
@@ -73,7 +73,7 @@ def disabled_names() -> frozenset[str]:
 
 
 def allow_file() -> Path:
-    """Where a machine's own allow list lies: not where ``XDG_CONFIG_DIRS`` says, which any user may set."""
+    """Returns where a machine's own allow list lies: not where ``XDG_CONFIG_DIRS`` says, which any user may set."""
     if sys.platform == "win32":
         from platformdirs import site_config_path
 

@@ -11,12 +11,11 @@ import pluggy
 from optim._engine.plugins import checks
 from optim._engine.plugins.contract import new_manager
 from optim._engine.plugins.discovery import discover, plugin_failed
+from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_stderr
 from optim._engine.plugins.offers import Check, HookCaller, Offer, OfferedPass
 from optim._engine.plugins.ordering import OrderedPass, order
 from optim._engine.plugins.plugin import LoadedPlugin, Problem, State
-from optim._engine.plugins.stdout import stdout_on_stderr
 from optim._engine.plugins.target_settings import configured
-from optim._engine.plugins.time_limit import TookTooLongError, limited
 from optim.backend import Backend
 from optim.errors import ExitStatus, OptimError, describe_exception, unknown_name
 from optim.hooks import RESERVED_NAMES

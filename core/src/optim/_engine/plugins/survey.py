@@ -63,7 +63,7 @@ class SurveyedPlugin:
 
     @property
     def environment(self) -> Environment | None:
-        """Of an isolated plugin, where it is there and fits the plugin's version."""
+        """The environment of an isolated plugin, where it is there and fits the plugin's version."""
         from optim.isolation.environments import find_environment
 
         return find_environment(self._isolation) if self._isolation else None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optim._engine.plugins.checks import target_defect
+from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_stderr
 from optim._engine.plugins.plugin import PluginInfo
-from optim._engine.plugins.stdout import stdout_on_stderr
-from optim._engine.plugins.time_limit import TookTooLongError, limited
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.target import Target
 

@@ -14,7 +14,7 @@ from tomlkit.items import AoT, Table
 from optim._engine.recipes.recipe import BudgetTable, Recipe, recipe_from
 from optim._engine.recipes.toml import read_toml, validate
 from optim.errors import ExitStatus, OptimError
-from optim.model import SessionConfig, SessionValue
+from optim.model import SessionConfig
 
 if TYPE_CHECKING:
     from optim._engine.search.settings import Named
@@ -95,25 +95,6 @@ class LockedPass(_Table):
         return {**self.options, **dict.fromkeys(self.none)}
 
 
-class LockedSession(_Table):
-    """The session settings that came of the chain."""
-
-    session_options: Mapping[str, SessionValue] = {}
-    session_config: Mapping[str, str] = {}
-    disabled_optimizers: tuple[str, ...] = ()
-    provider_options: Mapping[str, Mapping[str, str]] = {}
-
-    @classmethod
-    def of(cls, session: SessionConfig) -> LockedSession:
-        """The settings of a model."""
-        return cls(
-            session_options=session.session_options,
-            session_config=session.session_config,
-            disabled_optimizers=session.disabled_optimizers,
-            provider_options=session.provider_options,
-        )
-
-
 class LockedResult(_Table):
     """What came of it: the digest is what a repetition must reach, the figures inform."""
 
@@ -134,7 +115,7 @@ class Lock(_Table):
     budget: BudgetTable
     feeds: LockedFeeds
     passes: tuple[LockedPass, ...] = ()
-    session: LockedSession = LockedSession()
+    session: SessionConfig = Field(default=SessionConfig(), description="the settings that came of the chain")
     result: LockedResult
 
     def chain(self) -> tuple[Named, ...]:

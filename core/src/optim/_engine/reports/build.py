@@ -236,20 +236,20 @@ def _step(attempt: Attempt) -> StepReport:
 
 
 def _point(point: Point, outcome: Outcome) -> PointReport:
-    found, node = point.measured, point.candidate
-    delivered = outcome.result is not None and outcome.result.candidate.model.digest == node.model.digest
-    words = ((step.pass_name, options_text(step.options)) for step in node.steps)
+    found, candidate = point.measured, point.candidate
+    delivered = outcome.result is not None and outcome.result.candidate.model.digest == candidate.model.digest
+    words = ((step.pass_name, options_text(step.options)) for step in candidate.steps)
     return PointReport(
         number=point.number or None,
         chain=tuple(f"{name} ({options})" if options else name for name, options in words),
         latency_ms=_latency_ms(found, outcome),
         latency_ratio=found.ratio,
         latency_ratio_ci=(found.low, found.high) if found.low is not None and found.high is not None else None,
-        size_bytes=node.size_bytes,
+        size_bytes=candidate.size_bytes,
         peak_memory_bytes=found.peak_memory_bytes or None,
-        drift=_drift(node.drift),
-        task_value=node.task.value if node.task else None,
-        lossy=node.is_lossy,
+        drift=_drift(candidate.drift),
+        task_value=candidate.task.value if candidate.task else None,
+        lossy=candidate.is_lossy,
         proven=point.proven,
         within=point.within,
         delivered=delivered,

@@ -88,7 +88,7 @@ def _instruction_sets(text: str) -> tuple[str, ...]:
 
 
 def _memory_bytes() -> int:
-    """Of the machine, or of the container where that may use less."""
+    """Returns the memory of the machine, or of the container where that may use less."""
     import psutil
 
     total = int(psutil.virtual_memory().total)

@@ -38,7 +38,7 @@ def verdict(outcome: Outcome) -> str:
 
 
 def _aside(outcome: Outcome) -> str:
-    """What was nearest to the budget, where nothing kept within it."""
+    """Returns what was nearest to the budget, where nothing kept within it."""
     if outcome.nearest is None:
         return ""
     found = outcome.nearest.measured
@@ -50,7 +50,7 @@ def _aside(outcome: Outcome) -> str:
 
 
 def _to_source(found: Measured) -> str:
-    """How far it is from the source, where that is more than from the exported graph."""
+    """Returns how far it is from the source, where that is more than from the exported graph."""
     source = found.source
     if source is None or not source.samples or source.drift.relative_l2 <= found.candidate.drift.relative_l2:
         return ""
@@ -85,7 +85,7 @@ def _latency(result: Measured) -> str:
 
 
 def _ran_on(outcome: Outcome) -> str:
-    """Where a target that cannot be timed ran the nodes of the result."""
+    """Returns where a target that cannot be timed ran the nodes of the result."""
     ready = outcome.timing.ready if outcome.timing else None
     if outcome.target.timed or ready is None or not ready.executed_on:
         return ""

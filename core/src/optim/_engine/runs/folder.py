@@ -176,7 +176,7 @@ class RunFolder:
 
 
 def report_folder(path: Path, *, delivered: bool) -> Path:
-    """Where the newest run wrote its report, in a run folder that it filled."""
+    """Returns where the newest run wrote its report, in a run folder that it filled."""
     mark = read_mark(path)
     kept = not delivered and mark is not None and mark.holds is not None and MODEL_FILE in mark.holds.files
     return path / ASIDE_FOLDER if kept else path

@@ -150,7 +150,7 @@ def _verdict(status: RunStatus, reason: str, winner: Measured, beam: Beam, selec
 
 
 def _delivered(winner: Measured, selection: Selection) -> RunStatus:
-    """What is delivered because it was asked for need not be better."""
+    """Returns the status of a delivery: what was asked for by name need not be better."""
     return RunStatus.IMPROVED if selection.would_help(winner) else RunStatus.PREPARED
 
 

@@ -15,7 +15,6 @@ from optim._engine.recipes.lock import (
     LockedFeeds,
     LockedPass,
     LockedResult,
-    LockedSession,
     LockedSource,
     LockedTarget,
     header,
@@ -29,8 +28,8 @@ from optim.errors import ExitStatus, OptimError
 
 def lock_of(outcome: Outcome) -> Lock:
     """The lock of a run that delivered a model."""
-    node, settings = outcome.delivered, outcome.settings
-    assert node is not None and outcome.result is not None
+    candidate, settings = outcome.delivered, outcome.settings
+    assert candidate is not None and outcome.result is not None
     budget = _budget_of(settings)
     return Lock(
         lock=header(),
@@ -47,14 +46,14 @@ def lock_of(outcome: Outcome) -> Lock:
         ),
         passes=tuple(
             LockedPass.of(step.pass_name, step.stage, step.options, *outcome.packages.get(step.plugin, ("", "")))
-            for step in node.steps
+            for step in candidate.steps
         ),
-        session=LockedSession.of(node.model.session),
+        session=candidate.model.session,
         result=LockedResult(
-            model_digest=node.model.digest,
-            drift=node.drift.relative_l2,
+            model_digest=candidate.model.digest,
+            drift=candidate.drift.relative_l2,
             latency_ratio=outcome.result.ratio,
-            task_value=node.task.value if node.task else None,
+            task_value=candidate.task.value if candidate.task else None,
         ),
     )
 
@@ -88,7 +87,7 @@ def apply_recipe(settings: RunSettings, path: Path | Mapping[str, Any]) -> tuple
 
 
 def _given_in_python(data: str | None) -> bool:
-    """Whether feeds were handed over by a program; their file is gone when the run ends."""
+    """Returns whether feeds were handed over by a program; their file is gone when the run ends."""
     return data is not None and Path(data).name == GIVEN_FEEDS
 
 

@@ -88,7 +88,7 @@ def write_mark(folder: Path, mark: RunMark) -> None:
 
 
 def _is_bare(name: str) -> bool:
-    """Whether a name is that of an entry of a folder, on every system."""
+    """Returns whether a name is that of an entry of a folder, on every system."""
     return name not in ("", ".", "..") and not any(character in name for character in "/\\:\0")
 
 

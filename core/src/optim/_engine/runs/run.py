@@ -142,15 +142,15 @@ def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
     return report
 
 
-def _deliver(outcome: Outcome, node: Candidate, registry: Registry, folder: Path) -> tuple[Check, ...]:
+def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder: Path) -> tuple[Check, ...]:
     """The model with all that is needed to run it, and what the backend adds."""
     from optim._engine.recipes.lock import write_lock
     from optim.onnx.files import deliver
 
-    backend, model = held_backend(registry, outcome.target.backend), node.model
+    backend, model = held_backend(registry, outcome.target.backend), candidate.model
     deliver(model, folder)
     libraries = libraries_of(model.opset)
-    delivery = Delivery(folder, model, outcome.target, node.interfaces)
+    delivery = Delivery(folder, model, outcome.target, candidate.interfaces)
     script = LOAD_TEXT if backend.owner is None else backend.load_script(delivery)
     outcome.loader = bool(script)
     write_session_files(folder, model.session, outcome.target, libraries, owner=backend.owner, script=script)
@@ -158,12 +158,12 @@ def _deliver(outcome: Outcome, node: Candidate, registry: Registry, folder: Path
     return tuple(backend.deliver(delivery))
 
 
-def _set_aside(outcome: Outcome, node: Candidate, registry: Registry, folder: Path) -> None:
+def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folder: Path) -> None:
     """A model that missed the budget, with its settings."""
     from optim.onnx.files import deliver
 
-    deliver(node.model, folder)
-    libraries = libraries_of(node.model.opset)
+    deliver(candidate.model, folder)
+    libraries = libraries_of(candidate.model.opset)
     owner = held_backend(registry, outcome.target.backend).owner
     script = LOAD_TEXT if owner is None else ""
-    write_session_files(folder, node.model.session, outcome.target, libraries, owner=owner, script=script)
+    write_session_files(folder, candidate.model.session, outcome.target, libraries, owner=owner, script=script)

@@ -19,7 +19,7 @@ from optim._engine.runs.mark import MARK_FILE, TEMPORARY_PREFIX, read_mark
 
 
 def can_rename(path: Path) -> bool:
-    """Whether the folder itself may be exchanged for another."""
+    """Returns whether the folder itself may be exchanged for another."""
     try:
         here = Path.cwd().resolve()
     except FileNotFoundError:  # the working folder is gone: nothing stands there
@@ -29,7 +29,7 @@ def can_rename(path: Path) -> bool:
 
 
 def stage_of(path: Path) -> Path:
-    """Where the new folder is written."""
+    """Returns where the new folder is written."""
     return path.with_name(f".{path.name}.optim-new") if can_rename(path) else path / f"{TEMPORARY_PREFIX}new"
 
 
@@ -96,7 +96,7 @@ def _remove(entry: Path) -> None:
 
 
 def _has_mounts(folder: Path) -> bool:
-    """Whether another file system, or another part of this one, is mounted at or below a folder."""
+    """Returns whether another file system, or another part of this one, is mounted at or below a folder."""
     import psutil
 
     folder = folder.resolve()

@@ -1,7 +1,7 @@
 """The search: a beam over the stages, explored cheaply first, decided by the clock.
 
-- ``plan`` sorts passes into stages, ``preparation`` brings the model in, ``workbench`` tries
-  candidates, ``keys`` tells what its answer depends on;
+- ``plan`` sorts passes into stages, ``preparation`` brings the model in and runs it, ``workbench`` tries candidates,
+  ``keys`` tells what the answer of each job depends on;
 - ``explore.first_looks`` tries each pass once, ``explore.promise`` remembers what each gains and costs;
 - ``explore.beam`` goes from stage to stage, ``explore.expand`` tries the passes of one on one candidate;
 - ``measure.clock`` races candidates against the original, ``measure.source_gate`` holds them against their source;

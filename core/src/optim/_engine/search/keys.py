@@ -41,14 +41,14 @@ class Keys:
         self._prepared: Prepared
 
     def hold_to(self, prepared: Prepared, original: Model) -> None:
-        """What everything is compared with from now on."""
+        """Says what everything is compared with from now on."""
         task = prepared.task
         measured = task and [self._measure, task.digest, task.samples, task.explored]
         self._prepared = prepared
         self._reference = [self._place, prepared.versions, prepared.digest, original.digest, measured]
 
     def prepare(self, model: Model, inputs: tuple[TensorInfo, ...]) -> str:
-        """Of feeds of these sizes and reference outputs."""
+        """Returns the key of feeds of these sizes and reference outputs."""
         settings = self._settings
         depends_on = {
             "model": model.digest,
@@ -64,7 +64,7 @@ class Keys:
         return cache_key("prepare", depends_on)
 
     def offer(self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any] | None, *, forced: bool) -> str:
-        """Of what a pass offers for a model."""
+        """Returns the key of what a pass offers for a model."""
         depends_on = {
             "model": candidate.digest,
             "pass": [offered.name, plugin_version_key(offered.plugin), options, forced],
@@ -76,7 +76,7 @@ class Keys:
         return cache_key("offer", depends_on)
 
     def candidate(self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any]) -> str:
-        """Of a candidate."""
+        """Returns the key of a candidate."""
         depends_on = {
             "on": _of(candidate),
             "pass": [offered.name, plugin_version_key(offered.plugin), options],
@@ -87,7 +87,7 @@ class Keys:
         return cache_key("candidate", depends_on)
 
     def source_result(self, model: Model, interfaces: Sequence[Interface], evidence: str, component: str) -> str:
-        """Of a model held against its source."""
+        """Returns the key of a model held against its source."""
         return cache_key(
             "source-result", model.digest, [to_wire(one) for one in interfaces], self._reference, evidence, component
         )
@@ -95,21 +95,21 @@ class Keys:
     def repair(
         self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], limit: float, samples: Sequence[int]
     ) -> str:
-        """Of a repair."""
+        """Returns the key of a repair."""
         return cache_key("repair", self.candidate(candidate, offered, options), limit, samples)
 
     def race(self, candidates: Sequence[Candidate], effort: Effort, wanted: object) -> str:
-        """Of a race; ``wanted`` is what is asked of it, as JSON values."""
+        """Returns the key of a race; ``wanted`` is what is asked of it, as JSON values."""
         chains = [_of(candidate) for candidate in candidates]
         rounds = [effort.least_rounds, effort.drop, self._prepared.timed[: effort.most_samples]]
         return cache_key("race", chains, rounds, wanted, self._reference, machine_key())
 
     def session_digest(self, model: Model) -> str:
-        """Of what the runtime makes of a model under its settings."""
+        """Returns the key of what the runtime makes of a model under its settings."""
         return cache_key("session-digest", model.digest, self._place, self._prepared.versions, machine_key())
 
     def check(self, candidate: Candidate, samples: Sequence[int]) -> str:
-        """Of a look at a model that is not timed."""
+        """Returns the key of a look at a model that is not timed."""
         return cache_key("check", *_of(candidate), samples, self._reference)
 
     def _data(self) -> object:

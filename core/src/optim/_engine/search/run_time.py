@@ -23,7 +23,7 @@ from collections.abc import Callable
 from functools import cache
 from time import time as wall_clock
 
-from optim._engine.plugins.time_limit import is_a_command
+from optim._engine.plugins.guard import is_a_command
 from optim._engine.search.settings import AUTO, SearchSeconds
 
 LEAST_S, MOST_S = 30.0, 300.0

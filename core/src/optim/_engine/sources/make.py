@@ -136,12 +136,12 @@ def make_graphs(
 
 
 def _is_there(made: ExportedSource) -> bool:
-    """Whether the cache still has all of it."""
+    """Returns whether the cache still has all of it."""
     return made.evidence.is_dir() and all(is_whole(graph.model.path) for graph in made.graphs)
 
 
 def _with_failures(error: OptimError, steps: Sequence[SourceStep]) -> OptimError:
-    """What went wrong, and which exporters had failed before: the one that was taken may be the worse one."""
+    """Returns what went wrong, and which exporters had failed before: the one that was taken may be the worse one."""
     failed = [f"{step.name} had failed before: {step.reason}" for step in steps if step.status == "failed"]
     return replace(error, cause="\n".join([error.cause, *failed])) if failed else error
 

@@ -15,7 +15,7 @@ _PICKLES = (".pt", ".pth", ".bin", ".pkl")
 
 
 def needs_export(spec: str) -> bool:
-    """Whether ``spec`` is a source that must be exported first: a factory, or a Hugging Face model folder.
+    """Returns whether ``spec`` is a source that must be exported first: a factory, or a Hugging Face model folder.
 
     Raises:
         OptimError[source-is-hub-name]: it is the name of a model on a hub; nothing is downloaded.
@@ -43,7 +43,7 @@ def needs_export(spec: str) -> bool:
 
 
 def nothing_to_export(spec: str, output: Path) -> OptimError:
-    """Why a source for which :func:`needs_export` says no cannot be exported."""
+    """Returns why a source for which :func:`needs_export` says no cannot be exported."""
     path = Path(spec)
     if path.is_dir():
         held = ", ".join(sorted(entry.name for entry in path.iterdir())[:4]) or "nothing"

@@ -98,7 +98,7 @@ def _runs(folder: Path, component: RecordedComponent, trial: RecordedTrial) -> I
 
 
 def _refusal(model: Model, feeds: Feeds) -> str:
-    """Which size of an input is fixed to another than these feeds have; empty where all fit."""
+    """Returns which size of an input is fixed to another than these feeds have; empty where all fit."""
     for info in model.inputs:
         shape = feeds[info.name].shape if info.name in feeds else None
         if shape is None or info.shape is None:

@@ -59,12 +59,12 @@ class BackendConformance:
     # What it may say otherwise.
 
     @pytest.fixture
-    def model_path(self, tmp_path: Path) -> Path:
+    def model_path(self, tmp_path: Path) -> Path | str:
         """An ``.onnx`` file that it runs."""
         return models.mlp(tmp_path)
 
     @pytest.fixture
-    def refused(self, tmp_path: Path) -> Path:
+    def refused(self, tmp_path: Path) -> Path | str:
         """An ``.onnx`` file that it cannot run: by default one with an operator of nobody."""
         return models.foreign(tmp_path)
 
@@ -76,9 +76,9 @@ class BackendConformance:
     # What follows from it.
 
     @pytest.fixture
-    def model(self, model_path: Path) -> Model:
+    def model(self, model_path: Path | str) -> Model:
         """The model."""
-        return describe(model_path)
+        return describe(Path(model_path))
 
     @pytest.fixture
     def session(self, backend_class: type[Backend], model: Model, target: Target) -> Iterator[Session]:
@@ -130,11 +130,11 @@ class BackendConformance:
         assert not defect, defect
 
     def test_it_refuses_what_it_cannot_run_with_a_reason(
-        self, backend_class: type[Backend], refused: Path, target: Target
+        self, backend_class: type[Backend], refused: Path | str, target: Target
     ) -> None:
         """Opening raises an OptimError that says what cannot be done."""
         try:
-            session = backend_class().open(describe(refused), target)
+            session = backend_class().open(describe(Path(refused)), target)
         except OptimError as error:
             assert error.cause.strip(), "say in cause what it cannot run, with the operator or the node"
             assert error.fix.strip(), "say in fix what a user can do"

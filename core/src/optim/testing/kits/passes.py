@@ -90,7 +90,7 @@ class PassConformance:
         raise NotImplementedError(f"{type(self).__name__} needs a fixture pass_class that returns the pass")
 
     @pytest.fixture
-    def model_path(self) -> Path:
+    def model_path(self) -> Path | str:
         """An ``.onnx`` file that the pass should do something for, e.g. ``models.mlp(tmp_path)``."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture model_path that returns an .onnx file")
 
@@ -120,7 +120,7 @@ class PassConformance:
 
     @pytest.fixture
     def fresh_trial(
-        self, model_path: Path, tmp_path: Path, target: Target, backend: Backend, data: str | None
+        self, model_path: Path | str, tmp_path: Path, target: Target, backend: Backend, data: str | None
     ) -> Trial:
         """The model in a store of its own, on which nothing was tried yet."""
         return Trial.of(model_path, tmp_path / "trial", target, backend, data)

@@ -54,7 +54,7 @@ class TargetConformance:
         raise NotImplementedError(f"{type(self).__name__} needs a fixture backend_class that returns its backend")
 
     @pytest.fixture
-    def model_path(self, tmp_path: Path) -> Path:
+    def model_path(self, tmp_path: Path) -> Path | str:
         """An ``.onnx`` file that runs on it."""
         return models.mlp(tmp_path)
 
@@ -126,11 +126,11 @@ class TargetConformance:
             pytest.fail(f"it cannot be written as JSON: {error}; give it texts, numbers and tuples", pytrace=False)
         assert there == target.plain
 
-    def test_a_model_runs_on_it(self, target: Target, backend_class: type[Backend], model_path: Path) -> None:
+    def test_a_model_runs_on_it(self, target: Target, backend_class: type[Backend], model_path: Path | str) -> None:
         """Where its probe says that it can be used, its backend opens and runs a model there."""
         if reason := target.unavailable():
             pytest.skip(f"it cannot be used here: {reason}")
-        model = describe(model_path)
+        model = describe(Path(model_path))
         feeds = {
             info.name: np.ones(
                 [size if isinstance(size, int) else 2 for size in info.shape or ()], dtype_of(info.dtype)

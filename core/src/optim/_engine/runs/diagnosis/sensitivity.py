@@ -47,8 +47,8 @@ def measure_sensitivity(
     registry = conditions.registry
     offered = _find(wanted.name, registry, registry.target(conditions.target))
     options = to_wire(parse_options(offered.over_models, wanted.options or {}))
-    with workbench_for(model, conditions) as (bench, node):
-        found = bench.sensitivity(node, offered, options, seconds=seconds, exact=exact)
+    with workbench_for(model, conditions) as (bench, candidate):
+        found = bench.sensitivity(candidate, offered, options, seconds=seconds, exact=exact)
         return Sensitivity(offered.name, options, found, bench.prepared)
 
 

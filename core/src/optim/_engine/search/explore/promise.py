@@ -72,7 +72,7 @@ class Promises:
         self._gain_of_pass[step.pass_name] = max(gain, self._gain_of_pass.get(step.pass_name, -math.inf))
 
     def seconds(self, name: str) -> float:
-        """What a candidate of a pass takes at most; 0 where none was tried."""
+        """Returns what a candidate of a pass takes at most; 0 where none was tried."""
         return self._seconds.get(name, 0.0)
 
     def gain(self, step: Step) -> float:
@@ -81,15 +81,15 @@ class Promises:
         return known if known is not None else self._expected.get(step.key, GUESSES.get(step.stage, 0.0))
 
     def per_second(self, step: Step) -> float:
-        """What decides which candidate is tried first."""
+        """Returns what decides which candidate is tried first."""
         return self.gain(step) / (self._seconds.get(step.pass_name) or _GUESSED_S)
 
     def is_faster(self, step: Step) -> bool:
-        """Whether a step that was timed is worth a repair: one that is no faster needs none."""
+        """Returns whether a step that was timed is worth a repair: one that is no faster needs none."""
         return self.gain(step) > 0.0
 
     def reason_against(self, planned: Planned) -> str:
-        """Why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
+        """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
         name, pass_class = planned.ordered.name, planned.pass_class
         gain, seconds = self._gain_of_pass.get(name), self.seconds(name)
         if gain is not None and gain < -_NO_GAIN and pass_class.lossy:

@@ -41,7 +41,7 @@ class SourceGate:
         return [replace(item, source=self._board[item.candidate].source) for item in held]
 
     def objection(self, candidate: Candidate) -> str:
-        """Why a chain is not what its source computes, in one sentence; empty where it is."""
+        """Returns why a chain is not what its source computes, in one sentence; empty where it is."""
         if self._bench.exported is None:
             return ""
         score = self._board[candidate]
@@ -61,7 +61,7 @@ class SourceGate:
         return score.source_objection
 
     def _limit(self, *, lossy: bool) -> float:
-        """What the run accepts, and how far the exported graph itself is from the source."""
+        """Returns what the run accepts, and how far the exported graph itself is from the source."""
         made = self._bench.exported
         assert made is not None
         export = next(one.drift.relative_l2 for one in made.verified if one.component == self._component)
@@ -108,7 +108,7 @@ def _comparable(candidate: Candidate) -> _Comparable:
 
 
 def _too_far(found: SourceDrift, budget: Budget, *, lossy: bool) -> str:
-    """Why a result is not what its source computes, in one sentence; empty where it is."""
+    """Returns why a result is not what its source computes, in one sentence; empty where it is."""
     where = f"output '{found.output}' {found.place}, where the source itself was run"
     if found.problem:
         return f"{where}: {found.problem}"

@@ -26,7 +26,7 @@ class Objective:
         self.goal: Goal = goal if timed else "size"
 
     def figure(self, item: Measured, base: LaneResult | None) -> float:
-        """What is made small: latency to the original's, bytes on disk, or peak memory in bytes."""
+        """Returns what is made small: latency to the original's, bytes on disk, or peak memory in bytes."""
         if self.goal == "size":
             return float(item.candidate.size_bytes)
         if self.goal == "memory":
@@ -34,7 +34,7 @@ class Objective:
         return item.ratio if item.ratio is not None else 1.0
 
     def is_reached(self, item: Measured, base: LaneResult | None, original: Candidate) -> bool:
-        """Whether it is better than the original beyond the noise.
+        """Returns whether it is better than the original beyond the noise.
 
         Args:
             item: what was measured.

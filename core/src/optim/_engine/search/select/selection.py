@@ -98,7 +98,7 @@ class Selection:
         return min(as_good, key=lambda item: len(item.candidate.steps))
 
     def _unbeaten(self, best: Measured, better: Sequence[Measured]) -> Measured:
-        """What is as good by the goal may be faster, or simpler: the same bytes can be slower for nothing."""
+        """Returns what is as good by the goal and faster, or simpler: the same bytes can be slower for nothing."""
         rivals = [item for item in better if beats(item, best)]
         return min(rivals, key=lambda item: (item.ratio or 1.0, len(item.candidate.steps)), default=best)
 

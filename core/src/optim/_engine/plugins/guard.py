@@ -1,8 +1,9 @@
-"""A limit for what plugins do in the process of a command: loading, answering a hook, probing for a device.
+"""What is held off while code of a plugin runs in the process of a command: its prints, and its time.
 
-On its main thread a clock interrupts Python code, also one that sleeps or waits for a child. What hangs inside a
-library cannot be interrupted: then the process says which plugin it is. A command's own process ends with that; the
-program of somebody who imports optim goes on.
+Standard output may be JSON that another program reads: what a plugin writes there goes to stderr. Loading, answering a
+hook and probing for a device have a limit. On the main thread a clock interrupts Python code, also one that sleeps or
+waits for a child. What hangs inside a library cannot be interrupted: then the process says which plugin it is. A
+command's own process ends with that; the program of somebody who imports optim goes on.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from types import FrameType
 
 from optim.errors import ExitStatus, OptimError
+
+_STDOUT, _STDERR = 1, 2
 
 LIMIT_VARIABLE = "OPTIM_PLUGIN_SECONDS"
 
@@ -110,3 +113,38 @@ def _end(plugin: str, doing: str, seconds: float) -> None:
     sys.stderr.flush()
     if _process_is_ours.is_set():
         os._exit(ExitStatus.INTERNAL)
+
+
+@contextmanager
+def stdout_on_stderr() -> Iterator[None]:
+    """Whatever is written on stdout inside appears on stderr: by print, and by libraries and child processes too.
+
+    It changes the process, not the thread: only for the moments in which plugins are loaded and asked.
+    """
+    _flush()
+    with redirect_stdout(sys.stderr), _descriptor_on_stderr():
+        yield
+
+
+@contextmanager
+def _descriptor_on_stderr() -> Iterator[None]:
+    try:
+        saved = os.dup(_STDOUT)
+    except OSError:  # stdout is closed: nothing to keep clean
+        yield
+        return
+    try:
+        with suppress(OSError):  # stderr is closed
+            os.dup2(_STDERR, _STDOUT)
+        yield
+    finally:
+        _flush()
+        os.dup2(saved, _STDOUT)
+        os.close(saved)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.__stdout__):
+        if stream is not None:
+            with suppress(OSError, ValueError):
+                stream.flush()

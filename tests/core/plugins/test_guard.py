@@ -8,9 +8,9 @@ import time
 import pytest
 from plugin_packages import GOOD, Site, site
 
-from optim._engine.plugins import time_limit
+from optim._engine.plugins import guard
+from optim._engine.plugins.guard import TookTooLongError, limited
 from optim._engine.plugins.registry import load_registry
-from optim._engine.plugins.time_limit import TookTooLongError, limited
 from optim.errors import OptimError
 
 __all__ = ["Site", "site"]
@@ -70,10 +70,10 @@ def test_settings_that_a_target_hangs_or_breaks_over_are_its_plugins(site, monke
 
 UNINTERRUPTIBLE = """
 import threading, time
-from optim._engine.plugins import time_limit
-time_limit._GRACE_S = 0.1
+from optim._engine.plugins import guard
+guard._GRACE_S = 0.1
 def load():
-    with time_limit.limited('hangs', 'loading'):
+    with guard.limited('hangs', 'loading'):
         time.sleep(3)
     print('it went on')
 threading.Thread(target=load).start()
@@ -83,7 +83,7 @@ threading.Thread(target=load).start()
 
 def test_what_cannot_be_interrupted_ends_a_command_and_is_named(site):
     path = site.add("hangs", "")
-    command = UNINTERRUPTIBLE.replace("def load", "time_limit.process_is_a_command()\ndef load")
+    command = UNINTERRUPTIBLE.replace("def load", "guard.process_is_a_command()\ndef load")
     done = site.python("-c", command, environment=SLOW)
     assert path.exists()
     assert (done.returncode, done.stdout) == (1, "")
@@ -107,4 +107,4 @@ def test_the_clock_of_whoever_has_one_goes_on_afterwards(monkeypatch):
     assert signal.getsignal(signal.SIGALRM) is before
     assert not [one for one in threading.enumerate() if isinstance(one, threading.Timer) and not one.finished.is_set()]
     monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "no number")
-    assert time_limit.limit_s() == time_limit._LIMIT_S
+    assert guard.limit_s() == guard._LIMIT_S

@@ -1,0 +1,206 @@
+"""Make ``reference.md``: every public class of the contracts with every member, read from the source.
+
+usage: python docs/make_reference.py
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = Path(__file__).with_name("reference.md")
+
+MODULES = (
+    "hooks",
+    "passes",
+    "options",
+    "context",
+    "model",
+    "target",
+    "backend",
+    "metric",
+    "source",
+    "source_passes",
+    "arrays",
+    "errors",
+    "onnx.backend",
+    "isolation.environments",
+    "isolation.client",
+    "testing.installation",
+    "testing.trial",
+    "testing.kits.passes",
+    "testing.kits.backends",
+    "testing.kits.targets",
+    "testing.kits.metrics",
+    "testing.kits.commands",
+    "testing.kits.source_passes",
+    "testing.kits.exporters",
+)
+"""Of ``optim``, in the order of the page; names of kits are imported from ``optim.testing``."""
+
+INTRODUCTION = """# Reference
+
+Every class of the [public contracts](public-modules.md) with every member, and their functions, made from the source by
+`docs/make_reference.py`. How they are used: [writing-a-plugin.md](writing-a-plugin.md), [hooks.md](hooks.md). Checks of
+the kits (`test_...`) are on the first of these pages.
+"""
+
+_SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
+
+
+@dataclass
+class Words:
+    """A docstring in its parts.
+
+    Attributes:
+        text: what stands before any section.
+        items: by section, each name with its text; a section without names has one, empty.
+    """
+
+    text: str = ""
+    items: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    for module in MODULES:
+        parts += [f"## optim.{module}\n", *_of_module(module)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def source_of(module: str) -> Path:
+    """The file of a module of ``optim``."""
+    return ROOT / "core" / "src" / "optim" / Path(*module.split(".")).with_suffix(".py")
+
+
+def words_of(docstring: str | None) -> Words:
+    """The parts of a google docstring."""
+    found, section, name = Words(), "", ""
+    lines: list[str] = []
+    for line in (docstring or "").expandtabs().splitlines():
+        heading = _SECTION.match(line)
+        if heading:
+            section, name = heading[1], ""
+            found.items[section] = {}
+        elif not section:
+            lines.append(line)
+        elif line.strip():
+            begins = re.match(r"    (\*{0,2}[\w\[\]-]+): (.*)$", line) if section not in ("Returns", "Yields") else None
+            if begins:
+                name = begins[1]
+                found.items[section][name] = begins[2]
+            else:
+                found.items[section][name] = f"{found.items[section].get(name, '')} {line.strip()}".strip()
+    found.text = "\n".join(lines).strip()
+    return found
+
+
+def _of_module(module: str) -> Iterator[str]:
+    tree = ast.parse(source_of(module).read_text(encoding="utf-8"))
+    yield _inline(_first(ast.get_docstring(tree))) + "\n"
+    for name, annotation, words in _assigned(tree.body):
+        if words:
+            yield f"`{name}{annotation}`: {_inline(words)}\n"
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from _of_class(node)
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            yield f"### {node.name}\n"
+            yield f"`{_signature(node)}`\n"
+            yield from _body(words_of(ast.get_docstring(node)), indent="")
+
+
+def _of_class(node: ast.ClassDef) -> Iterator[str]:
+    words = words_of(ast.get_docstring(node))
+    bases = ", ".join(ast.unparse(base) for base in node.bases)
+    yield f"### {node.name}\n"
+    yield f"{_paragraphs(words.text)}\n" + (f"\nDerives from `{bases}`.\n" if bases else "")
+    attributes = [
+        (name, annotation, words.items.get("Attributes", {}).get(name) or said)
+        for name, annotation, said in _assigned(node.body)
+    ]
+    assigned = {name for name, _, _ in attributes}
+    attributes += [(name, "", said) for name, said in words.items.get("Attributes", {}).items() if name not in assigned]
+    for name, said in words.items.get("Args", {}).items():
+        attributes.append((name, " (when it is made)", said))
+    for name, annotation, said in attributes:
+        yield f"- `{name}{annotation}`" + (f": {_inline(said)}" if said else "")
+    for method in node.body:
+        if isinstance(method, ast.FunctionDef) and not method.name.startswith(("_", "test_")):
+            told = words_of(ast.get_docstring(method))
+            marks = {ast.unparse(mark).removeprefix("pytest.") for mark in method.decorator_list}
+            kind = next((mark for mark in ("fixture", "property", "cached_property") if mark in marks), "")
+            shown = f"{method.name}: {ast.unparse(method.returns)}" if kind and method.returns else _signature(method)
+            must = "must be implemented" if "abstractmethod" in marks else ""
+            said = ", ".join(filter(None, (kind.removeprefix("cached_"), must)))
+            yield f"- `{shown}`" + (f" ({said})" if said else "")
+            yield from _body(told, indent="  ")
+    yield ""
+
+
+def _assigned(body: list[ast.stmt]) -> Iterator[tuple[str, str, str]]:
+    """Public names that are assigned: each with its type or value, and the text below it."""
+    for place, node in enumerate(body):
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(target, ast.Name):
+            continue
+        after = body[place + 1] if place + 1 < len(body) else None
+        text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+        if not target.id.startswith("_") and target.id != "model_config":
+            yield target.id, _type_of(node), str(text)
+
+
+def _type_of(node: ast.Assign | ast.AnnAssign) -> str:
+    value = ast.unparse(node.value) if node.value is not None else ""
+    short = f" = {value}" if value and len(value) <= 40 and "field(" not in value else ""
+    if isinstance(node, ast.AnnAssign):
+        kind = re.sub(r"^ClassVar\[(.*)\]$", r"\1", ast.unparse(node.annotation))
+        return f": {kind}{short}"
+    return short
+
+
+def _signature(node: ast.FunctionDef) -> str:
+    arguments = re.sub(r"^(self|cls)(, )?", "", ast.unparse(node.args))
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
+    return f"{node.name}({arguments}){returns}"
+
+
+def _body(words: Words, *, indent: str) -> Iterator[str]:
+    text = _paragraphs(words.text)
+    for paragraph in text.split("\n\n"):
+        yield f"{indent}{paragraph}\n"
+    for section, items in words.items.items():
+        for name, said in items.items():
+            label = {"Args": f"*{name}*", "Raises": f"raises `{name}`", "Returns": "returns", "Yields": "gives"}
+            yield f"{indent}- {label.get(section, name)}: {_inline(said)}"
+    if not indent:
+        yield ""
+
+
+def _first(docstring: str | None) -> str:
+    return (docstring or "").split("\n\n")[0]
+
+
+def _paragraphs(text: str) -> str:
+    """Paragraphs on a line each; lists and tables as they are."""
+    found = []
+    for part in text.split("\n\n"):
+        lines = part.splitlines()
+        is_list = any(line.lstrip().startswith(("- ", "| ")) for line in lines)
+        found.append(_inline(part, keep_lines=is_list))
+    return "\n\n".join(found)
+
+
+def _inline(text: str, *, keep_lines: bool = False) -> str:
+    text = re.sub(r":\w+:`~?\.?([^`]+)`", r"`\1`", text).replace("``", "`")
+    return text if keep_lines else " ".join(text.split())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE}")

@@ -1,0 +1,81 @@
+"""docs/reference.md is what the source says, and has every member of every public class as it lives."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import re
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import optim
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "reference.md").read_text(encoding="utf-8")
+
+
+def load_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_reference", DOCS / "make_reference.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    import sys
+
+    sys.modules["make_reference"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+SCRIPT = load_script()
+CLASSES = [
+    (name, kind)
+    for name in SCRIPT.MODULES
+    for kind in vars(importlib.import_module(f"optim.{name}")).values()
+    if inspect.isclass(kind) and kind.__module__ == f"optim.{name}" and not kind.__name__.startswith("_")
+]
+
+
+def section(module: str, kind: type) -> str:
+    below = PAGE.split(f"## optim.{module}\n")[1].split("\n## ")[0]
+    return below.split(f"### {kind.__name__}\n")[1].split("\n### ")[0]
+
+
+def members(kind: type) -> set[str]:
+    """What belongs to a class itself and has no underscore."""
+    if issubclass(kind, Enum):
+        return {member.name for member in kind}
+    found = set(vars(kind)) | set(inspect.get_annotations(kind))
+    if is_dataclass(kind):
+        found |= {one.name for one in fields(kind)} & found
+    return {name for name in found if not name.startswith(("_", "test_", "model_", "pytestmark"))}
+
+
+def test_the_page_is_what_the_source_says() -> None:
+    assert SCRIPT.page() == PAGE, "make it again: python docs/make_reference.py"
+
+
+@pytest.mark.parametrize(("module", "kind"), CLASSES, ids=[f"{name}.{kind.__name__}" for name, kind in CLASSES])
+def test_every_member_of_a_public_class_is_there_with_what_it_is(module: str, kind: type) -> None:
+    text = section(module, kind)
+    told = dict(re.findall(r"^- `(\w+)[^`]*`(.*(?:\n  .+)?)", text, re.MULTILINE))
+    assert members(kind) - set(told) == set()
+    bare = [name for name, words in told.items() if not words.strip()]
+    assert issubclass(kind, Enum) or bare == []
+
+
+def test_every_contract_that_optim_hands_on_is_there() -> None:
+    homes = {f"optim.{name}" for name in SCRIPT.MODULES}
+    handed = {name: getattr(optim, name) for name in optim.__all__}
+    classes = {name for name, one in handed.items() if inspect.isclass(one) and one.__module__ in homes}
+    assert {"Pass", "Backend", "Session", "Target", "Metric", "OptimError"} <= classes
+    assert classes <= set(re.findall(r"^### (\w+)$", PAGE, re.MULTILINE))
+
+
+def test_a_docstring_falls_into_its_parts() -> None:
+    found = SCRIPT.words_of("One.\n\nTwo.\n\nArgs:\n    a: first\n        goes on.\n\nReturns:\n    Something.\n")
+    assert found.text == "One.\n\nTwo."
+    assert found.items == {"Args": {"a": "first goes on."}, "Returns": {"": "Something."}}
