@@ -50,6 +50,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "blame": "Name the nodes that make a model differ from another.",
     "profile": "Show where the time goes, by operator and by node.",
     "sensitivity": "Show which nodes cost how much drift.",
+    "reduce": "Cut a failing model to the smallest part that still fails.",
     "inspect": "Describe a model: inputs, operators, weights.",
     "metrics": "List the task metrics, with their options.",
     "targets": "List where models can run.",

@@ -297,3 +297,33 @@ def test_a_fingerprint_knows_a_value_in_another_layout_and_no_other():
     array = np.random.default_rng(0).standard_normal((4, 6, 5))
     assert np.allclose(fingerprint(array), fingerprint(array.transpose(2, 0, 1).copy()))
     assert not np.allclose(fingerprint(array), fingerprint(array * 1.01), rtol=1e-3)
+
+
+def test_an_input_that_is_quantized_is_held_to_eight_bits(found):
+    def quantized(step: float) -> onnx.ModelProto:
+        model = network()
+        pair = (np.float32(step), "step"), (np.int8(0), "zero")
+        model.graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for array, name in pair)
+        for place, (kind, given, made) in enumerate([("Quantize", "x", "xq"), ("Dequantize", "xq", "xd")]):
+            node = helper.make_node(f"{kind}Linear", [given, "step", "zero"], [made], f"{made}_node")
+            model.graph.node.insert(place, node)
+        find(model, "normal0").input[0] = find(model, "sum0").input[0] = "xd"
+        return model
+
+    assert found(network(), quantized(0.03)).found.blamed == ()
+    assert first(found(network(), quantized(0.003))) == ("xq_node", "xd_node")
+
+
+def test_a_node_with_several_outputs_is_blamed_once(found):
+    def split(fault: bool) -> onnx.ModelProto:
+        model = network()
+        pair = helper.make_node("Split", ["y_whole"], ["a", "b"], "split", axis=2, num_outputs=2)
+        if fault:
+            pair = helper.make_node("Split", ["turned"], ["a", "b"], "split", axis=2, num_outputs=2)
+            model.graph.node.append(helper.make_node("Neg", ["y_whole"], ["turned"], "neg"))
+        find(model, "y").output[0] = "y_whole"
+        model.graph.node.extend([pair, helper.make_node("Concat", ["b", "a"], ["y"], "swapped", axis=2)])
+        return model
+
+    answer = found(split(False), split(True))
+    assert [one.nodes for one in answer.found.blamed] == [("neg", "split")]

@@ -76,6 +76,25 @@ def test_nodes_are_joined_by_the_values_that_both_graphs_have(tmp_path):
     assert set(found) == {"s", "y"}
 
 
+def test_a_branch_has_the_time_that_its_body_does_not_take(tmp_path):
+    def kernel(name: str, kind: str, at: int, lasts: int) -> dict:
+        return {"name": f"{name}_kernel_time", "ts": at, "dur": lasts, "args": {"op_name": kind}}
+
+    events = [
+        kernel("before", "Add", 1, 10),
+        kernel("inner", "Conv", 22, 30),
+        kernel("nested", "If", 55, 40),
+        kernel("deep", "Relu", 60, 25),
+        kernel("branch", "If", 20, 80),
+        {"name": "model_run", "ts": 0, "dur": 100, "args": {}},
+    ]
+    (tmp_path / "p.json").write_text(json.dumps(events))
+    found = read_timeline(tmp_path / "p.json", 0, 1, {})
+    times = {node.name: round(1e3 * node.ms) for node in found.nodes}
+    assert times == {"before": 10, "inner": 30, "nested": 15, "deep": 25, "branch": 10}
+    assert found.share == 0.9
+
+
 def test_runs_that_only_warm_up_do_not_count(tmp_path):
     def event(name: str, at: int, lasts: int, **arguments: object) -> dict:
         return {"name": name, "ts": at, "dur": lasts, "args": arguments}

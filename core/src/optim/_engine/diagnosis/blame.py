@@ -6,12 +6,13 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from optim._engine.diagnosis.couple import Couple, worst
 from optim._engine.diagnosis.cutting import Part, read_by
-from optim._engine.diagnosis.expected import FLOAT_LIMIT, Precision, precision_of, rounded
+from optim._engine.diagnosis.expected import FLOAT_LIMIT, Precision, as_rounded, precision_of, rounded
 from optim._engine.diagnosis.judge import Distance, distance, float64_of, histogram
 from optim.arrays import Array
 from optim.onnx.operators import qualified_name
@@ -108,6 +109,8 @@ def find_blamed(couple: Couple, drift: float) -> list[Blamed]:
     if not guilty and not math.isfinite(drift):  # the reference's operators take what the other's do not
         guilty = [name for name in suspects if not math.isfinite(local[name].relative_l2)]
     guilty.sort(key=lambda name: (-alone[name], order[name]))
+    firsts = {parts[name].nodes: name for name in reversed(guilty)}  # a node with several outputs is blamed once
+    guilty = [name for name in guilty if firsts[parts[name].nodes] == name]
     found = [_Suspect(n, parts[n], precisions[n], local[n], limits[n], alone[n]) for n in guilty]
     return [_blamed(couple, one, judged=place < _JUDGED) for place, one in enumerate(found)]
 
@@ -130,16 +133,21 @@ def _simulated(couple: Couple, names: Sequence[str], precisions: Mapping[str, Pr
         read |= set(part.given) & set(ours.values)
         by_node.update((node.outputs[0].name or "", precision) for node in part.nodes)
     found: dict[str, float] = {}
-    with (
-        ours.values_of({*wanted, *read}) as run,
-        ours.cut(wanted, read, lambda graph: rounded(graph, by_node)) as session,
-    ):
+    change = partial(rounded, precisions=by_node)
+    with ours.values_of({*wanted, *read}) as run, ours.values_of(wanted, read, change) as again:
         for feeds in couple.feeds:
             expected = run(feeds)
-            got = session.run({**feeds, **ours.as_given({name: expected[name] for name in read})})
-            for value in wanted:
+            got = again({**feeds, **ours.as_given({name: expected[name] for name in read})})
+            for value, precision in wanted.items():
                 gap = distance(expected[value], np.asarray(got[value])).relative_l2
+                if precision.inputs:  # what is made is rounded too
+                    own = distance(expected[value], as_rounded(expected[value], precision)).relative_l2
+                    gap = math.hypot(gap, own)
                 found[value] = max(found.get(value, 0.0), gap)
+    for name in names:
+        if (value := couple.partner(name)) in couple.ours.inputs:  # it is only passed on
+            arrays = [feeds[value] for feeds in couple.feeds]
+            found[value] = max(distance(array, as_rounded(array, precisions[name])).relative_l2 for array in arrays)
     return {name: found.get(couple.partner(name), 0.0) for name in names}
 
 
@@ -191,11 +199,9 @@ def _alone(couple: Couple, suspects: Sequence[str], cuts: Sequence[str]) -> dict
             given = ours.as_given({name: expected[name] for name in inside})
             for name in suspects:
                 value = couple.partner(name)
-                if value not in inside:  # an input that is only passed on: its error is what is given on
-                    moved[name] = math.inf
-                    continue
-                own = given | ours.as_given({value: wrong[name][number]})
-                got = session.run({**feeds, **own})
+                put = {value: wrong[name][number].astype(feeds[value].dtype)} if value in feeds else {}
+                own = given | (ours.as_given({value: wrong[name][number]}) if value in inside else {})
+                got = session.run({**feeds, **put, **own})
                 # an output itself is not read by anything: it is what was put in
                 made = {n: wrong[name][number] if n == value else np.asarray(got[n]) for n in outputs}
                 gaps = [distance(expected[n], made[n]).relative_l2 for n in outputs]

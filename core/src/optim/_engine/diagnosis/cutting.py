@@ -141,14 +141,16 @@ class OpenGraph:
             yield session
 
     @contextmanager
-    def values_of(self, names: Iterable[str]) -> Iterator[Callable[[Feeds], dict[str, Array]]]:
-        """A function that runs the model for some of its values; their types are noted."""
+    def values_of(
+        self, names: Iterable[str], cuts: Collection[str] = (), change: Change | None = None
+    ) -> Iterator[Callable[[Feeds], dict[str, Array]]]:
+        """A function that runs the model for some of its values, as :meth:`cut` opens it; their types are noted."""
         chosen = set(names)
         wanted = [name for name in self.values if name in chosen]
         if not wanted:
             yield lambda feeds: {}
             return
-        with self.cut(wanted) as session:
+        with self.cut(wanted, cuts, change) as session:
 
             def run(feeds: Feeds) -> dict[str, Array]:
                 found = {name: np.asarray(array) for name, array in session.run(feeds).items()}

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import onnx_ir as ir
 
 from optim._engine.diagnosis.cutting import OpenGraph, Part, read_by
 from optim._engine.diagnosis.isolate import constant_values
+from optim.arrays import Array
 
 FLOAT_LIMIT = 1e-4
 """Relative L2 of a float32 node: fused kernels are off by up to 1e-5, on operators that cancel by some more."""
@@ -96,6 +98,17 @@ def _stored_type(value: ir.Value) -> ir.DataType | None:
     if producer is not None and producer.inputs and producer.inputs[0] is not None:
         return _stored_type(producer.inputs[0])
     return value.dtype
+
+
+def as_rounded(array: Array, precision: Precision) -> Array:
+    """An input of the model, rounded as what only passes it on rounds it."""
+    if precision.kind == "half":
+        most = float(np.finfo(np.float16).max)
+        return np.clip(array, -most, most).astype(np.float16).astype(array.dtype)
+    low, high = min(0.0, float(array.min(initial=0))), max(0.0, float(array.max(initial=0)))
+    step = (high - low) / 255 or 1.0
+    found: Array = (np.round(array.astype(np.float64) / step) * step).astype(array.dtype)
+    return found
 
 
 def rounded(graph: ir.Model, precisions: Mapping[str, Precision]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 _KERNEL = "_kernel_time"
 _BYTES = {"float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "bool": 1, "double": 8, "int64": 8, "uint64": 8}
 _OTHER_BYTES = 4
+_WITH_BODIES = ("If", "Loop", "Scan")
 _PRODUCTS = ("MatMul", "Gemm")
 _Shaped = Mapping[str, list[int]]
 
@@ -67,16 +68,31 @@ def read_timeline(path: Path, skipped: int, runs: int, weights: Mapping[str, lis
     whole = [event for event in events if event["name"] == "model_run"][skipped : skipped + runs]
     begin, end = whole[0]["ts"], whole[-1]["ts"] + whole[-1]["dur"]
     kernels: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for event in events:
-        if event["name"].endswith(_KERNEL) and begin <= event["ts"] <= end:
-            key = event["name"].removesuffix(_KERNEL), event["args"].get("op_name", "")
-            kernels.setdefault(key, []).append(event)
+    timed = [event for event in events if event["name"].endswith(_KERNEL) and begin <= event["ts"] <= end]
+    for event in _own_times(timed):
+        key = event["name"].removesuffix(_KERNEL), event["args"].get("op_name", "")
+        kernels.setdefault(key, []).append(event)
     nodes = tuple(
         _node(name, operator, found, len(whole), weights.get(name, [])) for (name, operator), found in kernels.items()
     )
     inside = sum(event["dur"] for found in kernels.values() for event in found)
     total = sum(event["dur"] for event in whole)
     return Timeline(nodes, total / len(whole) / 1e3, inside / max(1, total), events)
+
+
+def _own_times(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events, that of a branch or a loop without what its body's nodes take: they have events of their own."""
+    found: list[dict[str, Any]] = []
+    around: list[dict[str, Any]] = []
+    for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
+        own = {**event, "end": event["ts"] + event["dur"]}
+        while around and around[-1]["end"] <= own["ts"]:
+            around.pop()
+        if around and around[-1]["args"].get("op_name") in _WITH_BODIES:
+            around[-1]["dur"] = max(0, around[-1]["dur"] - event["dur"])
+        around.append(own)
+        found.append(own)
+    return found
 
 
 def _node(name: str, operator: str, events: list[dict[str, Any]], runs: int, weight: list[int]) -> NodeTime:

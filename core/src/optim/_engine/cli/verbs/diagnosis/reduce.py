@@ -1,0 +1,114 @@
+"""``optim reduce``: a failing model cut to the smallest part that still fails."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+
+from optim.cli_kit.options import SECONDS
+from optim.cli_kit.output import echo, json_option, print_json, size_text
+from optim.errors import ExitStatus, OptimError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+_PLACE = "{}"
+
+_MOST_INSIDE = 1 << 30
+"""Bytes of weights in the file itself: a message of protobuf holds 2 GB."""
+
+
+@click.command
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--while",
+    "command",
+    required=True,
+    metavar="COMMAND",
+    help="What fails on MODEL; {} stands for the file, which else comes last.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write. [default: MODEL-reduced.onnx]")
+@click.option("--attempts", type=click.IntRange(min=1), default=300, show_default=True, help="Parts to try, at most.")
+@click.option("--timeout", type=SECONDS, default=60.0, show_default=True, help="Of the command; then it has failed.")
+@json_option
+def reduce(model: Path, command: str, output: Path | None, attempts: int, timeout: float, as_json: bool) -> None:
+    """Cut MODEL to the smallest part on which COMMAND still ends with the exit status that it has on MODEL.
+
+    What is written has its weights inside, ready for a bug report.
+    """
+    from optim._engine.diagnosis.reduce import reduce_model
+    from optim._engine.graphs.ingest import ingest
+    from optim.cli_kit.progress import progress
+
+    aim = output or Path(f"{model.stem}-reduced.onnx")
+    with progress() as say, TemporaryDirectory(prefix="optim-reduce-") as text:
+        folder = Path(text)
+        whole = ingest(model, folder / "store")
+        words = _words(command)
+        status = _status(words, model.absolute(), timeout)
+        if status == 0:
+            raise OptimError(
+                "nothing-fails",
+                f"the command does not fail on {model}",
+                f"'{command}' ended with exit status 0",
+                "name a command that fails on the model, such as a script that asserts what is right",
+                status=ExitStatus.USAGE,
+            )
+
+        def fails(part: ir.Model) -> bool:
+            candidate = _written(part, folder / "candidate.onnx")
+            say(f"{len(part.graph)} nodes")
+            return _status(words, candidate, timeout) == status
+
+        found, tried = reduce_model(whole, fails, attempts)
+        before = len(whole.ir().graph)
+        written = _written(found, aim.absolute())
+    if as_json:
+        print_json({"nodes": len(found.graph), "of": before, "attempts": tried, "status": status, "path": str(written)})
+        return
+    echo(f"{aim}: {len(found.graph)} of {before} nodes, {size_text(written.stat().st_size)}, in {tried} attempts")
+    echo(f"the command ends with exit status {status} on it, as on {model}")
+
+
+def _words(command: str) -> list[str]:
+    """The command, split as a shell does, with one place for the file."""
+    words = shlex.split(command, posix=sys.platform != "win32")
+    return words if any(_PLACE in word for word in words) else [*words, _PLACE]
+
+
+def _status(words: list[str], path: Path, timeout_s: float) -> int:
+    """The exit status; -1 where it took too long."""
+    called = [word.replace(_PLACE, str(path)) for word in words]
+    try:
+        return subprocess.run(called, capture_output=True, timeout=timeout_s, check=False).returncode
+    except subprocess.TimeoutExpired:
+        return -1
+    except OSError as error:
+        raise OptimError(
+            "no-such-command",
+            f"'{words[0]}' cannot be run",
+            str(error),
+            "name a program that is there: --while 'python check.py {}'",
+            status=ExitStatus.USAGE,
+        ) from error
+
+
+def _written(graph: ir.Model, path: Path) -> Path:
+    """Write a graph with its weights inside, or beside where they are too large for one file."""
+    import onnx_ir as ir
+
+    from optim.onnx.files import embedded
+
+    weights = [value for value in graph.graph.initializers.values() if value.const_value is not None]
+    large = sum(value.const_value.nbytes for value in weights if value.const_value) > _MOST_INSIDE
+    for value in weights:
+        if not large and isinstance(value.const_value, ir.ExternalTensor):
+            value.const_value = embedded(value.const_value)
+    ir.save(graph, path, external_data=f"{path.name}.data" if large else None)
+    return path

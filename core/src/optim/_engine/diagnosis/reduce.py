@@ -1,0 +1,86 @@
+"""A model cut to the fewest nodes of which something is still true: delta debugging over the nodes of the main graph.
+
+Half of the nodes is taken out, then a quarter, and so on to single ones, as long as what remains still shows it (Zeller
+and Hildebrandt, 2002). What remaining nodes read of removed ones becomes an input, what nothing reads any more an
+output; weights that nothing reads go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass, ShapeInferencePass
+
+from optim._engine.diagnosis.cutting import read_by
+from optim.model import Model
+
+Shows = Callable[[ir.Model], bool]
+
+
+def reduce_model(model: Model, shows: Shows, attempts: int) -> tuple[ir.Model, int]:
+    """The smallest part that was found, and how many parts were tried.
+
+    Args:
+        model: in a store; it shows what is looked for.
+        shows: whether a part does too.
+        attempts: parts to try, at most.
+    """
+    count = len(_typed(model).graph)
+    kept, tried = list(range(count)), 0
+    size = max(1, count // 2)
+    while tried < attempts:
+        before = len(kept)
+        place = 0
+        while place < len(kept) and tried < attempts:
+            less = kept[:place] + kept[place + size :]
+            part = _part(model, less) if less else None
+            tried += part is not None
+            if part is not None and shows(part):
+                kept = less
+            else:
+                place += size
+        if size == 1 and len(kept) == before:
+            break
+        size = max(1, size // 2) if len(kept) == before or size > len(kept) else size
+    found = _part(model, kept)
+    return (found if found is not None else _typed(model)), tried
+
+
+def _typed(model: Model) -> ir.Model:
+    """A fresh graph with the types that can be inferred."""
+    graph = model.ir()
+    try:
+        return ShapeInferencePass()(graph).model
+    except Exception:  # what cannot be inferred cannot be cut there
+        return graph
+
+
+def _part(model: Model, kept: Collection[int]) -> ir.Model | None:
+    """The graph with these nodes alone; None where a value that would be an input has no known type."""
+    graph = _typed(model)
+    main = graph.graph
+    nodes = list(main)
+    staying = {nodes[place] for place in kept}
+    removed = [node for node in nodes if node not in staying]
+    read = {value for node in staying for value in read_by(node)}
+    for value in [value for node in removed for value in node.outputs if value in read]:
+        if value.type is None:
+            return None
+        given = ir.Value(name=value.name, type=value.type, shape=value.shape)
+        ir.convenience.replace_all_uses_with(value, given)
+        main.inputs.append(given)
+        value.name = None
+    ends = [value for value in main.outputs if value.producer() in staying]
+    main.outputs.clear()
+    read = {value for node in staying for value in read_by(node)}
+    made = [value for node in nodes if node in staying for value in node.outputs if value.name]
+    main.outputs.extend(dict.fromkeys([*ends, *(value for value in made if value not in read and value not in ends)]))
+    for node in removed:
+        for place in range(len(node.inputs)):
+            node.replace_input_with(place, None)
+    main.remove(removed, safe=False)
+    RemoveUnusedNodesPass()(graph)
+    for value in [value for value in main.inputs if not value.uses() and not value.is_initializer()]:
+        main.inputs.remove(value)
+    return graph if main.outputs else None

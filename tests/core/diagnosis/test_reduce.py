@@ -1,0 +1,85 @@
+"""``optim reduce``: what still fails, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from optim._engine.cli.main import main
+from optim._engine.diagnosis.reduce import reduce_model
+from optim._engine.graphs.ingest import ingest
+from optim.errors import ExitStatus
+
+
+def chain(path: Path, length: int = 24, special: int = 13) -> Path:
+    """Sums, each with a weight of its own, and one Sqrt among them."""
+    node = helper.make_node
+    nodes = [node("Add", [f"v{i}", f"w{i}"], [f"v{i + 1}"], f"n{i}") for i in range(length)]
+    nodes[special] = node("Sqrt", [f"v{special}"], [f"v{special + 1}"], "special")
+    weights = [numpy_helper.from_array(np.full((1, 300), i, np.float32), f"w{i}") for i in range(length)]
+    ends = [helper.make_tensor_value_info(f"v{i}", TensorProto.FLOAT, ["n", 300]) for i in (0, length)]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_one_node_is_left_with_what_it_reads_as_inputs(tmp_path):
+    model = ingest(chain(tmp_path / "m.onnx"), tmp_path / "store")
+    found, tried = reduce_model(model, lambda part: any(node.op_type == "Sqrt" for node in part.graph), 300)
+    assert [node.name for node in found.graph] == ["special"]
+    assert [value.name for value in found.graph.inputs] == ["v13"]
+    assert not found.graph.initializers
+    assert tried < 30
+
+
+def test_two_nodes_far_apart_both_stay(tmp_path):
+    model = ingest(chain(tmp_path / "m.onnx"), tmp_path / "store")
+
+    def shows(part) -> bool:
+        return {"n2", "n20"} <= {node.name for node in part.graph}
+
+    found, _ = reduce_model(model, shows, 300)
+    assert {node.name for node in found.graph} == {"n2", "n20"}
+    assert set(found.graph.initializers) == {"w2", "w20"}
+
+
+def test_attempts_are_bounded(tmp_path):
+    model = ingest(chain(tmp_path / "m.onnx"), tmp_path / "store")
+    found, tried = reduce_model(model, lambda part: False, 3)
+    assert tried == 3
+    assert len(found.graph) == 24
+
+
+CHECK = """
+import sys, onnx
+sys.exit(7 if any(node.op_type == "Sqrt" for node in onnx.load(sys.argv[1]).graph.node) else 0)
+"""
+
+
+@pytest.mark.parametrize("place", ["", " {}"])
+def test_the_verb_writes_a_model_that_runs_and_still_fails(tmp_path, capsys, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    chain(tmp_path / "m.onnx", length=4, special=2)
+    (tmp_path / "check.py").write_text(CHECK)
+    command = f"{Path(sys.executable).as_posix()} check.py{place}"
+    assert main(["reduce", "m.onnx", "--while", command, "--json"]) == ExitStatus.DELIVERED
+    found = json.loads(capsys.readouterr().out)
+    assert (found["nodes"], found["of"], found["status"]) == (1, 4, 7)
+    session = ort.InferenceSession(str(tmp_path / "m-reduced.onnx"), providers=["CPUExecutionProvider"])
+    assert session.run(None, {"v2": np.full((2, 300), 9, np.float32)})[0].max() == 3
+
+
+def test_what_does_not_fail_and_what_cannot_be_run_are_refused(tmp_path, capsys):
+    path = str(chain(tmp_path / "m.onnx", length=2, special=1))
+    quiet = f"{Path(sys.executable).as_posix()} -c pass"
+    assert main(["reduce", path, "--while", quiet]) == ExitStatus.USAGE
+    assert "nothing-fails" in capsys.readouterr().err
+    assert main(["reduce", path, "--while", "no-program-of-this-name {}"]) == ExitStatus.USAGE
+    assert "no-such-command" in capsys.readouterr().err
