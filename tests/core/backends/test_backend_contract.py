@@ -17,6 +17,7 @@ from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.search.settings import RunSettings
+from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
 from optim._engine.store import Store
 from optim.backend import Backend, Session
 from optim.errors import OptimError
@@ -105,6 +106,7 @@ def test_a_run_on_it_ends_with_one_error(folder, name, reference):
     assert caught.value.reference == reference
 
 
+@pytest.mark.slow
 def test_a_result_is_opened_by_the_targets_own_runtime(folder, tmp_path, capsys, monkeypatch):
     write_network(tmp_path / "model.onnx")
     words = [
@@ -131,6 +133,10 @@ def test_a_result_is_opened_by_the_targets_own_runtime(folder, tmp_path, capsys,
     from onnx.reference import ReferenceEvaluator
 
     np.testing.assert_allclose(y, ReferenceEvaluator(network()).run(None, FEEDS)[0], rtol=1e-5)
+    write_export_file(tmp_path / "out", export_file("m:make", {}, {"model": ComponentFile("model.onnx", {}, 0.0)}))
+    with optim.load(tmp_path / "out") as session:
+        assert [value.name for value in session.get_outputs()] == ["y"], "what was exported first is opened so too"
+    (tmp_path / "out" / "export.json").unlink()
     monkeypatch.setenv("OPTIM_DISABLE_PLUGINS", "runtimes")
     with pytest.raises(OptimError) as caught:
         optim.load(tmp_path / "out")

@@ -27,6 +27,12 @@ def plugin_version_key(plugin: PluginInfo) -> str:
     return f"{plugin.version}+{source_digest(plugin.entry_point.partition(':')[0].strip())[:16]}{inside}"
 
 
+@cache
+def core_digest() -> str:
+    """The digest of optim's own source, as this process found it: what it imported is what it runs."""
+    return source_digest("optim")
+
+
 def source_digest(module: str) -> str:
     """Sha256 over the source of the top package (below any namespace package) that ``module`` belongs to, hex."""
     digest = hashlib.sha256()

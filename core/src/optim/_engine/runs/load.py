@@ -43,7 +43,9 @@ def load(folder: str | PathLike[str]) -> onnxruntime.InferenceSession | OwnSessi
     if exported is None:
         return open_folder(path)
     if len(exported.components) == 1 and not exported.generates:
-        return _open(path / next(iter(exported.components.values())).file)
+        file = path / next(iter(exported.components.values())).file
+        of_a_run = file.name == MODEL_FILE and (file.parent / SESSION_FILE).is_file()
+        return open_folder(file.parent) if of_a_run else _open(file)
     from optim._engine.generation.decoder import Decoder
 
     if not exported.generates:
@@ -95,7 +97,7 @@ def _open(model: Path) -> onnxruntime.InferenceSession:
                 "decoder-elsewhere",
                 f"{model.parent} cannot generate text here",
                 "its target has a runtime of its own, and a decoder keeps its state in onnxruntime",
-                f"open its session, and call it token by token: optim.load('{model.parent}')",
+                "make it for a target of onnxruntime: optim targets",
                 status=ExitStatus.USAGE,
             )
         return session
