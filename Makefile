@@ -7,16 +7,16 @@ INSTALLED := .venv/installed-$(VERSION)
 TOOLS := .venv/tools-$(VERSION)
 
 # One process more than there are cores, since some wait for what they start, each with whole files: what is dear to make
-# is made once for a file.
-PARALLEL := --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))') --dist loadfile
+# is made once for a file. The order is that of tests/conftest.py.
+PARALLEL := --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))') --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-quick test-suite test-faults coverage lint docs dist bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo        optimize a trained sentence encoder, into demo-run/"
-	@echo "make test        run every test; eight minutes on two cores"
-	@echo "make test-quick  run what takes at most some seconds each; some three minutes"
+	@echo "make test        run every test; some six minutes on two cores"
+	@echo "make test-quick  run what is quick, without tests/faults; some two minutes"
 	@echo "make test-suite  run every pass on every backend model of onnx, 74,000 trials; a quarter of an hour on two cores"
 	@echo "make test-faults run every case of tests/faults, killed and starved processes too; minutes"
 	@echo "make coverage    run every test, and count which lines ran, in subprocesses too"
@@ -34,7 +34,7 @@ test: $(TOOLS)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not faults"
 
 test-quick: $(TOOLS)
-	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not faults"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not faults" --ignore tests/faults
 
 test-suite: $(TOOLS)
 	cd tests && ../$(BIN)/python -m suite.whole $(SUITE)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import resource
 import subprocess
 import sys
 import time
@@ -271,8 +270,7 @@ def main() -> None:
                 )
                 if counts and not hit:
                     print("   ", [(b["nodes"][:3], b["local"], b["limit"], b["alone"]) for b in found["blamed"][:3]])
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-    print(f"{right} of {moved} faults named first; clean pairs blamed: {clean_blamed} of {clean}; peak {peak:.2f} GiB")
+    print(f"{right} of {moved} faults named first; clean pairs blamed: {clean_blamed} of {clean}")
 
 
 if __name__ == "__main__":

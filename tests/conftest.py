@@ -1,19 +1,28 @@
 """For every test: races of tenths of seconds, and Ctrl-C as a person's shell has it.
 
-Files are spread over processes (``--dist loadfile``): what is dear to make is a fixture of its file.
+Files are spread over processes (``--dist loadfile``): what is dear to make is a fixture of its file. All files of
+torch are for one process: no other imports it, and what one file exports the next may use.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
+from typing import Any
+
+import pytest
+
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # hundreds of processes would compile all they import, each anew
+    sys.dont_write_bytecode = False
 
 from counted_clock import counted_clock  # noqa: F401 - fixtures for tests of every folder
 from jobs_here import jobs_here  # noqa: F401
 
 from optim._engine.search.time_budget import TimeBudget
 
+_TORCH = "tests/plugins/torch/"
 _LOCKS = tempfile.TemporaryDirectory(prefix="optim-tests-")
 """Each process has its own: no test waits for the clock of another, and no figure of theirs is asserted."""
 
@@ -27,3 +36,23 @@ def pytest_configure() -> None:
     os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first, so that no process is left alone with it at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (not item.nodeid.startswith(_TORCH), item.path not in slow))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """By file, and torch's as if they were one."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _TORCH if nodeid.startswith(_TORCH) else super()._split_scope(nodeid)
+
+    return ByFile(config, log)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import optim
 from optim._engine.cli.main import main
@@ -21,6 +20,8 @@ OPTIONS = ["--state", "mems", "--dynamic", "input_ids=batch,sequence", "--dynami
 
 def greedy(start: list[int], count: int) -> list[int]:
     """By torch, without any memory: the whole text again for each token."""
+    import torch
+
     sys.path.insert(0, str(EXAMPLE))
     try:
         from memory_decoder import factory

@@ -29,6 +29,7 @@ def demo():
     return module
 
 
+@pytest.mark.slow
 def test_minilm_from_a_string_to_the_vector_that_hugging_face_gives(compose, tmp_path, demo, monkeypatch):
     from tokenizers import Tokenizer
 

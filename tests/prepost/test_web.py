@@ -28,6 +28,8 @@ from optim_prepost.web.deliver import PAGE, deliver, plan_of
 from optim_prepost.web.node_session import NodeSession
 from optim_prepost.web.tables import tables
 
+pytestmark = pytest.mark.slow  # most start Node or a browser
+
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node on this machine")
 needs_chromium = pytest.mark.skipif(chromium.find_chromium() is None, reason="there is no Chromium on this machine")
 

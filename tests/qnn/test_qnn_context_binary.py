@@ -50,6 +50,7 @@ def test_a_delivered_compiled_model_is_a_graph_and_one_file_that_travel_together
     np.testing.assert_array_equal(run_on_htp(model, feeds)["y"], run_on_htp(again, feeds)["y"])
 
 
+@pytest.mark.slow
 def test_the_same_model_compiles_to_the_same_bytes(tmp_path: Path) -> None:
     model = quantized(tmp_path)
     assert apply(ContextBinary, model, tmp_path).model.digest == apply(ContextBinary, model, tmp_path).model.digest

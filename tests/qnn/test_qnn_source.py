@@ -13,13 +13,12 @@ from optim._engine.cli.main import main
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
-pytest.importorskip("transformers", reason="transformers is not installed: nothing can be exported")
-
 
 @on_htp
 def test_a_folder_with_a_model_of_transformers_becomes_a_model_for_htp(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed: nothing can be exported")
     from tiny_models import save
 
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))

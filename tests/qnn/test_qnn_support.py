@@ -54,6 +54,7 @@ def test_reasons_are_read_from_the_log_of_the_provider() -> None:
     }
 
 
+@pytest.mark.slow
 @on_htp
 def test_each_node_has_where_it_runs_why_and_the_rewrite(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["qnn", "support", str(graph(tmp_path)), "--json"]) == 4
@@ -68,6 +69,7 @@ def test_each_node_has_where_it_runs_why_and_the_rewrite(tmp_path: Path, capfd: 
     assert left.startswith("Det 'det'")
 
 
+@pytest.mark.slow
 @on_htp
 def test_the_table_says_the_same_for_people(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     main(["qnn", "support", str(graph(tmp_path)), "--left"])
@@ -77,6 +79,7 @@ def test_the_table_says_the_same_for_people(tmp_path: Path, capfd: pytest.Captur
     assert "after qnn.preprocess: HTP takes 3 of 4 nodes" in lines
 
 
+@pytest.mark.slow
 @on_htp
 def test_a_dynamic_model_is_looked_at_with_the_shapes_of_the_data(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]

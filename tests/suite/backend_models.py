@@ -85,6 +85,27 @@ def light_cases() -> Iterator[Case]:
         yield Case(path.stem, model, [sample])
 
 
+def own_cases() -> Iterator[Case]:
+    """What no model of onnx has: steps beside a convolution of constant weights, and HardSwish written out."""
+    graph = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        steps (float[1, 2, 6, 6] x) => (float[1, 3, 4, 4] y)
+        <float two = {2.0}, float three = {3.0}, float zero = {0.0}, float six = {6.0}>
+        {
+            scaled = Mul(x, two)
+            c = Conv(scaled, w)
+            d = Mul(c, three)
+            moved = Add(d, three)
+            clipped = Clip(moved, zero, six)
+            product = Mul(d, clipped)
+            y = Div(product, six)
+        }
+    """)
+    generator = np.random.default_rng(0)
+    graph.graph.initializer.append(numpy_helper.from_array(generator.random((3, 2, 3, 3), np.float32) - 0.5, "w"))
+    yield Case("optim_steps_beside_a_convolution", graph, [{"x": generator.random((1, 2, 6, 6), np.float32)}])
+
+
 def with_variants(cases: Iterable[Case]) -> Iterator[Case]:
     """Each case, the same with weights, and with open dimensions."""
     newest = limits().ir_version
@@ -101,6 +122,7 @@ def all_cases() -> Iterator[Case]:
     yield from with_variants(node_cases(operator_modules()))
     for kind in FOLDERS:
         yield from with_variants(folder_cases(kind))
+    yield from with_variants(own_cases())
     yield from light_cases()
 
 

@@ -18,6 +18,7 @@ SAMPLE = tuple(Path(__file__).with_suffix(".txt").read_text().split())
 
 _ALWAYS = frozenset(
     (
+        "optim_steps_beside_a_convolution",
         "test_affine_grid_2d_expanded+open",
         "test_attention_3d+weights",
         "test_attention_3d_causal_expanded+open",

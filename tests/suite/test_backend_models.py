@@ -115,6 +115,7 @@ def test_declining_without_a_reason_is_wrong(tmp_path: Path) -> None:
     assert _only(_Silent, tmp_path).outcome is Outcome.WRONG
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_costs_the_trial_it_was_at() -> None:
     work = Work(modules=("abs",), names=("test_abs", "test_abs+open"), passes=("suite.test_backend_models:Dying",))
     results = list(try_all(work, processes=1))

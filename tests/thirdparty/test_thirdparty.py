@@ -223,7 +223,7 @@ def test_a_target_whose_backend_is_not_installed_is_one_clear_error(environment,
 
 def test_a_disabled_plugin_is_not_imported_and_its_target_is_gone(environment, model, tmp_path):
     done = environment.run("optim", "--disable-plugin", "acme", "--disable-plugin", "broken-exit", "--plugins", "list")
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("acme ")]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("acme\t")]
     assert line.endswith("disabled: by OPTIM_DISABLE_PLUGINS")
     assert "goodbye" not in done.stderr
     failed, _ = run(environment, tmp_path, model, "--target", "acme", "--disable-plugin", "acme")

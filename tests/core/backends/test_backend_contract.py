@@ -106,6 +106,7 @@ def test_a_run_on_it_ends_with_one_error(folder, name, reference):
     assert caught.value.reference == reference
 
 
+@pytest.mark.slow
 def test_a_result_is_opened_by_the_targets_own_runtime(folder, tmp_path, capsys, monkeypatch):
     write_network(tmp_path / "model.onnx")
     words = [

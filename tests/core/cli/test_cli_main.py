@@ -124,6 +124,7 @@ def test_the_default_folder_is_refused_where_another_model_has_it(tmp_path, monk
     assert raised.value.fix == "name a folder: -o DIR"
 
 
+@pytest.mark.slow
 def test_both_ways_to_list_plugins_say_the_same(site):
     site.add("acme", GOOD)
     for options in ((), ("--json",), ("--verbose",)):
@@ -217,6 +218,7 @@ def test_ctrl_c_while_a_plugin_loads_ends_with_130(site):
     assert (process.returncode, out, err) == (130, "", "interrupted\n")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(site):
     for number in range(3):
         site.add(f"acme{number}", GOOD)

@@ -83,3 +83,28 @@ def test_what_does_not_fail_and_what_cannot_be_run_are_refused(tmp_path, capsys)
     assert "nothing-fails" in capsys.readouterr().err
     assert main(["reduce", path, "--while", "no-program-of-this-name {}"]) == ExitStatus.USAGE
     assert "no-such-command" in capsys.readouterr().err
+
+
+def test_weights_of_a_branch_are_inside_what_is_written(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    node, info = helper.make_node, helper.make_tensor_value_info
+    weight = numpy_helper.from_array(np.full((1, 300), 2, np.float32), "inside")
+    out = info("inner", TensorProto.FLOAT, None)
+    bodies = [
+        helper.make_graph([node(kind, ["x", "inside"], ["inner"])], kind, [], [out], [weight])
+        for kind in ("Add", "Mul")
+    ]
+    nodes = [
+        node("Sqrt", ["x"], ["unused"], "root"),
+        node("If", ["c"], ["y"], "branch", then_branch=bodies[0], else_branch=bodies[1]),
+    ]
+    ends = [info("x", TensorProto.FLOAT, ["n", 300]), info("c", TensorProto.BOOL, [])]
+    graph = helper.make_graph(nodes, "g", ends, [info(n, TensorProto.FLOAT, None) for n in ("y", "unused")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, "m.onnx")
+    Path("check.py").write_text(CHECK.replace("Sqrt", "If"))
+    command = f"{Path(sys.executable).as_posix()} check.py"
+    assert main(["reduce", "m.onnx", "--while", command]) == ExitStatus.DELIVERED
+    session = ort.InferenceSession("m-reduced.onnx", providers=["CPUExecutionProvider"])
+    got = session.run(None, {"x": np.ones((1, 300), np.float32), "c": np.array(False)})
+    assert got[0].max() == 2

@@ -68,6 +68,27 @@ def test_settings_that_a_target_hangs_or_breaks_over_are_its_plugins(site, monke
     assert (error.reference, error.cause, error.package) == ("target-settings-failed", cause, "optim-acme 1.0")
 
 
+IDENTIFIES = CONFIGURES.replace("configure=configure", "identify=identify")
+
+
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        ("__import__('time').sleep(60)", "identify did not end within 0.3 s"),
+        ("{}['chip']", "identify raised KeyError: 'chip'"),
+        ("None", "identify returned NoneType, not a text"),
+    ],
+)
+def test_a_target_that_hangs_or_breaks_over_its_device_is_its_plugins(site, monkeypatch, body, cause):
+    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.3")
+    site.add("acme", IDENTIFIES.replace("{how}", f"def identify():\n    return {body}"))
+    target = load_registry({"acme"}).target("acme-device")
+    with pytest.raises(OptimError) as caught:
+        _ = target.plain
+    error = caught.value
+    assert (error.reference, error.cause, error.package) == ("target-device-failed", cause, "optim-acme 1.0")
+
+
 UNINTERRUPTIBLE = """
 import threading, time
 from optim._engine.plugins import guard

@@ -41,7 +41,14 @@ def test_the_documented_lock_is_one(tmp_path: Path) -> None:
     path.write_text(samples()[1])
     lock = load_recipe_or_lock(path)
     assert isinstance(lock, Lock)
-    assert lock.passes[0].all_options == {"per_channel": True, "reduce_range": False, "smoothing": 0.0, "keep": []}
+    assert lock.passes[0].all_options == {
+        "per_channel": True,
+        "reduce_range": False,
+        "activation_bits": 8,
+        "smoothing": 0.0,
+        "finer": [],
+        "keep": [],
+    }
 
 
 def test_an_empty_recipe_leaves_everything_to_the_run(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["exported", "exported/model.onnx"])
 def test_a_decoder_still_generates_the_same_after_a_run(exported, tmp_path, named):
     expected = optim.load(exported).generate([[3, 4, 5]], max_new_tokens=4)
@@ -102,6 +103,7 @@ def test_a_folder_that_the_user_named_as_the_source_may_have_links_and_nothing_i
     assert {file.name: file.read_text() for file in out.iterdir()} == {"tokenizer.json": "blob", "vocab.txt": "mine"}
 
 
+@pytest.mark.slow
 def test_every_component_has_a_run_folder_and_they_still_know_each_other(exported, tmp_path):
     models.mlp(exported).rename(exported / "encoder.onnx")
     (exported / "model.onnx").rename(exported / "decoder.onnx")

@@ -172,6 +172,7 @@ def test_a_session_json_from_a_stranger_names_no_file_and_no_code(run_folder, mo
     assert not (run_folder / "victim").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["load.py", "optim.load", "optim bench"])
 def test_the_runtime_leaves_nothing_of_its_own_in_the_users_folders(run_folder, tmp_path, way):
     """onnxruntime 1.31 writes a device id and a database of events as soon as it is imported."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -53,6 +54,7 @@ def references(folder):
     return [path.parent for path in (folder / "cache" / "references").rglob("feeds")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["verify", "bench", "fresh run"])
 def test_the_reference_that_a_run_compares_with_outlives_what_others_do_meanwhile(folder, verb):
     with Store().in_use(), thread_executor() as executor:
@@ -81,9 +83,22 @@ def test_a_reference_is_found_again(folder):
     np.testing.assert_equal(first.reference.expected(0), second.reference.expected(0))
 
 
+AT_ONCE = [
+    tuple(VERBS),
+    ("run", "run", "fresh run", "fresh run"),
+    ("verify", "verify", "bench", "bench", "sensitivity", "sensitivity"),
+]
+
+
+def test_every_two_verbs_are_tried_at_once():
+    pairs = {pair for verbs in AT_ONCE for pair in itertools.combinations(sorted(verbs), 2)}
+    assert pairs >= set(itertools.combinations_with_replacement(sorted(VERBS), 2))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("verbs", list(itertools.combinations_with_replacement(VERBS, 2)), ids=" and ".join)
-def test_any_two_verbs_on_the_same_model_both_end_well(folder, verbs):
-    with start(verbs[0], "one") as one, start(verbs[1], "other") as other:
-        said = [process.communicate()[0] for process in (one, other)]
-    assert [one.returncode, other.returncode] == [0, 0], "\n".join(said)
+@pytest.mark.parametrize("verbs", AT_ONCE, ids=", ".join)
+def test_whatever_is_done_to_the_same_model_at_once_ends_well(folder, verbs):
+    with ExitStack() as stack:
+        started = [stack.enter_context(start(verb, f"out-{place}")) for place, verb in enumerate(verbs)]
+        said = [process.communicate()[0] for process in started]
+    assert [process.returncode for process in started] == [0] * len(verbs), "\n".join(said)

@@ -75,6 +75,7 @@ def failed(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_a_sound_backend_holds_every_promise(failed):
     assert failed["own"] == {HEAVY}
 

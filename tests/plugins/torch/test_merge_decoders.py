@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-import two_decoders
 
 from optim._engine.cli.main import main
 from optim.errors import ExitStatus, OptimError
@@ -23,6 +22,8 @@ def silent(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    import two_decoders
+
     return two_decoders.gpt2(tmp_path_factory.mktemp("gpt2"))
 
 
@@ -52,6 +53,8 @@ def test_one_file_gives_what_both_gave(pair: tuple[Path, Path], tmp_path: Path) 
 
 
 def test_keys_and_values_of_an_encoder_are_passed_through(tmp_path: Path) -> None:
+    import two_decoders
+
     made = write_merged(*two_decoders.bart(tmp_path), tmp_path / "merged.onnx", silent)
     graph = onnx.load(made.path, load_external_data=False).graph
     assert "encoder_hidden_states" in {value.name for value in graph.input}

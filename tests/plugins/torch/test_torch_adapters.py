@@ -7,13 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from exporting import Exported, export
 from tiny_models import build, save
 
 from optim.errors import OptimError
 
-peft = pytest.importorskip("peft")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning"),  # of peft, about itself
@@ -22,6 +20,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import torch
+
+    peft = pytest.importorskip("peft")
     folder = tmp_path_factory.mktemp("lora")
     save("llama", folder / "base")
     model = build("llama")
@@ -46,7 +47,7 @@ def test_an_adapter_is_merged_and_changes_what_the_model_says(
     adapter: Path, exported: Callable[[str], Exported], tmp_path: Path
 ) -> None:
     found = export(adapter, tmp_path / "merged")
-    assert found.steps["torch.merge-lora"].counts == {"merged": 4}
+    assert found.steps["torch.merge-lora"].counts == {"merged": 2}
     base = exported("llama")  # the same weights
     assert "Add" in found.graphs["model"].operators
     assert found.graphs["model"].operators["MatMul"] == base.graphs["model"].operators["MatMul"]

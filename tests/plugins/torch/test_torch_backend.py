@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
-from torch_factories import several_examples
 
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
@@ -35,6 +33,9 @@ def target(mode: str, **options: str) -> Target:
 def test_it_gives_what_the_module_gives(mode: str) -> None:
     if mode == "compile" and not shutil.which("g++"):
         pytest.skip("torch.compile needs g++")
+    import torch
+    from torch_factories import several_examples
+
     asked = json.dumps(to_wire(SourceRequest(f"{several_examples.__module__}:several_examples")))
     session = TorchBackend().open(None, target(mode, source=asked, component=""))  # type: ignore[arg-type]
     module, _ = several_examples()

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import torch
 from exporting import Exported
 from tiny_models import build, layers_of
 
@@ -58,6 +57,8 @@ def test_it_was_held_against_torch_with_and_without_a_past_and_with_padding(made
 
 
 def test_greedy_tokens_are_those_of_generate(made: tuple[str, Exported]) -> None:
+    import torch
+
     name, found = made
     assert found.verified["model"].tokens >= 20
     assert found.verified["model"].notes == ()  # the weights do not collapse to one token

@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import torch
-from exporting import Exported
+from exporting import Exported, source_of
 from tiny_models import CLIP_TEXT, build
 
 from optim import OptimError, SourceRequest
-from optim_plugins.torch.sources.huggingface.task_sources import huggingface_source
 
 PARTS = {
     "clip": {"text_encoder": "text_embeds", "image_encoder": "image_embeds"},
@@ -22,7 +20,7 @@ PARTS = {
 
 @pytest.mark.parametrize("name", PARTS)
 def test_each_side_is_a_component_that_runs_on_other_sizes(name: str) -> None:
-    source = huggingface_source(build(name), SourceRequest("folder"))
+    source = source_of(build(name), SourceRequest("folder"))
     assert {part.name: part.outputs[0].name for part in source.components} == PARTS[name]
     for part in source.components:
         assert part.outputs[0].shape is not None and part.outputs[0].shape[0] == "batch"
@@ -32,7 +30,7 @@ def test_each_side_is_a_component_that_runs_on_other_sizes(name: str) -> None:
 
 
 def test_a_made_up_text_ends_with_the_id_whose_place_clip_reads() -> None:
-    text, _ = huggingface_source(build("clip"), SourceRequest("folder")).components
+    text, _ = source_of(build("clip"), SourceRequest("folder")).components
     for trial in text.trials():
         feeds = trial.steps[0].feeds
         assert ((feeds["input_ids"] == CLIP_TEXT["eos_token_id"]).sum(axis=1) == 1).all()
@@ -41,16 +39,18 @@ def test_a_made_up_text_ends_with_the_id_whose_place_clip_reads() -> None:
 
 def test_a_dimension_of_an_input_that_no_side_has_is_refused() -> None:
     with pytest.raises(OptimError) as caught:
-        huggingface_source(build("clip"), SourceRequest("folder", dynamic={"pixels": ("batch", "", "", "")}))
+        source_of(build("clip"), SourceRequest("folder", dynamic={"pixels": ("batch", "", "", "")}))
     assert caught.value.reference == "unknown-input"
     assert "pixel_values" in caught.value.cause
     named = {"pixel_values": ("pictures", "", "", "")}
-    _, image = huggingface_source(build("clip"), SourceRequest("folder", dynamic=named)).components
+    _, image = source_of(build("clip"), SourceRequest("folder", dynamic=named)).components
     assert image.inputs[0].shape == ("pictures", 3, 32, 32)
 
 
 @pytest.mark.slow
 def test_the_graphs_give_the_similarity_that_transformers_gives(exported: Callable[[str], Exported]) -> None:
+    import torch
+
     found, model = exported("clip"), build("clip")
     assert list(found.graphs) == ["text_encoder", "image_encoder"]
     assert all(verified.drift.relative_l2 < 1e-5 and len(verified.trials) == 4 for verified in found.verified.values())

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from exporting import Exported, export
 from tiny_models import build, save
 
@@ -39,6 +38,8 @@ def test_an_encoder_has_the_inputs_and_outputs_of_its_task(name: str, exported: 
 
 def test_a_length_of_one_is_right_though_the_example_has_more(tmp_path: Path) -> None:
     """An example of length 1 would have made it a constant, and nothing else would run."""
+    import torch
+
     found = export(save("bert", tmp_path / "source"), tmp_path)
     assert any("length 1" in trial.split(", ") for trial in found.verified["model"].trials)
     feeds = {name: np.ones((1, 1), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}

@@ -75,7 +75,11 @@ def branching() -> onnx.ModelProto:
     """A node with bodies that read what is around them, an operator without a kernel of torch, and a Conv."""
     info, node = helper.make_tensor_value_info, helper.make_node
     out = info("inner", TensorProto.FLOAT, None)
-    bodies = [helper.make_graph([node(kind, ["c"], ["inner"])], kind, [], [out]) for kind in ("Neg", "Abs")]
+    inside = numpy_helper.from_array(np.ones((40, 1, 1, 8), np.float32), "inside")  # large enough to lie beside
+    bodies = [
+        helper.make_graph([node(kind, ["c", "inside"], ["inner"])], kind, [], [out], [inside])
+        for kind in ("Add", "Mul")
+    ]
     nodes = [
         node("Conv", ["x", "w"], ["c"], "conv", pads=[1, 0, 1, 0], strides=[2, 1]),
         node("ReduceMax", ["x"], ["most"], "most", keepdims=0),

@@ -42,6 +42,7 @@ def run(folder, opened):
     return make
 
 
+@pytest.mark.slow
 def test_lanes_open_and_close_in_turn(run, opened):
     outcome = run("one")
     assert outcome.status is RunStatus.IMPROVED
@@ -52,6 +53,7 @@ def test_lanes_open_and_close_in_turn(run, opened):
     assert opened.stat().st_size > 10, "a session for each lane and round"
 
 
+@pytest.mark.slow
 def test_what_passes_is_tried_again(run):
     assert run("one-busy").status is RunStatus.IMPROVED
 

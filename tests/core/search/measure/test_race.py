@@ -79,6 +79,7 @@ def large_race(bench, candidate_of):
     return base, dict(zip(lanes, results, strict=True))
 
 
+@pytest.mark.slow
 def test_the_base_is_its_own_measure(large_race):
     base, _ = large_race
     assert (base.failure, base.ratio.value, base.ratio.low, base.ratio.high) == ("", 1.0, 1.0, 1.0)
@@ -112,6 +113,7 @@ def test_a_lane_that_fails_says_why(large_race):
     assert "no attribute 'no_such_option'" in results["refused"].failure
 
 
+@pytest.mark.slow
 def test_a_race_with_a_failure_in_it_is_run_again(bench):
     failing = replace(bench.original, interfaces=(Interface(outputs="lane_interfaces:fail"),))
     for _ in range(2):
@@ -229,6 +231,7 @@ def test_a_base_that_does_not_run_is_an_error(bench):
         bench.original = whole
 
 
+@pytest.mark.slow
 def test_a_lane_whose_outputs_are_wrong_is_an_objection_and_no_result(bench, candidate_of):
     """However fast it is: it is not timed, so that nothing right looks slow beside it."""
     wrong, right = candidate_of("wrong", network(seed=1)), candidate_of("right", network())
@@ -244,6 +247,7 @@ def test_a_lane_whose_outputs_are_wrong_is_an_objection_and_no_result(bench, can
     assert clock.board[wrong].broken.drift.relative_l2 > 0.1
 
 
+@pytest.mark.slow
 def test_a_renamed_output_is_right_only_through_its_interface(bench, candidate_of):
     model = network()
     model.graph.node[-1].output[0] = model.graph.output[0].name = "renamed"

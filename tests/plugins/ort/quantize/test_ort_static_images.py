@@ -156,6 +156,7 @@ def _residual_net(folder: Path, head: Array, bias: Array) -> Model:
     return build(folder, nodes, weights, {"x": ["n", 1, 16, 16]}, {"y": ["n", len(bias)]})
 
 
+@pytest.mark.slow
 @_FORMATS
 def test_a_trained_net_stays_in_integers_to_its_classifier_and_keeps_its_accuracy(written: str, tmp_path: Path) -> None:
     linear = pytest.importorskip("sklearn.linear_model")

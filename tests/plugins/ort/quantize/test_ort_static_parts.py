@@ -233,6 +233,7 @@ def _wide(folder: Path) -> Model:
     )
 
 
+@pytest.mark.slow
 def test_ranges_agree_with_the_values_and_memory_does_not_grow_with_samples(tmp_path: Path) -> None:
     model = _wide(tmp_path)
     names = [f"h{i}" for i in range(13)]

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
 from optim._engine.graphs.ingest import ingest
+from optim._engine.graphs.stamp import Stamp, stamps_of
 from optim._engine.jobs.job import Job
 from optim.jobs.channel import Channel
 from optim.model import Model
+from optim.onnx.external_data import external_files
 from optim.onnx.files import size_bytes
 from optim.onnx.operators import operator_counts
 
@@ -23,11 +27,19 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The model in the store, what it takes on disk, and its operators."""
+    """The user's file in the store.
+
+    Attributes:
+        model: in the store.
+        size_bytes: what it takes on disk.
+        operators: nodes by operator.
+        read: the files that it came from, as they were; empty where they changed meanwhile, or are too young to tell.
+    """
 
     model: Model
     size_bytes: int
     operators: dict[str, int]
+    read: tuple[Stamp, ...] = ()
 
 
 JOB = Job(__name__, Request, Answer)
@@ -36,5 +48,16 @@ JOB = Job(__name__, Request, Answer)
 def run(request: Request, channel: Channel) -> Answer:
     """Validate and store the file."""
     del channel
+    files = _files_of(request.path)
+    before = stamps_of(files)
     model = ingest(request.path, request.store)
-    return Answer(model, size_bytes(model), operator_counts(model.path))
+    read = before if before is not None and before == stamps_of(files) else ()
+    return Answer(model, size_bytes(model), operator_counts(model.path), read)
+
+
+def _files_of(path: Path) -> list[Path]:
+    """The file and those that it refers to; none of them where it cannot be read, which :func:`ingest` then says."""
+    try:
+        return [path, *(path.parent / name for name in external_files(path))]
+    except (OSError, ValueError, DecodeError):
+        return [path]

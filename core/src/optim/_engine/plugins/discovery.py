@@ -71,24 +71,26 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
         self._only = only
         self._permission = current_permission()
         self._rivals: dict[str, list[PluginInfo]] = defaultdict(list)
+        self._infos: dict[int, PluginInfo] = {}  # by identity: entry points of two packages may be equal
         self.plugins: list[LoadedPlugin] = []
         with stdout_on_stderr():
             super().__init__(ENTRY_POINT_GROUP)
 
     def list_entry_points(self) -> list[importlib.metadata.EntryPoint]:
         """All entry points, duplicates too, in the same order on every machine."""
-        entries = [
-            entry
+        found = [
+            (_info(entry), entry)
             for entry in importlib.metadata.entry_points(group=self.namespace)
             if self._only is None or entry.name in self._only
         ]
-        entries.sort(key=lambda entry: (entry.name, entry.dist.name if entry.dist else "", entry.value))
-        for entry in entries:
-            self._rivals[entry.name].append(_info(entry))
-        return entries
+        found.sort(key=lambda one: (one[0].name, one[0].package, one[0].entry_point))
+        for info, entry in found:
+            self._rivals[entry.name].append(info)
+            self._infos[id(entry)] = info
+        return [entry for _, entry in found]
 
     def _load_one_plugin(self, ep: importlib.metadata.EntryPoint, *how: object) -> Extension | None:
-        info = _info(ep)
+        info = self._infos[id(ep)]
         self.plugins.append(self._unwanted(info) or self._load(ep, info, *how))
         return None
 
@@ -139,10 +141,11 @@ def _slow_start(imported: Collection[str]) -> tuple[str, ...]:
 def _info(entry: importlib.metadata.EntryPoint) -> PluginInfo:
     if entry.dist is None:
         return PluginInfo(entry.name, "unknown", "", entry.value)
+    metadata = entry.dist.metadata  # read anew, each time that it is asked for
     return PluginInfo(
         entry.name,
-        entry.dist.name or "unknown",
-        entry.dist.version or "",
+        metadata["Name"] or "unknown",
+        metadata["Version"] or "",
         entry.value,
         str(entry.dist.locate_file("")),
         _is_editable(entry.dist),

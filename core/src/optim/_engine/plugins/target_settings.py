@@ -45,6 +45,38 @@ def configured(target: Target, name: str, settings: str, plugin: PluginInfo) -> 
     return replace(found, name=name)
 
 
+def identifying(target: Target, plugin: PluginInfo) -> Target:
+    """A target whose look at the device that is here is bounded in time, and names its plugin where it breaks."""
+    identify = target.identify
+    if identify is None:
+        return target
+
+    def looked() -> str:
+        try:
+            with stdout_on_stderr(), limited(plugin.name, "identify"):
+                found = identify()
+        except TookTooLongError as error:
+            raise _unknown_device(target, str(error), plugin) from error
+        except Exception as error:
+            raise _unknown_device(target, f"identify raised {describe_exception(error)}", plugin) from error
+        if not isinstance(found, str):
+            raise _unknown_device(target, f"identify returned {type(found).__name__}, not a text", plugin)
+        return found
+
+    return replace(target, identify=looked)
+
+
+def _unknown_device(target: Target, cause: str, plugin: PluginInfo) -> OptimError:
+    return OptimError(
+        "target-device-failed",
+        f"target {target.name} cannot tell which device is here",
+        cause,
+        "report this to the package below, which brings the target",
+        plugin.release,
+        ExitStatus.TARGET_UNAVAILABLE,
+    )
+
+
 def _failed(target: Target, name: str, cause: str, plugin: PluginInfo) -> OptimError:
     return OptimError(
         "target-settings-failed",

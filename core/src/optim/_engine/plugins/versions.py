@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from optim._engine.plugins.plugin import PluginInfo
@@ -25,14 +27,29 @@ def plugin_version_key(plugin: PluginInfo) -> str:
     return f"{plugin.version}+{source_digest(plugin.entry_point.partition(':')[0].strip())[:16]}{inside}"
 
 
+@cache
+def core_digest() -> str:
+    """The digest of optim's own source, as this process found it: what it imported is what it runs."""
+    return source_digest("optim")
+
+
 def source_digest(module: str) -> str:
     """Sha256 over the source of the top package (below any namespace package) that ``module`` belongs to, hex."""
     digest = hashlib.sha256()
     for root in _roots(module):
+        start = len(str(root.parent)) + 1
         for file in _source_files(root):
-            digest.update(f"{file.relative_to(root.parent).as_posix()}\0".encode())
-            digest.update(hashlib.sha256(file.read_bytes()).digest())
+            status = Path(file).stat()
+            digest.update(f"{Path(file[start:]).as_posix() if os.sep != '/' else file[start:]}\0".encode())
+            digest.update(_content(file, status.st_size, status.st_mtime_ns, status.st_ino))
     return digest.hexdigest()
+
+
+@cache
+def _content(file: str, size: int, modified_ns: int, inode: int) -> bytes:
+    """The digest of a file's content; a run asks some ten times, and reads what has not changed once."""
+    del size, modified_ns, inode
+    return hashlib.sha256(Path(file).read_bytes()).digest()
 
 
 def _roots(module: str) -> list[Path]:
@@ -47,14 +64,15 @@ def _roots(module: str) -> list[Path]:
     return []
 
 
-def _source_files(root: Path) -> Iterator[Path]:
-    if root.is_file():
-        yield root
+def _source_files(root: Path | str) -> Iterator[str]:
+    """Every file below a folder, or the file itself; as texts, for there are hundreds and a run asks often."""
+    if Path(root).is_file():
+        yield str(root)
         return
-    for path in sorted(root.iterdir()):
-        if path.name.startswith(".") or path.name == "__pycache__" or path.suffix in {".pyc", ".pyo"}:
+    for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
+        if entry.name.startswith(".") or entry.name == "__pycache__" or entry.name.endswith((".pyc", ".pyo")):
             continue
-        if path.is_dir():
-            yield from _source_files(path)
+        if entry.is_dir():
+            yield from _source_files(entry.path)
         else:
-            yield path
+            yield entry.path

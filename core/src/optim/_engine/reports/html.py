@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.reports import plots, svg, words
+from optim._engine.reports.compiled import compiled_beside
 from optim._engine.reports.schema import Report, StepReport
 from optim._engine.reports.words import not_here
 from optim.cli_kit.output import printable
@@ -146,6 +148,7 @@ def _template() -> Template:
         loader=jinja2.PackageLoader("optim._engine.reports", ""),
         autoescape=True,
         finalize=_shown,
+        bytecode_cache=compiled_beside(Path(__file__).parent / "__pycache__"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -14,8 +14,7 @@ from optim._engine.gate.budget import Budget
 from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.registry import Registry, require_target
-from optim._engine.plugins.versions import plugin_version_key, source_digest
-from optim._engine.runs.judge import judge_chain, judge_search
+from optim._engine.plugins.versions import core_digest, plugin_version_key
 from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.search.keys import machine_key
 from optim._engine.search.plan import Plan, make_plan
@@ -106,6 +105,8 @@ def _announce(bench: Workbench, load: Load, plan: Plan, say: Callable[[str], Non
 
 
 def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
+    from optim._engine.runs.judge import judge_chain, judge_search  # the search; a run from the cache has none
+
     own_data = bench.prepared.origin != SYNTHESIZED
     budget = Budget.of(bench.settings, bench.prepared.tolerance, foresees=own_data)
     started = time.monotonic()
@@ -149,7 +150,7 @@ def _run_key(bench: Workbench) -> str:
         "target": to_wire(bench.target),
         "model": bench.original.digest,
         "feeds": bench.prepared.digest,
-        "versions": [bench.prepared.versions, plugins, source_digest("optim")],
+        "versions": [bench.prepared.versions, plugins, core_digest()],
         "machine": machine_key(),
         "metric": bench.prepared.task.digest if bench.prepared.task else "",
         "source": bench.exported.evidence.name if bench.exported else "",

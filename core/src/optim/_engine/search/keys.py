@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
 import time
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from optim._engine.compare.metric_spec import MetricSpec
+from optim._engine.graphs.stamp import Stamp
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
-from optim._engine.plugins.versions import plugin_version_key, source_digest
+from optim._engine.plugins.versions import core_digest, plugin_version_key
 from optim._engine.search.effort import Effort
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
@@ -31,7 +33,7 @@ class Keys:
         self._settings = settings
         self._metric = metric
         backend = registry.offered("backend")[target.backend].plugin
-        self._place = [source_digest("optim"), to_wire(target), plugin_version_key(backend)]
+        self._place = [core_digest(), to_wire(target), plugin_version_key(backend)]
         self._measure: object = None
         if metric is not None:  # the source of a user's function is known when it was found
             offered = registry.offered("metric").get(metric.name) if metric.plugin else None
@@ -45,6 +47,11 @@ class Keys:
         measured = task and [self._measure, task.digest, task.samples, task.explored]
         self._prepared = prepared
         self._reference = [self._place, prepared.versions, prepared.digest, original.digest, measured]
+
+    def ingest(self, stamps: Sequence[Stamp]) -> str:
+        """Of what a file becomes in the store."""
+        versions = [importlib.metadata.version(package) for package in ("onnx", "onnx-ir")]
+        return cache_key("ingest", {"file": to_wire(tuple(stamps)), "code": [core_digest(), *versions]})
 
     def prepare(self, model: Model, inputs: tuple[TensorInfo, ...]) -> str:
         """Returns the key of feeds of these sizes and reference outputs."""

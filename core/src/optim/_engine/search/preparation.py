@@ -11,12 +11,15 @@ from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
 from optim._engine.feeds.feedset import is_intact
+from optim._engine.graphs.file_there import check_file
+from optim._engine.graphs.stamp import stamps_of, still_there
 from optim._engine.jobs import ingest, prepare, refuse
 from optim._engine.jobs.ingest import Answer as Ingested
 from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.jobs.runner import Runner, Say
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys
+from optim._engine.search.restore import damaged_files
 from optim._engine.search.run_time import RunTime
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
@@ -30,6 +33,7 @@ from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.model import Model, TensorInfo
+from optim.onnx.files import is_whole
 from optim.passes import MODEL_STAGES
 from optim.target import Target
 
@@ -87,10 +91,19 @@ class Preparation:
         self.original = Candidate(found.model, found.size_bytes)
         return found
 
-    def ingest_file(self, path: Path) -> Ingested:
-        """Bring a file into the store."""
+    def ingest_file(self, path: Path, *, fresh: bool = False) -> Ingested:
+        """Bring a file into the store; one that was brought before, and looks as it did then, is not read again."""
+        check_file(path)
+        stamps = None if fresh else stamps_of([path])
+        key = self.keys.ingest(stamps) if stamps else ""
+        known = self.runner.known(key, Ingested, holds=_is_as_it_was) if key else None
+        if known is not None:
+            return known
         self.say(f"reading {path.name}")
-        return self.need(ingest.JOB, ingest.Request(path.absolute(), self.store.models), "ingest")
+        answer = self.need(ingest.JOB, ingest.Request(path.absolute(), self.store.models), "ingest")
+        if key and answer.read:
+            self.runner.keep(key, answer)
+        return answer
 
     def ingest_again(self) -> Path:
         """Bring the source into the store once more, after its graph or its weights there were damaged."""
@@ -100,7 +113,7 @@ class Preparation:
     def _ingest_source(self, *, fresh: bool = False) -> Ingested:
         """The user's file, or the graph of what was exported."""
         if self.settings.export is None:
-            return self.ingest_file(self.settings.source)
+            return self.ingest_file(self.settings.source, fresh=fresh)
         if self.exported is None or fresh:
             self.exported = make_graphs(
                 self.settings.export,
@@ -236,3 +249,8 @@ def source_choice(settings: RunSettings) -> Choice:
 def _names_in_messages(model: Model, source: Path) -> dict[str, str]:
     """The user's name for a file of the cache, which messages call by its digest or the first part of it."""
     return dict.fromkeys((model.path.name, f"{model.path.stem[:12]}{model.path.suffix}"), source.name)
+
+
+def _is_as_it_was(known: Ingested) -> bool:
+    """Whether neither the user's files nor those of the store changed since."""
+    return still_there(known.read) and is_whole(known.model.path) and not damaged_files(known.model.path)

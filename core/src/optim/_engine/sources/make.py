@@ -18,7 +18,7 @@ from typing import Any
 
 from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import Registry
-from optim._engine.plugins.versions import plugin_version_key, source_digest
+from optim._engine.plugins.versions import core_digest, plugin_version_key
 from optim._engine.sources import check_job, export_job, reference_job
 from optim._engine.sources.evidence import keep_evidence
 from optim._engine.sources.export_job import Graph
@@ -167,5 +167,5 @@ def _key(request: SourceRequest, target: Target, registry: Registry, choice: Cho
         plugins,
         installed,
         target.name,
-        source_digest("optim"),
+        core_digest(),
     )

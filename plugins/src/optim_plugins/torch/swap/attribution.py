@@ -131,7 +131,9 @@ def attribute(
         feeds = {n: a.astype(dtype) if a.dtype.kind == "f" else a for n, a in feeds.items()}
     evaluator = NodeEvaluator(model, target)
     path = folder / "model.onnx"
-    onnx.save(model, path, save_as_external_data=True, location="weights.bin")
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)  # what is saved with its data beside it refers to that file from then on
+    onnx.save(copied, path, save_as_external_data=True, location="weights.bin")
     session = open_session(path, SessionConfig(), target)
     names = [value.name for value in session.get_outputs()]
     whole = dict(zip(names, session.run(None, dict(feeds)), strict=True))

@@ -104,7 +104,7 @@ class NodeEvaluator:
     def _on_reference(self, node: onnx.NodeProto, outer: Mapping[str, Array]) -> list[Array]:
         from onnx.reference import ReferenceEvaluator
 
-        evaluator: ReferenceEvaluator = ReferenceEvaluator(self._single(node, outer))
+        evaluator: ReferenceEvaluator = ReferenceEvaluator(as_dtype(self._single(node, outer), np.dtype(np.float64)))
         made: Any = evaluator.run(None, dict(outer))
         return [_widened(np.asarray(array)) for array in made]
 
@@ -130,19 +130,27 @@ def as_dtype(model: onnx.ModelProto, dtype: np.dtype[Any]) -> onnx.ModelProto:
     kind = helper.np_dtype_to_tensor_dtype(dtype)
     floats = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
     changed: onnx.ModelProto = onnx.ModelProto.FromString(model.SerializeToString())
-    del changed.graph.value_info[:]
-    for value in (*changed.graph.input, *changed.graph.output):
-        if value.type.tensor_type.elem_type in floats:
-            value.type.tensor_type.elem_type = kind
-    tensors = [*changed.graph.initializer]
-    tensors += [one.t for node in changed.graph.node for one in node.attribute if one.HasField("t")]
-    for tensor in tensors:
-        if tensor.data_type in floats:
-            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(dtype), tensor.name))
-    for attribute in (one for node in changed.graph.node if node.op_type == "Cast" for one in node.attribute):
-        if attribute.name == "to" and attribute.i in floats:
-            attribute.i = kind
+    for graph in _graphs(changed.graph):
+        del graph.value_info[:]
+        for value in (*graph.input, *graph.output):
+            if value.type.tensor_type.elem_type in floats:
+                value.type.tensor_type.elem_type = kind
+        attributes = [one for node in graph.node for one in node.attribute]
+        for tensor in (*graph.initializer, *(one.t for one in attributes if one.HasField("t"))):
+            if tensor.data_type in floats:
+                tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(dtype), tensor.name))
+        casts = [one for node in graph.node if node.op_type == "Cast" for one in node.attribute]
+        for attribute in casts:
+            if attribute.name == "to" and attribute.i in floats:
+                attribute.i = kind
     return changed
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """The graph, and bodies of branches and loops inside it."""
+    yield graph
+    for attribute in (one for node in graph.node for one in node.attribute if one.HasField("g")):
+        yield from _graphs(attribute.g)
 
 
 def _read(node: onnx.NodeProto) -> list[str]:

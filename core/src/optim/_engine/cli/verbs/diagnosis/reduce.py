@@ -105,7 +105,8 @@ def _written(graph: ir.Model, path: Path) -> Path:
 
     from optim.onnx.files import embedded
 
-    weights = [value for value in graph.graph.initializers.values() if value.const_value is not None]
+    initial = [value for part in graph.graphs() for value in part.initializers.values()]
+    weights = [value for value in initial if value.const_value is not None]
     large = sum(value.const_value.nbytes for value in weights if value.const_value) > _MOST_INSIDE
     for value in weights:
         if not large and isinstance(value.const_value, ir.ExternalTensor):

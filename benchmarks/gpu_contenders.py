@@ -1,0 +1,234 @@
+"""Contenders on one model, timed in turns on one device: a process of its own for ``gpu.py``.
+
+    python benchmarks/gpu_contenders.py '{"model": "minilm", "file": "...", "batch": 8, ...}'
+
+Prints one line of JSON: for each contender its milliseconds (median of rounds), its drift (worst relative L2 over the
+outputs, against the first that ran) and on what it ran, or why it did not. Inputs lie on the device before a run, and a
+run is over when the device is done.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE / "models")]
+
+Run = Callable[[], dict[str, Any]]
+_LEAST_ROUNDS, _WARM = 5, 3
+"""Runs before a contender is timed: kernels are chosen and memory is taken in the first."""
+
+_OPENING = 2
+"""All may be opened for so many times the seconds of timing; what is not open by then is left out."""
+
+Arrays = dict[str, np.ndarray]
+
+
+def main() -> None:
+    """Open what opens, time it in turns, and say the rest."""
+    asked = json.loads(sys.argv[1])
+    feeds = batched(dict(np.load(asked["feeds"])), asked["batch"])
+    found: dict[str, dict[str, Any]] = {}
+    runs: dict[str, Run] = {}
+    begun = time.perf_counter()
+    for name, opening in contenders(asked, feeds):
+        started = time.perf_counter()
+        if started - begun > _OPENING * asked["seconds"]:
+            found[name] = {"not run": "its time was up: those before it took all"}
+            continue
+        try:
+            run, where = opening()
+            outputs = run()
+            for _ in range(_WARM):
+                run()
+        except Exception as error:  # whatever it is, the others are timed
+            found[name] = {"not run": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+            continue
+        found[name] = {"on": where, "opened in s": round(time.perf_counter() - started, 1)}
+        found[name]["outputs"] = {key: np.asarray(value, np.float64) for key, value in outputs.items()}
+        runs[name] = run
+    compare(found)
+    for name, seconds in timed(runs, asked["seconds"]).items():
+        found[name]["ms"] = round(statistics.median(seconds) * 1e3, 4)
+        found[name]["rounds"] = len(seconds)
+    if "growing" in asked:
+        found["growing"] = growing(asked, feeds)
+    print(json.dumps(found))
+
+
+def batched(feeds: Arrays, batch: int) -> Arrays:
+    """The sample so many times; a decoder's past grows with it."""
+    return {name: np.repeat(array, batch, axis=0) for name, array in feeds.items()}
+
+
+def compare(found: dict[str, dict[str, Any]]) -> None:
+    """Put the drift of each in the place of its outputs; the first that ran is what they are held against."""
+    reference: Arrays | None = None
+    for one in found.values():
+        outputs = one.pop("outputs", None)
+        if outputs is None:
+            continue
+        if reference is None:
+            reference = outputs
+        pairs = [(reference[name], outputs[name]) for name in reference if name in outputs]
+        one["drift"] = max(float(np.linalg.norm(b - a) / np.linalg.norm(a)) for a, b in pairs)
+
+
+def timed(runs: dict[str, Run], seconds: float) -> dict[str, list[float]]:
+    """Rounds in which every contender runs once, in random order."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    order, deadline = list(runs), time.perf_counter() + seconds
+    while order and (time.perf_counter() < deadline or len(times[order[0]]) < _LEAST_ROUNDS):
+        random.shuffle(order)
+        for name in order:
+            started = time.perf_counter()
+            runs[name]()
+            times[name].append(time.perf_counter() - started)
+    return times
+
+
+def contenders(asked: dict[str, Any], feeds: Arrays) -> Iterator[tuple[str, Callable[[], tuple[Run, str]]]]:
+    """Name and opening of each; ONNX Runtime's default first, then optim: time may be up before the last."""
+    device, file = asked["device"], Path(asked["file"])
+    yield "onnxruntime default", lambda: onnxruntime_run(file, device, feeds)
+    for name, folder in asked["results"].items():
+        yield name, lambda folder=folder: result_run(Path(folder), device, feeds)
+    yield "transformer optimizer, float16", lambda: optimizer_run(file, asked, feeds)
+    for mode in ("eager", "script", "compile"):
+        for dtype in ("float32", "float16"):
+            yield f"torch {mode}, {dtype}", lambda mode=mode, dtype=dtype: torch_run(asked, mode, dtype, feeds)
+
+
+def onnxruntime_run(file: Path, device: str, feeds: Arrays, session: Any = None) -> tuple[Run, str]:
+    """A session with inputs on the device and outputs left there."""
+    import onnxruntime as ort
+
+    if session is None:
+        if hasattr(ort, "preload_dlls"):
+            ort.preload_dlls()
+        wanted = "CUDAExecutionProvider" if device == "cuda" else "CPUExecutionProvider"
+        session = ort.InferenceSession(str(file), providers=[wanted])
+        if session.get_providers()[0] != wanted:
+            raise RuntimeError(f"{wanted} could not be started; onnxruntime would run it on the CPU")
+    binding = session.io_binding()
+    for value in session.get_inputs():
+        array = feeds[value.name]
+        if value.type == "tensor(float16)":
+            array = array.astype(np.float16)
+        binding.bind_ortvalue_input(value.name, ort.OrtValue.ortvalue_from_numpy(array, device, 0))
+    names = [value.name for value in session.get_outputs()]
+    for name in names:
+        binding.bind_output(name, device, 0)
+
+    def run() -> dict[str, Any]:
+        session.run_with_iobinding(binding)
+        binding.synchronize_outputs()
+        return Later(names, binding.copy_outputs_to_cpu)
+
+    return run, " and ".join(session.get_providers())
+
+
+class Later(dict[str, Any]):
+    """Outputs that are copied from the device when somebody looks at them: copies are not in the figure."""
+
+    def __init__(self, names: list[str], copy: Callable[[], Any]) -> None:
+        super().__init__()
+        self._names, self._copy = names, copy
+
+    def items(self) -> Any:
+        """Names and arrays."""
+        return dict(zip(self._names, self._copy(), strict=True)).items()
+
+
+def optimizer_run(file: Path, asked: dict[str, Any], feeds: Arrays) -> tuple[Run, str]:
+    """``onnxruntime.transformers.optimizer`` for the GPU, and its conversion to float16."""
+    from onnxruntime.transformers.optimizer import optimize_model
+
+    family = {"minilm": "bert", "gpt2": "gpt2", "llama": "gpt2"}.get(asked["model"])
+    if family is None:
+        raise RuntimeError("it is for transformers")
+    made = optimize_model(str(file), model_type=family, use_gpu=asked["device"] == "cuda", opt_level=1)
+    made.convert_float_to_float16(keep_io_types=True)
+    path = Path(asked["scratch"]) / "optimizer.onnx"
+    made.save_model_to_file(str(path))
+    return onnxruntime_run(path, asked["device"], feeds)
+
+
+def result_run(folder: Path, device: str, feeds: Arrays) -> tuple[Run, str]:
+    """What optim delivered, opened by its own ``load.py``."""
+    import runpy
+
+    if not (folder / "load.py").is_file():
+        raise RuntimeError(f"optim delivered nothing: {(folder / 'why.txt').read_text()[-300:]}")
+    session = runpy.run_path(str(folder / "load.py"))["load"]()
+    return onnxruntime_run(folder / "model.onnx", device, feeds, session)
+
+
+def torch_run(asked: dict[str, Any], mode: str, dtype: str, feeds: Arrays) -> tuple[Run, str]:
+    """The module itself: as it is, traced, or compiled."""
+    import torch
+    from exports import MODELS
+
+    device = asked["device"]
+    if device == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError(f"torch {torch.__version__} has no CUDA here")
+    torch.manual_seed(0)
+    built = MODELS[asked["model"]](np.random.default_rng(0))
+    kind = getattr(torch, dtype)
+    module = built.module.to(device=device, dtype=kind)
+    tensors = [torch.from_numpy(feeds[name]).to(device) for name in built.samples[0]]
+    tensors = [one.to(kind) if one.is_floating_point() else one for one in tensors]
+    nested = built.nested
+    given: list[Any] = [*tensors[:-nested], tensors[-nested:]] if nested else tensors
+    with torch.no_grad():
+        if mode == "script":
+            module = torch.jit.freeze(torch.jit.trace(module, tuple(given), strict=False, check_trace=False))
+        elif mode == "compile":
+            module = torch.compile(module, mode="reduce-overhead" if device == "cuda" else None)
+
+    def run() -> dict[str, Any]:
+        with torch.no_grad():
+            outputs = module(*given)
+            if device == "cuda":
+                torch.cuda.synchronize()
+        found = outputs if isinstance(outputs, tuple | list) else (outputs,)
+        return Later(built.outputs, lambda: [one.float().cpu().numpy() for one in found])
+
+    return run, torch.cuda.get_device_name() if device == "cuda" else "the CPU, by torch"
+
+
+def growing(asked: dict[str, Any], feeds: Arrays) -> dict[str, float]:
+    """Milliseconds of the first call, of calls with ever greater inputs, and of the same sizes once more.
+
+    ONNX Runtime takes memory again, and chooses kernels again, at each new greatest size.
+    """
+    import onnxruntime as ort
+
+    wanted = "CUDAExecutionProvider" if asked["device"] == "cuda" else "CPUExecutionProvider"
+    session = ort.InferenceSession(asked["file"], providers=[wanted])
+    sizes = [1, 2, 4, 8]
+
+    def each() -> list[float]:
+        times = []
+        for size in sizes:
+            given = {name: np.repeat(array[:1], size, axis=0) for name, array in feeds.items()}
+            started = time.perf_counter()
+            session.run(None, {value.name: given[value.name] for value in session.get_inputs()})
+            times.append((time.perf_counter() - started) * 1e3)
+        return times
+
+    first, again = each(), each()
+    return {"first call": first[0], "growing": statistics.mean(first[1:]), "sizes seen before": statistics.mean(again)}
+
+
+if __name__ == "__main__":
+    main()
