@@ -24,6 +24,7 @@ STEPS = (
     ("What is in this model?", "optim inspect encoder.onnx"),
     ("Make it fast", "optim run encoder.onnx -o out --search-seconds 20"),
     ("Is it still the same?", "optim verify encoder.onnx out"),
+    ("The same where no terminal watches", "optim verify encoder.onnx out | cat"),
     ("How fast is it?", "optim bench encoder.onnx out --seconds 3"),
     ("Take the smallest of what was found", "optim run out --pick smallest -o small"),
     ("Something is misspelt", "optim run encoder.onnx --with ort.quantise-dynamic"),
@@ -36,6 +37,16 @@ What a terminal of 80 columns shows of each step, made by `docs/make_first_hour.
 model gains is in the README.
 
     python -c "import pathlib; from optim.testing import models; models.encoder(pathlib.Path())"
+"""
+
+
+_PICTURES = """## The report
+
+`out/report.html` of a run of this model, on a desk and on a telephone of 400 pixels; drawn by `docs/make_pictures.py`.
+
+![The report of a run: verdict, figures, and the plots of what was measured](pictures/report.png)
+
+![The same page on a telephone](pictures/report-400.png)
 """
 
 
@@ -87,6 +98,7 @@ def main() -> None:
         for title, command in STEPS:
             print(command, flush=True)
             parts.append(f"## {title}\n\n```text\n$ {command}\n{shown(command)}\n```\n")
+    parts.append(_PICTURES)
     PAGE.write_text("\n".join(parts), encoding="utf-8")
 
 

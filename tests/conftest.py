@@ -20,6 +20,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # hundreds of processes would
 from counted_clock import counted_clock  # noqa: F401 - fixtures for tests of every folder
 from jobs_here import jobs_here  # noqa: F401
 
+from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.time_budget import TimeBudget
 
 _TORCH = "tests/plugins/torch/"
@@ -33,6 +34,7 @@ def pytest_configure() -> None:
     A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C start processes that must not.
     """
     TimeBudget.pace, TimeBudget.programs = 0.05, False
+    KernelGains.measures = False
     os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

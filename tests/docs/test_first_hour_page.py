@@ -34,7 +34,7 @@ def test_the_page_has_every_step_and_what_came_of_it(script: ModuleType) -> None
 
 def test_the_commands_are_such_that_there_are(script: ModuleType) -> None:
     for _, command in script.STEPS:
-        _, verb, *words = shlex.split(command)
+        _, verb, *words = shlex.split(command.partition(" | ")[0])
         found = optim.get_command(click.Context(optim), verb)
         found.make_context(verb, words)  # raises where an option is not there
 
@@ -44,3 +44,20 @@ def test_live_lines_that_are_erased_are_not_on_the_page(script: ModuleType) -> N
         "one\ntwo\nthree"
     )
     assert script.shown("echo seen") == "seen"
+
+
+def test_every_picture_that_a_page_shows_is_there_and_small() -> None:
+    pages = [*DOCS.glob("*.md"), DOCS.parent / "README.md"]
+    shown = {
+        page.parent / place for page in pages for place in re.findall(r"!\[[^]]+\]\(([^)]+)\)", page.read_text("utf-8"))
+    }
+    assert {"report.png", "report-400.png"} <= {path.name for path in shown}
+    for path in shown:
+        assert path.stat().st_size < 200_000
+        assert path.suffix != ".png" or path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_no_terminal_watches_is_neither_wrapped_nor_padded() -> None:
+    piped = PAGE.partition("| cat\n")[2].partition("```")[0]
+    assert "output\tshape\tdrift" in piped
+    assert "  " not in piped

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
@@ -62,6 +62,48 @@ class Check:
     name: str
     status: Literal["passed", "skipped", "not-run"]
     text: str
+
+
+FLOAT32 = "float32"
+"""The precision that kernels of others are timed beside."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelProbe:
+    """A kernel to be timed: a model of one operation, in one of the shapes that it is for.
+
+    Attributes:
+        operator: what the operation is called in a graph of floats, e.g. ``MatMul``.
+        precision: in a word, as :class:`optim.passes.KernelUse` says it; one probe of each shape is :data:`FLOAT32`.
+        shape: in a word, e.g. ``128 rows``: probes of one operator and shape are timed against each other.
+        model: an ONNX model with fixed shapes; its inputs get random values. One that the runtime refuses is left out.
+        session: settings that it is opened with; one thread is timed more steadily than several.
+    """
+
+    operator: str
+    precision: str
+    shape: str
+    model: bytes
+    session: SessionConfig = field(default_factory=SessionConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRatio:
+    """How long a kernel takes beside that of float32 on the same work.
+
+    Attributes:
+        operator: see :class:`KernelProbe`.
+        precision: see there.
+        shape: see there; empty for all.
+        ratio: of the times; below 1 is faster.
+        spread: how far rounds of it were apart, as a share of the ratio; 0 where it was not measured here.
+    """
+
+    operator: str
+    precision: str
+    shape: str
+    ratio: float
+    spread: float = 0.0
 
 
 class Session(ABC):
@@ -175,6 +217,19 @@ class Backend(ABC):
         """
         del model, target, scratch
         return ""
+
+    def kernel_probes(self, target: Target) -> Sequence[KernelProbe]:
+        """Kernels to be timed once on this machine, in each precision and some classes of shapes.
+
+        A few seconds for all of them; see :class:`KernelProbe`. Timed once for each version of its libraries.
+        """
+        del target
+        return ()
+
+    def known_kernels(self, target: Target) -> Sequence[KernelRatio]:
+        """What stands for them where the machine is too busy to be timed: figures of hardware of its kind."""
+        del target
+        return ()
 
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
         """Add files of its own to a run folder, and look whether what lies there works.

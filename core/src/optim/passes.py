@@ -140,6 +140,19 @@ class PassResult:
             raise ValueError("PassResult(changed=False) needs a reason in notes")
 
 
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """What a pass with some options exchanges: kernels of some operators for those of another precision.
+
+    Attributes:
+        operators: as a graph of floats calls them, e.g. ``MatMul``; a Gemm counts as one.
+        precision: in the backend's own words.
+    """
+
+    operators: tuple[str, ...]
+    precision: str
+
+
 class Pass(ABC):
     """One transformation of a model. Stateless; instantiated without arguments in a worker process.
 
@@ -239,6 +252,14 @@ class Pass(ABC):
         from optim.options import options_class
 
         return (options_class(type(self))(),)
+
+    def kernels(self, options: Any) -> Sequence[KernelUse]:
+        """Which kernels the result would use in place of those of float32: what the pass promises goes by them.
+
+        Empty where it exchanges none, or the backend's are not known; see :class:`optim.backend.KernelProbe`.
+        """
+        del options
+        return ()
 
     def keepable(self, model: Model, options: Any) -> Sequence[str]:
         """Names of the nodes that the option ``keep`` can leave alone, in graph order; empty for a pass without it.

@@ -54,7 +54,7 @@ def test_a_short_run_has_its_part_of_the_end_and_half_of_what_is_left_for_the_se
 
 def test_no_race_goes_on_beyond_the_run_but_for_its_floor(clock):
     time = TimeBudget.of_run(run_of(100.0, clock), 300.0)
-    assert time.again(2, drop=True).whole_s == pytest.approx(100 - 2.3)
+    assert time.again(2, drop=True).whole_s == pytest.approx(100 - 1.8)
     clock.seconds += 97
     assert time.is_up
     assert time.again(2, drop=True).whole_s == time.look(50.0, 3).whole_s == 20.0
@@ -100,6 +100,7 @@ PASSES = [f"a.{i}" for i in range(15)]
 def test_the_estimate_lies_between_half_a_minute_and_five(clock):
     assert estimate_s(TINY, PASSES[:1], PassCosts()) == LEAST_S
     assert 60 < estimate_s(MINILM, PASSES, PassCosts()) < 150
+    assert estimate_s(TINY, PASSES[:1], PassCosts(), spent_s=280.0) == MOST_S
     assert estimate_s(Load(4_000_000_000, 400, 8, 10.0, 1.0), PASSES, PassCosts()) == MOST_S
 
 

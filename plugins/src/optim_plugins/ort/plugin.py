@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 
 from optim import Backend, Pass, Target, hookimpl
+from optim.backend import KernelProbe, KernelRatio
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.passes import Stage
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
@@ -74,6 +75,18 @@ class OrtBackend(OnnxRuntimeBackend):
     """ONNX Runtime with the provider that the target names."""
 
     name = "ort"
+
+    def kernel_probes(self, target: Target) -> Sequence[KernelProbe]:
+        """Products and convolutions of the CPU."""
+        from optim_plugins.ort import kernel_probes
+
+        return kernel_probes.probes() if target.made_for == CPU.provider else ()
+
+    def known_kernels(self, target: Target) -> Sequence[KernelRatio]:
+        """Of processors of this kind."""
+        from optim_plugins.ort import kernel_probes
+
+        return kernel_probes.known() if target.made_for == CPU.provider else ()
 
 
 @hookimpl

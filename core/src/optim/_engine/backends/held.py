@@ -13,7 +13,7 @@ from optim._engine.backends.device import Device, device
 from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
 from optim._engine.plugins.registry import Registry
 from optim.arrays import Feeds, Outputs
-from optim.backend import Backend, BackendLimits, Check, Delivery, Session
+from optim.backend import Backend, BackendLimits, Check, Delivery, KernelProbe, KernelRatio, Session
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.model import Model, SessionConfig
 from optim.onnx.backend import OnnxRuntimeSession
@@ -100,6 +100,16 @@ class HeldBackend(Backend):
         return self.blame(
             "could not say what its sessions compute", lambda: self._inner.session_digest(model, target, scratch)
         )
+
+    def kernel_probes(self, target: Target) -> Sequence[KernelProbe]:
+        """Kernels to be timed; none where that would take the device from another."""
+        if self.kind.exclusive:
+            return ()
+        return self.blame("could not offer its kernels", lambda: self._inner.kernel_probes(target))
+
+    def known_kernels(self, target: Target) -> Sequence[KernelRatio]:
+        """What stands for them."""
+        return self.blame("could not say its kernels", lambda: self._inner.known_kernels(target))
 
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
         """Returns what it adds to a run folder."""

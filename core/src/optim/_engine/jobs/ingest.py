@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -14,7 +14,7 @@ from optim.jobs.channel import Channel
 from optim.model import Model
 from optim.onnx.external_data import external_files
 from optim.onnx.files import size_bytes
-from optim.onnx.operators import operator_counts
+from optim.onnx.operators import operator_counts, work_shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,14 @@ class Answer:
         model: in the store.
         size_bytes: what it takes on disk.
         operators: nodes by operator.
+        work: about the share of the work that each operator does.
         read: the files that it came from, as they were; empty where they changed meanwhile, or are too young to tell.
     """
 
     model: Model
     size_bytes: int
     operators: dict[str, int]
+    work: dict[str, float] = field(default_factory=dict)
     read: tuple[Stamp, ...] = ()
 
 
@@ -52,7 +54,7 @@ def run(request: Request, channel: Channel) -> Answer:
     before = stamps_of(files)
     model = ingest(request.path, request.store)
     read = before if before is not None and before == stamps_of(files) else ()
-    return Answer(model, size_bytes(model), operator_counts(model.path), read)
+    return Answer(model, size_bytes(model), operator_counts(model.path), work_shares(model.path), read)
 
 
 def _files_of(path: Path) -> list[Path]:

@@ -25,7 +25,7 @@ from optim.jobs.wire import to_wire
 from optim.model import Model
 from optim.onnx.digests import model_digest
 from optim.options import options_class, parse_options
-from optim.passes import Applicable, Interface, Pass, PassResult
+from optim.passes import Applicable, Interface, KernelUse, Pass, PassResult
 from optim.target import Target
 
 
@@ -54,10 +54,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One set of options; for a session-only pass also what it made of the model."""
+    """One set of options; for a session-only pass also what it made of the model; and kernels that it exchanges."""
 
     options: dict[str, Any]
     result: PassResult | None = None
+    kernels: tuple[KernelUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,11 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
             proposed = [parse_options(type(transformation), asked.options)]
         session_only = transformation.session_only
         proposals = tuple(
-            Proposal(to_wire(options), _tuned(transformation, options, request, context) if session_only else None)
+            Proposal(
+                to_wire(options),
+                _tuned(transformation, options, request, context) if session_only else None,
+                tuple(transformation.kernels(options)),
+            )
             for options in proposed
         )
     kept = (asked.options or {}).get("keep") if transformation.lossy else None

@@ -57,8 +57,8 @@ def recorded(log: logging.Logger, work: Callable[[], PassResult]) -> PassResult:
     """Apply a pass; its result has what it said, as notes or as :attr:`PassResult.printed`."""
     with recording(log) as said:
         result = work()
-    if not isinstance(result, PassResult):
-        return result
+    if not isinstance(result, PassResult) or not isinstance(result.notes, tuple):
+        return result  # whoever distrusts it says what is wrong with it
     notes = said.of_a_change if result.changed else said.of_anything
     return replace(result, notes=(*result.notes, *notes), printed=said.printed(changed=result.changed))
 

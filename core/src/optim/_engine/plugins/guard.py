@@ -53,6 +53,11 @@ def process_is_a_command() -> None:
     _process_is_ours.set()
 
 
+def is_a_command() -> bool:
+    """Whether this process is a command of ours, and no program of a user."""
+    return _process_is_ours.is_set()
+
+
 @contextmanager
 def limited(plugin: str, doing: str) -> Iterator[None]:
     """Interrupt what takes too long.

@@ -99,7 +99,7 @@ def _announce(bench: Workbench, load: Load, plan: Plan, say: Callable[[str], Non
     time = bench.run_time
     if bench.settings.search_seconds == AUTO:
         passes = [planned.ordered.name for stage in plan.stages.values() for planned in stage]
-        time.announce(round(time.spent + estimate_s(load, passes, PassCosts.known(bench.store))))
+        time.announce(round(estimate_s(load, passes, PassCosts.known(bench.store), time.spent)))
         say(f"about {in_words(time.announced_s)}: {load.text} (--search-seconds says otherwise)")
     bench.hold_to_time()
 

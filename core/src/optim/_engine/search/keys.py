@@ -34,6 +34,7 @@ class Keys:
         self._metric = metric
         backend = registry.offered("backend")[target.backend].plugin
         self._place = [core_digest(), to_wire(target), plugin_version_key(backend)]
+        self.backend: object = [to_wire(target), plugin_version_key(backend)]
         self._measure: object = None
         if metric is not None:  # the source of a user's function is known when it was found
             offered = registry.offered("metric").get(metric.name) if metric.plugin else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.model import Model, TensorInfo
 from optim.onnx.files import is_whole
+from optim.onnx.operators import work_shares
 from optim.passes import MODEL_STAGES
 from optim.target import Target
 
@@ -73,6 +75,7 @@ class Preparation:
         self.prepared: prepare.Answer
         self.reference: Reference
         self.original: Candidate
+        self.work: Mapping[str, float] = {}
 
     def _settle(self, target: Target) -> None:
         self.registry.backend(target.backend)
@@ -89,6 +92,7 @@ class Preparation:
         """Bring the source into the store; it is the original from then on."""
         found = self._ingest_source()
         self.original = Candidate(found.model, found.size_bytes)
+        self.work = found.work
         return found
 
     def ingest_file(self, path: Path, *, fresh: bool = False) -> Ingested:
@@ -125,7 +129,7 @@ class Preparation:
             )
         graphs = self.exported.graphs
         graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
-        return Ingested(graph.model, graph.size_bytes, graph.operators)
+        return Ingested(graph.model, graph.size_bytes, graph.operators, work_shares(graph.model.path))
 
     def comparison(self, candidate: Candidate) -> Comparison:
         """How the model at the end of a chain is held against the original; after :meth:`prepare`."""

@@ -8,7 +8,7 @@ running the original            25 % of it: a third each for finding  samples th
                                 feeds, running them, and telling      tolerance from more settings
                                 what rounding does
 comparing one result with it    5 % of it                             the same
-start, and writing the result   2 s, and 1 s for each 300 MB          nothing
+writing the result              1.5 s, and 1 s for each 300 MB          nothing
 what is begun at the end        20 % of it, 15 s where it is short    a result where a machine is very busy
 ==============================  ====================================  ====================================
 
@@ -20,7 +20,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from functools import cache
+from time import time as wall_clock
 
+from optim._engine.plugins.guard import is_a_command
 from optim._engine.search.settings import AUTO, SearchSeconds
 
 LEAST_S, MOST_S = 30.0, 300.0
@@ -41,8 +44,11 @@ _COMPARING_SHARE = 0.05
 _FLOOR_SHARE, _SHORT_FLOOR_S = 0.2, 15.0
 """What is begun in the end goes on for so long whatever was announced; a shorter race proves nothing."""
 
-_CLOSING_S, _WRITTEN_BYTES_A_SECOND = 2.0, 300e6
-"""Report, lock and the start of the command; and the model, copied and hashed: measured with models of 1 GB."""
+_START_S = 1.0
+"""A command takes to begin its run; where it took longer the machine is busy, and the end takes longer too."""
+
+_CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
+"""Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
 
 
 class RunTime:
@@ -64,7 +70,9 @@ class RunTime:
 
     def __init__(self, asked_s: SearchSeconds, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now
-        self._begin = now()
+        started_s = _start_of_command_s()
+        self._begin = now() - started_s
+        self._slowness = max(1.0, started_s / _START_S)
         self.announced_s = math.inf if asked_s == AUTO else asked_s
         self.open_s = self.run_s = self.closing_s = self.comparing_s = 0.0
         self.notes: list[str] = []
@@ -76,7 +84,7 @@ class RunTime:
     def expect(self, *, open_s: float, run_s: float, size_bytes: int) -> None:
         """Note what the original takes to open and to run, and how large it is."""
         self.open_s, self.run_s = open_s, run_s
-        self.closing_s = _CLOSING_S + size_bytes / _WRITTEN_BYTES_A_SECOND
+        self.closing_s = (_CLOSING_S + size_bytes / _WRITTEN_BYTES_A_SECOND) * self._slowness
 
     def note(self, text: str) -> None:
         """Have the report say once what there was no time for."""
@@ -119,3 +127,11 @@ class RunTime:
         if math.isinf(self.announced_s) or run_s <= 0:
             return available
         return max(1, min(available, int(_COMPARING_SHARE * self.announced_s / run_s)))
+
+
+@cache
+def _start_of_command_s() -> float:
+    """Seconds from the start of this command until its first run began; 0 in a user's program."""
+    import psutil
+
+    return max(0.0, wall_clock() - psutil.Process().create_time()) if is_a_command() else 0.0

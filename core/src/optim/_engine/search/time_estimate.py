@@ -124,12 +124,12 @@ def _key() -> str:
     return cache_key("pass costs", machine_key())
 
 
-def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts) -> float:
-    """Seconds of a whole run that begins now, 30 to 300."""
+def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts, spent_s: float = 0.0) -> float:
+    """Seconds of a whole run that has been going on for so long, 30 to 300."""
     candidates = _CANDIDATES_A_PASS * costs.of(passes) * load.candidate_s / _AT_ONCE
     lanes = _LANES_A_PASS * len(passes) * load.lane_s
     end = _END_S + _OPENINGS_IN_THE_END * (load.lane_s + load.samples * load.run_s)
-    return min(MOST_S, max(LEAST_S, candidates + lanes + end))
+    return min(MOST_S, max(LEAST_S, spent_s + candidates + lanes + end))
 
 
 def in_words(seconds: float) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim.passes import KernelUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +66,13 @@ class ConvertFloat16(Pass):
         from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 
         return weight_readers(model) if options.weights_only else convertible(model, Narrow.FLOAT16)
+
+    def kernels(self, options: object) -> tuple[KernelUse, ...]:
+        """Those of the integers or floats that it writes."""
+        from optim_plugins.ort import kernel_probes
+
+        del options
+        return (KernelUse(("MatMul", "Conv"), kernel_probes.FLOAT16),)
 
     def apply(self, model: Model, options: ConvertFloat16Options, context: Context) -> PassResult:
         """Convert every node that fits and is not kept."""

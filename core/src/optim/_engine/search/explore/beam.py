@@ -99,6 +99,7 @@ class Beam:
         """
         self._try_recasts()
         if self._objective.goal == "latency":
+            self._expander.kernels.find()
             looks = FirstLooks(self._bench, self._expander, self.clock, self.journal, self.time)
             looked = looks.run(self._plan)
             self._looked = {item.digest: item for item in looked}

@@ -15,6 +15,7 @@ from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Asker
+from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
@@ -22,7 +23,7 @@ from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Repairer
-from optim._engine.search.state import Attempt, Candidate, Scoreboard, StepStatus
+from optim._engine.search.state import Attempt, Candidate, Scoreboard, Step, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
@@ -63,6 +64,7 @@ class Expander:
         self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
         self._repairs: dict[tuple[str, tuple[str, str]], Candidate | None] = {}
         self.promises = promises
+        self.kernels = KernelGains(bench, bench.work)
 
     def expand(self, parent: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
         """Returns the parent and every candidate that goes on from it through this stage."""
@@ -148,9 +150,9 @@ class Expander:
             against = "" if planned.forced else self.promises.reason_against(planned)
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
-                if against:
+                if reason := against or ("" if planned.forced else self.slower_kernels(attempt.step, proposal)):
                     if not attempt.reason:
-                        attempt.settle(StepStatus.SKIPPED, against)
+                        attempt.settle(StepStatus.SKIPPED, reason)
                 elif attempt.step.key in self._hopeless and not planned.forced:
                     if not attempt.reason:
                         attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
@@ -173,6 +175,13 @@ class Expander:
                 else:
                     attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
         return found + self._without_idle(candidate, tuned) + self._apply(candidate, wanted)
+
+    def slower_kernels(self, step: Step, proposal: Proposal) -> str:
+        """Why its kernels say that a proposal cannot win; what they promise at best is noted."""
+        gain = self.kernels.gain(proposal.kernels)
+        if gain is not None:
+            self.promises.expect(step, gain, measured=self.kernels.are_measured)
+        return self.promises.cannot_win(step)
 
     def _apply(self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]]) -> list[Candidate]:
         """Returns the candidates that hold; for a pass without one, its closest, repaired."""

@@ -8,7 +8,7 @@ near the budget is repaired before anything is polished. The stages then know wh
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -17,7 +17,7 @@ from optim._engine.search.explore.promise import GUESSES, Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned
-from optim._engine.search.state import Attempt, Candidate, Measured
+from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.passes import Role, Stage
@@ -83,8 +83,16 @@ class FirstLooks:
         wanted: list[tuple[Planned, Attempt]] = []
         for planned in passes:
             proposals = [one for one in asked[planned.ordered.name].proposals if one.result is None]
-            if proposals:
-                wanted.append((planned, self._journal.open(step_of(planned.offered, proposals[0].options), original)))
+            if not proposals:
+                continue
+            attempt = self._journal.open(step_of(planned.offered, proposals[0].options), original)
+            if reason := self._expander.slower_kernels(attempt.step, proposals[0]):
+                attempt.settle(StepStatus.SKIPPED, reason)
+            else:
+                wanted.append((planned, attempt))
+        gains = {planned.ordered.name: self._promises.gain(attempt.step) for planned, attempt in wanted}
+        order = [planned.ordered.name for planned in _in_turns([planned for planned, _ in wanted], gains)]
+        wanted.sort(key=lambda one: order.index(one[0].ordered.name))
         jobs = [(original, planned.offered, attempt.step.options) for planned, attempt in wanted]
 
         self._bench.teller.more(len(jobs))
@@ -122,10 +130,19 @@ class FirstLooks:
 
 def _fair_order(plan: Plan) -> list[Planned]:
     """Passes that change the graph to make it faster: what promises most first, a pass of each plugin in turn."""
+    passes = [
+        planned
+        for stage, those in plan.stages.items()
+        for planned in those
+        if stage is not Stage.TUNE and planned.pass_class.role is Role.IMPROVE and not planned.pass_class.session_only
+    ]
+    return _in_turns(passes, {one.ordered.name: GUESSES.get(one.ordered.offered.stage, 0.0) for one in passes})
+
+
+def _in_turns(passes: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
+    """What gains most first, a pass of each plugin in turn."""
     by_plugin: dict[str, list[Planned]] = defaultdict(list)
-    passes = [planned for stage, passes in plan.stages.items() if stage is not Stage.TUNE for planned in passes]
-    for planned in sorted(passes, key=lambda one: -GUESSES.get(one.ordered.offered.stage, 0.0)):
-        if planned.pass_class.role is Role.IMPROVE and not planned.pass_class.session_only:
-            by_plugin[planned.offered.plugin.name].append(planned)
+    for planned in sorted(passes, key=lambda one: -gains[one.ordered.name]):
+        by_plugin[planned.offered.plugin.name].append(planned)
     turns = zip_longest(*by_plugin.values())
     return [planned for turn in turns for planned in turn if planned is not None]

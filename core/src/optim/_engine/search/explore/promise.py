@@ -1,7 +1,8 @@
 """What a candidate promises per second: the gain to expect of it, and what trying it costs.
 
 Both are learned: a pass costs on this model what its first candidate cost, and gains about what it gained before on
-another chain. Until then a guess by what kind of pass it is stands for it.
+another chain. Until then the kernels that it exchanges say what it gains at best; where those are not known a guess by
+what kind of pass it is stands for it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,21 @@ class Promises:
         self._gain_of_pass: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
         self._held: set[str] = set()
+        self._expected: dict[tuple[str, str], float] = {}
+        self._bounded: set[tuple[str, str]] = set()
+
+    def expect(self, step: Step, gain: float, *, measured: bool) -> None:
+        """Notes what a step gains at best by the kernels that it exchanges, and whether they were timed here."""
+        self._expected[step.key] = gain
+        if measured:
+            self._bounded.add(step.key)
+
+    def cannot_win(self, step: Step) -> str:
+        """Why a step cannot win beyond noise whatever else is so, in one sentence; empty where it may."""
+        gain = self._expected.get(step.key)
+        if gain is None or step.key not in self._bounded or gain >= -_NO_GAIN or step.key in self._gain_of_step:
+            return ""
+        return f"its kernels are slower here than those of float32: latency ratio {math.exp(-gain):.2f} at best"
 
     def note_held(self, name: str) -> None:
         """Notes that a candidate of a pass is right."""
@@ -60,9 +76,9 @@ class Promises:
         return self._seconds.get(name, 0.0)
 
     def gain(self, step: Step) -> float:
-        """The gain to expect: what this step gained elsewhere, else its pass, else a guess."""
+        """The gain to expect: what this step gained elsewhere, else its pass, else by its kernels, else a guess."""
         known = self._gain_of_step.get(step.key, self._gain_of_pass.get(step.pass_name))
-        return known if known is not None else GUESSES.get(step.stage, 0.0)
+        return known if known is not None else self._expected.get(step.key, GUESSES.get(step.stage, 0.0))
 
     def per_second(self, step: Step) -> float:
         """Returns what decides which candidate is tried first."""

@@ -17,6 +17,8 @@ from optim._engine.search.workbench import Workbench
 FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
 
+_RAN_OUT = "the time of the run was over before it was timed"
+
 _ONCE = "there was no time to time the result again in fresh processes: what differs there is not in its interval"
 
 NOT_TIMED = "the time of the run was over before all was timed that may be faster: give more with --search-seconds"
@@ -111,13 +113,17 @@ class Clock:
             if self._objects(candidate, result):
                 continue
             if result.ratio is None or result.ratio.rounds < FEWEST_ROUNDS:
-                score.objection = "the time of the run was over before it was timed"
+                score.objection = _RAN_OUT
                 self._bench.run_time.note(NOT_TIMED)
                 continue
             self.board.note_explored(candidate, result.ratio.value)
             found.append(Measured.of(candidate, result))
             self._bench.teller.measured(found[-1].ratio, found[-1].candidate.drift.relative_l2)
         return found
+
+    def ran_out(self, candidate: Candidate) -> bool:
+        """Whether a candidate has no figure because the time of the run was over."""
+        return self.board[candidate].objection == _RAN_OUT
 
     def again(self, items: Sequence[Measured]) -> list[Measured]:
         """Times the same models in fresh processes: the same graph differs by some per cent from one to the next.

@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim.passes import KernelUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,6 +116,13 @@ class QuantizeDynamic(Pass):
         if options.activation_bits > _COARSE_BITS:
             return []
         return [product.name for product in find_products(model.ir(), _LEAST_ELEMENTS)]
+
+    def kernels(self, options: QuantizeDynamicOptions) -> tuple[KernelUse, ...]:
+        """Those of the integers or floats that it writes."""
+        from optim_plugins.ort import kernel_probes
+
+        del options
+        return (KernelUse(("MatMul",), kernel_probes.DYNAMIC),)
 
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
         """Rewrite every product and LSTM that is not kept."""

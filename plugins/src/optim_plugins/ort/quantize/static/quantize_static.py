@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim.passes import KernelUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,6 +83,14 @@ class QuantizeStatic(Pass):
         from optim_plugins.ort.quantize.static.static_plan import make_plan
 
         return make_plan(prepared(model, options.activations), products=options.products).choices
+
+    def kernels(self, options: QuantizeStaticOptions) -> tuple[KernelUse, ...]:
+        """Those of the integers or floats that it writes."""
+        from optim_plugins.ort import kernel_probes
+
+        precision = {"uint8": kernel_probes.STATIC, "int8": kernel_probes.SIGNED}.get(options.activations)
+        operators = ("Conv", "MatMul") if options.products else ("Conv",)
+        return (KernelUse(operators, precision),) if precision else ()
 
     def apply(self, model: Model, options: QuantizeStaticOptions, context: Context) -> PassResult:
         """Measure ranges, then rewrite."""

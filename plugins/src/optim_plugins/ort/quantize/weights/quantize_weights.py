@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim.passes import KernelUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,6 +93,12 @@ class QuantizeWeights(Pass):
         from optim_plugins.ort.quantize.weights.block_plan import find_places
 
         return [place.name for place in find_places(model.ir(), tables=bool(options.embedding_bits))]
+
+    def kernels(self, options: QuantizeWeightsOptions) -> tuple[KernelUse, ...]:
+        """Those of the integers or floats that it writes."""
+        from optim_plugins.ort import kernel_probes
+
+        return (KernelUse(("MatMul",), kernel_probes.blocks_of(options.bits)),)
 
     def apply(self, model: Model, options: QuantizeWeightsOptions, context: Context) -> PassResult:
         """Rewrite every product and look-up that is not kept."""

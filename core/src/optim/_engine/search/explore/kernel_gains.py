@@ -1,0 +1,112 @@
+"""What passes promise by the kernels they exchange: measured once on each machine, for a backend and its libraries.
+
+A pass gains at best what its kernels gain in the shape that suits them best, on the share of the model's work that its
+operators do. That is a bound, and no estimate: what does not win even so is not tried.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from optim._engine.jobs import kernels
+from optim._engine.search.keys import machine_key
+from optim._engine.search.run_time import LEAST_S
+from optim._engine.search.workbench import Workbench
+from optim._engine.store import cache_key
+from optim.backend import KernelRatio
+from optim.jobs.process import WorkerFailed
+from optim.jobs.wire import to_wire
+from optim.passes import KernelUse
+
+MEASURING_S = 20.0
+"""For all of it, which takes two seconds: it only ends a backend that hangs."""
+
+_ATTEMPTS, _AGAIN_WITHIN_S = 2, 6.0
+"""A machine that is so busy that the first took longer is not asked again."""
+
+_DISTURBED = 0.25
+"""Half of all kernels may be spread by more: else other programs made the figures."""
+
+_LEAST_RATIO = 0.05
+"""No kernel is faster than that beside one of float32: what says so was not computed."""
+
+
+class KernelGains:
+    """The kernels of one run's backend.
+
+    Args:
+        bench: of the run.
+        work: share of the model's work by operator, 0..1.
+
+    Attributes:
+        measures: whether kernels are timed where they are not known yet; tests go by tables.
+    """
+
+    measures: ClassVar[bool] = True
+
+    def __init__(self, bench: Workbench, work: Mapping[str, float]) -> None:
+        self._bench = bench
+        self._work = work
+        self._ratios: tuple[KernelRatio, ...] = ()
+        self._measured_here = False
+
+    def find(self) -> None:
+        """Take what is known of this machine, or measure it; a disturbed machine goes by the backend's tables."""
+        bench = self._bench
+        key = cache_key("kernels", machine_key(), bench.keys.backend, bench.prepared.versions)
+        known = bench.store.read("steps", key, kernels.Answer)
+        if known is None and self.measures and bench.target.timed and bench.run_time.announced_s >= LEAST_S:
+            known = self._measure()
+            if known is not None and not _is_disturbed(known.measured):
+                bench.store.write("steps", key, to_wire(known))
+        if known is None:
+            return
+        self._measured_here = bool(known.measured) and not _is_disturbed(known.measured)
+        self._ratios = known.measured if self._measured_here else known.known
+        if known.measured and not self._measured_here:
+            bench.run_time.note(
+                "other programs disturbed the timing of this machine's kernels: what passes promise went by tables"
+            )
+
+    def gain(self, uses: Iterable[KernelUse]) -> float | None:
+        """Logarithm of the factor that exchanging kernels gains at best; None where nothing is known of them."""
+        if not self._work:
+            return None
+        saved, found = 0.0, False
+        for use in uses:
+            for operator in use.operators:
+                ratio = self._best(operator, use.precision)
+                if ratio is not None:
+                    found = True
+                    saved += self._work.get(operator, 0.0) * (1 - max(_LEAST_RATIO, ratio))
+        return -math.log(max(_LEAST_RATIO, 1 - saved)) if found else None
+
+    def _best(self, operator: str, precision: str) -> float | None:
+        found = [one.ratio for one in self._ratios if one.operator == operator and one.precision == precision]
+        return min(found, default=None)
+
+    @property
+    def are_measured(self) -> bool:
+        """Whether they were timed on this machine."""
+        return self._measured_here
+
+    def _measure(self) -> kernels.Answer | None:
+        bench, answer = self._bench, None
+        request = kernels.Request(bench.place, bench.store.models)
+        began = bench.turns.now()
+        try:
+            for _ in range(_ATTEMPTS):
+                with bench.turns.turn():
+                    bench.say("timing this machine's kernels, once")
+                    answer = bench.runner.call(kernels.JOB, request, timeout_s=MEASURING_S)
+                if not _is_disturbed(answer.measured) or bench.turns.now() - began > _AGAIN_WITHIN_S:
+                    break
+        except WorkerFailed:  # passes are guessed by their stage then
+            return None
+        return answer
+
+
+def _is_disturbed(ratios: Sequence[KernelRatio]) -> bool:
+    return sum(one.spread > _DISTURBED for one in ratios) > len(ratios) / 2

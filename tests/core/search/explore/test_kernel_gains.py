@@ -1,0 +1,135 @@
+"""What passes promise by the kernels that they exchange."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+from onnx import TensorProto, helper
+
+from optim import SessionConfig
+from optim._engine.backends.held import HeldBackend
+from optim._engine.jobs import kernels
+from optim._engine.plugins.registry import load_registry
+from optim._engine.search.explore.kernel_gains import KernelGains
+from optim._engine.search.explore.promise import Promises
+from optim._engine.search.run_time import RunTime
+from optim._engine.search.state import Step
+from optim._engine.store import Store
+from optim.backend import FLOAT32, Backend, KernelProbe, KernelRatio
+from optim.onnx.backend import OnnxRuntimeBackend
+from optim.passes import KernelUse, Role, Stage
+
+STATIC = KernelUse(("MatMul", "Conv"), "int8")
+FAST = (KernelRatio("MatMul", "int8", "1 row", 0.25, 0.1), KernelRatio("MatMul", "int8", "128 rows", 0.5, 0.1))
+TABLE = (KernelRatio("MatMul", "int8", "", 0.8),)
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    """A workbench as far as kernels need one; ``answers`` are what its machine says, in order."""
+    monkeypatch.setattr(KernelGains, "measures", True)
+    target = load_registry().target("cpu")
+    made = SimpleNamespace(
+        store=Store(tmp_path),
+        target=target,
+        place=None,
+        keys=SimpleNamespace(backend="ort"),
+        prepared=SimpleNamespace(versions={"onnxruntime": "1"}),
+        run_time=RunTime(60.0),
+        say=lambda text: None,
+        turns=SimpleNamespace(turn=nullcontext, now=lambda: 0.0),
+        answers=[kernels.Answer(FAST, TABLE)],
+        asked=[],
+    )
+
+    def call(job, request, *, timeout_s):
+        made.asked.append(job)
+        return made.answers[min(len(made.asked), len(made.answers)) - 1]
+
+    made.runner = SimpleNamespace(call=call)
+    return made
+
+
+def gains(bench, **work):
+    found = KernelGains(bench, work or {"MatMul": 1.0})
+    found.find()
+    return found
+
+
+def test_a_pass_promises_its_best_kernel_on_the_share_of_the_work_that_it_changes(bench):
+    assert gains(bench).gain([STATIC]) == pytest.approx(-math.log(0.25))
+    assert gains(bench, MatMul=0.5, Softmax=0.5).gain([STATIC]) == pytest.approx(-math.log(1 - 0.5 * 0.75))
+    assert gains(bench).gain([KernelUse(("MatMul",), "unheard-of")]) is None
+
+
+def test_a_machine_is_measured_once(bench):
+    assert gains(bench).are_measured
+    assert gains(bench).are_measured
+    assert len(bench.asked) == 1
+
+
+def test_a_disturbed_machine_is_measured_again_and_then_goes_by_tables_and_says_so(bench):
+    noisy = tuple(KernelRatio(one.operator, one.precision, one.shape, 0.01, 0.9) for one in FAST)
+    bench.answers = [kernels.Answer(noisy, TABLE)]
+    found = gains(bench)
+    assert len(bench.asked) == 2
+    assert found.gain([STATIC]) == pytest.approx(-math.log(0.8))
+    assert not found.are_measured
+    assert "went by tables" in bench.run_time.notes[0]
+    bench.answers = [kernels.Answer(FAST, TABLE)]
+    assert gains(bench).are_measured  # what was disturbed was not kept
+
+
+def test_a_short_run_measures_nothing(bench):
+    bench.run_time = RunTime(20.0)
+    assert gains(bench).gain([STATIC]) is None
+    assert bench.asked == []
+
+
+def test_what_cannot_win_beyond_noise_is_not_tried_where_that_was_measured():
+    step = Step(Stage.QUANTIZE, "a.b", "a", {"bits": 8}, Role.IMPROVE, True)
+    promises = Promises(60.0)
+    promises.expect(step, -math.log(1.5), measured=False)
+    assert promises.cannot_win(step) == ""
+    promises.expect(step, -math.log(1.5), measured=True)
+    assert "latency ratio 1.50 at best" in promises.cannot_win(step)
+    assert promises.gain(step) == pytest.approx(-math.log(1.5))
+    promises.note_ratio(step, 0.5)  # the clock knows better
+    assert promises.cannot_win(step) == ""
+
+
+def _one_node(operator):
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 8]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "g", ends[:1], ends[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+
+
+class Probing(OnnxRuntimeBackend):
+    name = "probing"
+
+    def kernel_probes(self, target):
+        one = SessionConfig({"intra_op_num_threads": 1})
+        names = (FLOAT32, "same")
+        return [
+            *(KernelProbe("MatMul", name, "small", _one_node("Relu"), one) for name in names),
+            KernelProbe("MatMul", "refused", "small", _one_node("Nonsense"), one),
+        ]
+
+    def known_kernels(self, target):
+        return TABLE
+
+
+def test_kernels_are_timed_beside_float32_and_what_the_runtime_refuses_is_left_out(tmp_path):
+    place = SimpleNamespace(target=load_registry().target("cpu").plain, backend=lambda: HeldBackend(Probing, "p 1"))
+    answer = kernels.run(kernels.Request(place, tmp_path / "models"), None)
+    (same,) = answer.measured
+    assert (same.operator, same.precision, same.shape) == ("MatMul", "same", "small")
+    assert 0.01 < same.ratio < 100
+    assert answer.known == TABLE
+
+
+def test_a_backend_without_kernels_is_not_asked_for_any():
+    assert tuple(Backend.kernel_probes(object(), None)) == tuple(Backend.known_kernels(object(), None)) == ()
