@@ -64,7 +64,7 @@ def test_made_up_inputs_that_hide_a_drift_do_not_hide_it_from_torch(tmp_path: Pa
 
 
 def test_what_is_too_far_from_torch_misses_the_budget_that_was_given(tmp_path: Path) -> None:
-    named = ("--with", "ort.quantize-dynamic", "--max-drift", "0.05")
+    named = ("--with", "ort.quantize-dynamic:activation_bits=8", "--max-drift", "0.05")
     arguments = ("torch_factories:linear_layers", "--source-arg", "outlier=1000.0", *SMALLER, *named)
     status, report, error = run(tmp_path / "out", *arguments)
     assert status == 4 and report["status"] == "budget-missed" and report["result"] is None
