@@ -204,7 +204,7 @@ def _latency_ms(found: Measured, outcome: Outcome) -> float | None:
     """The original's latency times the ratio: races are apart in time, and only ratios compare across them."""
     base = outcome.original
     recast = outcome.result is not None and outcome.result.candidate.recast is not None
-    if base is None or base.ratio is None or found.ratio is None or (found.candidate.recast is not None) is not recast:
+    if base is None or not base.latency_ms or found.ratio is None or (found.candidate.recast is not None) is not recast:
         return found.latency_ms
     return base.latency_ms * found.ratio
 
