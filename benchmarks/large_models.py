@@ -1,6 +1,6 @@
 """What a whole run takes on a model of any size: seconds, and the peak memory of its largest process.
 
-    python benchmarks/large_models.py --each 0.25 1 2 4 --markdown rows.md --plot docs/large-models.svg
+    python benchmarks/large_models.py --each 0.25 1 2 4 -- --search-seconds 120
 
 Makes an encoder with random weights for each size in GB (four products of attention and two of a feed-forward layer in
 every layer, 16 tokens), runs ``optim run`` on it from an empty cache with the options that are given after ``--``, and
@@ -144,15 +144,12 @@ def main() -> int:
     """Measure each size, and print a row for it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--each", nargs="+", type=float, default=[0.25, 1.0, 2.0], metavar="GB")
-    parser.add_argument("--plot", type=Path, help="an SVG of the rows")
     parser.add_argument("words", nargs="*", help="options of optim run, after --")
     chosen = parser.parse_args()
-    rows = []
     print("| model | run | largest process | all processes | of the model, less 1 GB | verdict |")
     print("|---|---|---|---|---|---|")
     for size_gb in chosen.each:
         row = measure(size_gb, chosen.words)
-        rows.append(row)
         size, largest, together = (float(row[key]) / GB for key in ("size_bytes", "largest_bytes", "together_bytes"))
         of_it = (largest - 1) / size
         figures = f"{size:.2f} GB | {row['seconds']:.0f} s | {largest:.2f} GB | {together:.2f} GB | {of_it:.2f}"

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from optim._engine.reports.build import _shapes
 from optim._engine.search.run_time import LEAST_S, MOST_S, RunTime
 from optim._engine.search.settings import AUTO
 from optim._engine.search.time_budget import AGAIN_S, FINAL_S, GRACE_S, SHORTER_S, TimeBudget
@@ -143,3 +144,15 @@ def test_results_are_compared_on_as_many_samples_as_there_is_time_for(clock):
     assert (len(fast.compared), slow.compared, slow.explored, slow.shapes) == (8, (0, 7), (0,), ("x 1",))
     (note,) = run.notes
     assert note.startswith("a run of the original takes 1.5 s: results are compared on 2 of 8 samples")
+
+
+def test_a_report_has_the_shapes_that_were_timed_and_no_others():
+    ratio = SimpleNamespace(value=0.5, low=0.4, high=0.6)
+    outcome = SimpleNamespace(
+        timing=SimpleNamespace(sample_ratio=(ratio,)),
+        original=SimpleNamespace(sample_ms=(2000.0,)),
+        prepared=SimpleNamespace(shapes=("x 1", "x 2")),
+        result=None,
+    )
+    (row,) = _shapes(outcome)
+    assert (row.shape, row.original_ms, row.result_ms) == ("x 1", 2000.0, 1000.0)

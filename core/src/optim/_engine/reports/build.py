@@ -186,7 +186,8 @@ def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
     names = outcome.prepared.shapes
     if outcome.result is not None and outcome.result.candidate.recast is not None:
         names = tuple(f"raw sample {place + 1}" for place in range(len(names)))
-    rows = zip(names, outcome.original.sample_ms, outcome.timing.sample_ratio, strict=True)
+    # what takes seconds a run is timed on the first of them only
+    rows = zip(names, outcome.original.sample_ms, outcome.timing.sample_ratio, strict=False)
     return tuple(
         ShapeReport(
             shape=shape,
@@ -203,7 +204,7 @@ def _latency_ms(found: Measured, outcome: Outcome) -> float | None:
     """The original's latency times the ratio: races are apart in time, and only ratios compare across them."""
     base = outcome.original
     recast = outcome.result is not None and outcome.result.candidate.recast is not None
-    if base is None or found.ratio is None or (found.candidate.recast is not None) is not recast:
+    if base is None or not base.latency_ms or found.ratio is None or (found.candidate.recast is not None) is not recast:
         return found.latency_ms
     return base.latency_ms * found.ratio
 
