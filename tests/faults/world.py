@@ -166,6 +166,7 @@ class World:
         found = {}
         for place in (self.work, self.home, self.temporary):
             for folder, folders, files in os.walk(place):
+                folders[:] = [name for name in folders if name != "__pycache__"]  # Python's, of the user's own modules
                 for name in (*folders, *files):
                     path = Path(folder) / name
                     ours = (
