@@ -85,7 +85,7 @@ WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "an output below the model": (("run", "{model}", "-o", "{model}/out"), ("not-a-folder",)),
     "an output in /proc": (("run", "{model}", "-o", "/proc/nothing"), ("not-writable",)),
     "an output that is a device": (("run", "{model}", "-o", "/dev/null"), ("not-a-folder",)),
-    "verify: one model": (("verify", "{model}"), ("usage",)),
+    "verify: one model": (("verify", "{model}"), ("nothing-to-compare",)),
     "bench: an unknown target": (("bench", "{model}", "--target", "toaster"), ("unknown-target",)),
     "sensitivity: no pass": (("sensitivity", "{model}", "--as", "no.pass"), ("unknown-type",)),
     "sensitivity: a lossless pass": (("sensitivity", "{model}", "--as", "ort.clean"), ("not-lossy",)),
