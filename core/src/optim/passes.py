@@ -147,10 +147,12 @@ class KernelUse:
     Attributes:
         operators: as a graph of floats calls them, e.g. ``MatMul``; a Gemm counts as one.
         precision: in the backend's own words.
+        times: kernels that take the place of one.
     """
 
     operators: tuple[str, ...]
     precision: str
+    times: int = 1
 
 
 class Pass(ABC):

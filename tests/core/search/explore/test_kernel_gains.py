@@ -65,6 +65,11 @@ def test_a_pass_promises_its_best_kernel_on_the_share_of_the_work_that_it_change
     assert gains(bench).gain([KernelUse(("MatMul",), "unheard-of")]) is None
 
 
+def test_a_pass_that_runs_a_kernel_twice_promises_less(bench):
+    twice = KernelUse(("MatMul",), "int8", 2)
+    assert gains(bench).gain([twice]) == pytest.approx(-math.log(2 * 0.25))
+
+
 def test_a_machine_is_measured_once(bench):
     assert gains(bench).are_measured
     assert gains(bench).are_measured

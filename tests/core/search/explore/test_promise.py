@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -38,6 +39,15 @@ def test_what_a_step_gained_elsewhere_counts_before_what_its_pass_gained(promise
     promises.note_ratio(step("q", bits=8), 0.5)
     promises.note_ratio(step("q", bits=4), 0.9)
     assert promises.gain(step("q", bits=4)) < promises.gain(step("q", bits=2)) == promises.gain(step("q", bits=8))
+
+
+def test_what_nobody_timed_promises_what_its_pass_gained_less_what_its_kernels_lose(promises):
+    fast, slow = step("ort.quantize-dynamic", bits=8), step("ort.quantize-dynamic", bits=16)
+    promises.expect(fast, math.log(4), measured=True)
+    promises.expect(slow, math.log(2), measured=True)
+    promises.note_ratio(fast, 0.5)
+    assert promises.gain(slow) == pytest.approx(math.log(2) - math.log(2))
+    assert promises.gain(step("ort.quantize-dynamic", bits=4)) == pytest.approx(math.log(2))  # kernels unknown
 
 
 def test_a_lossy_pass_that_made_the_original_slower_is_not_tried_on_other_chains(promises):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.graphs.node_names import no_such_node
 from optim._engine.search.explore.expand import OUT_OF_TIME, Expander
 from optim._engine.search.explore.first_looks import FirstLooks
+from optim._engine.search.explore.grown import Grown
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
@@ -44,29 +45,6 @@ _NOT_TIMED = "it is right, but search time ran out before it was timed; give mor
 
 class NamedPassError(OptimError):
     """A pass asked for by name was wrong, broke, or was slower."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Grown:
-    """The candidates after a stage, those of the beam among them, and by their digest what each goes on from."""
-
-    candidates: Sequence[Candidate]
-    parents: Mapping[str, Measured]
-
-    def is_new(self, candidate: Candidate) -> bool:
-        """Whether it is another model than what it goes on from."""
-        return candidate.digest != self.parents[candidate.digest].digest
-
-    def only_makes_way(self, candidate: Candidate) -> bool:
-        """Whether its last step is new and only makes way: not worth a race, it goes on as its parent would."""
-        return candidate.steps[-1].role is Role.ENABLE and self.is_new(candidate)
-
-    def is_still(self, beam: Sequence[Measured]) -> bool:
-        """Whether it is the beam itself."""
-        if len(self.candidates) != len(beam):
-            return False
-        pairs = zip(self.candidates, beam, strict=True)
-        return all(not candidate.steps or candidate is parent.candidate for candidate, parent in pairs)
 
 
 class Beam:
@@ -134,7 +112,7 @@ class Beam:
         if together is not None and not self.clock.is_beaten(together) and self.time.left:
             raced = self.clock.explore([together], self.time.share(self._legs_left))
             self.archive.explored(raced)
-            self._write_journal(_Grown([together], {together.digest: best}), {one.digest: one for one in raced})
+            self._write_journal(Grown([together], {together.digest: best}), {one.digest: one for one in raced})
             found = self._by_rank([*found, *raced])
         there = {item.digest for item in found}
         return self._by_rank([*found, *(item for item in ranking if item.digest not in there)])
@@ -181,21 +159,22 @@ class Beam:
             return 0.0
         return LEFT_FOR_LOSSY
 
-    def _grow(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> _Grown:
+    def _grow(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> Grown:
         """Tries the passes of a stage on every candidate of the beam."""
         first = slots(passes)[0]
         if first[0].pass_class.role is not Role.ENABLE and len(beam) > 1:
             self._asker.ask_side_by_side([parent.candidate for parent in beam], [planned.offered for planned in passes])
         pools = [(parent, self._expander.expand(parent.candidate, passes)) for parent in beam]
         candidates = unique([candidate for _, pool in pools for candidate in pool])
-        return _Grown(candidates, {candidate.digest: parent for parent, pool in reversed(pools) for candidate in pool})
+        return Grown(candidates, {candidate.digest: parent for parent, pool in reversed(pools) for candidate in pool})
 
-    def _race(self, grown: _Grown, beam: Sequence[Measured], stage: Stage) -> dict[str, Measured]:
+    def _race(self, grown: Grown, beam: Sequence[Measured], stage: Stage) -> dict[str, Measured]:
         """Each candidate, by its digest, with its best time over the session settings it is looked at through."""
         if self.time.is_up:
             return self._untimed(grown, beam)
         variants = self._variants(grown.candidates, stage)
         racing = [one for one in grown.candidates if one.steps and not grown.only_makes_way(one)]
+        racing.sort(key=lambda one: (grown.promised(one, self._promises), -len(one.steps)))
         lanes = [lane for lane in _in_turns(racing, variants) if lane.steps and not self.clock.is_beaten(lane)]
         owner = {lane.digest: one for one in grown.candidates for lane in (one, *variants[one.digest])}
         least = min(_LEAST_LANES, 2 * sum(map(grown.is_new, racing)))
@@ -210,7 +189,7 @@ class Beam:
                 best[one.digest] = replace(grown.parents[one.digest], candidate=one)
         return best
 
-    def _untimed(self, grown: _Grown, beam: Sequence[Measured]) -> dict[str, Measured]:
+    def _untimed(self, grown: Grown, beam: Sequence[Measured]) -> dict[str, Measured]:
         """Each candidate as its first look left it, or not timed at all, where only the last race fits in."""
         best = {parent.digest: parent for parent in beam}
         new = [one for one in grown.candidates if one.digest not in best]
@@ -268,7 +247,7 @@ class Beam:
                 best[candidate.digest] = replace(item, candidate=replace(candidate, drift=drift))
         return best
 
-    def _write_journal(self, grown: _Grown, best: dict[str, Measured]) -> None:
+    def _write_journal(self, grown: Grown, best: dict[str, Measured]) -> None:
         ratios = {chain_key(item.candidate): item.ratio for item in best.values()}
         for candidate in grown.candidates:
             attempt = self.journal.find(candidate)
@@ -341,8 +320,7 @@ class Beam:
 
 
 def _in_turns(candidates: Sequence[Candidate], variants: dict[str, list[Candidate]]) -> list[Candidate]:
-    """Newest chains first under their first guess, then the next guess of each, so that little time is well spent."""
-    newest = sorted(candidates, key=lambda candidate: -len(candidate.steps))
-    rows = [[candidate, *variants[candidate.digest]] for candidate in newest]
+    """Each, the best first, under its first guess, then the next guess of each, so that little time is well spent."""
+    rows = [[candidate, *variants[candidate.digest]] for candidate in candidates]
     order = (1, 0, *range(2, _LOOK_AHEAD + 1))
     return [row[i] for i in order for row in rows if i < len(row)]

@@ -80,7 +80,7 @@ class KernelGains:
                 ratio = self._best(operator, use.precision)
                 if ratio is not None:
                     found = True
-                    saved += self._work.get(operator, 0.0) * (1 - max(_LEAST_RATIO, ratio))
+                    saved += self._work.get(operator, 0.0) * (1 - max(_LEAST_RATIO, use.times * ratio))
         return -math.log(max(_LEAST_RATIO, 1 - saved)) if found else None
 
     def _best(self, operator: str, precision: str) -> float | None:

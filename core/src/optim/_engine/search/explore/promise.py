@@ -76,9 +76,18 @@ class Promises:
         return self._seconds.get(name, 0.0)
 
     def gain(self, step: Step) -> float:
-        """The gain to expect: what this step gained elsewhere, else its pass, else by its kernels, else a guess."""
-        known = self._gain_of_step.get(step.key, self._gain_of_pass.get(step.pass_name))
-        return known if known is not None else self._expected.get(step.key, GUESSES.get(step.stage, 0.0))
+        """The gain to expect: what this step gained elsewhere, else its pass, else by its kernels, else a guess.
+
+        Of its pass it is what the best options gained, less what these lose to them by their kernels.
+        """
+        if step.key in self._gain_of_step:
+            return self._gain_of_step[step.key]
+        expected = self._expected.get(step.key)
+        if step.pass_name not in self._gain_of_pass:
+            return expected if expected is not None else GUESSES.get(step.stage, 0.0)
+        of_pass = [gain for key, gain in self._expected.items() if key[0] == step.pass_name]
+        lost = max(of_pass) - expected if expected is not None else 0.0
+        return self._gain_of_pass[step.pass_name] - lost
 
     def per_second(self, step: Step) -> float:
         """Returns what decides which candidate is tried first."""

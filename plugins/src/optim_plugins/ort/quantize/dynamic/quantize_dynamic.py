@@ -121,8 +121,8 @@ class QuantizeDynamic(Pass):
         """Those of the integers or floats that it writes."""
         from optim_plugins.ort import kernel_probes
 
-        del options
-        return (KernelUse(("MatMul",), kernel_probes.DYNAMIC),)
+        products = 2 if options.activation_bits > _COARSE_BITS else 1
+        return (KernelUse(("MatMul",), kernel_probes.DYNAMIC, products),)
 
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
         """Rewrite every product and LSTM that is not kept."""

@@ -1,0 +1,39 @@
+"""What a stage made of the beam: the candidates that hold, what each goes on from, and what it promises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from optim._engine.search.explore.promise import Promises
+from optim._engine.search.state import Candidate, Measured
+from optim.passes import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """The candidates after a stage, those of the beam among them, and by their digest what each goes on from."""
+
+    candidates: Sequence[Candidate]
+    parents: Mapping[str, Measured]
+
+    def is_new(self, candidate: Candidate) -> bool:
+        """Whether it is another model than what it goes on from."""
+        return candidate.digest != self.parents[candidate.digest].digest
+
+    def only_makes_way(self, candidate: Candidate) -> bool:
+        """Whether its last step is new and only makes way: not worth a race, it goes on as its parent would."""
+        return candidate.steps[-1].role is Role.ENABLE and self.is_new(candidate)
+
+    def is_still(self, beam: Sequence[Measured]) -> bool:
+        """Whether it is the beam itself."""
+        if len(self.candidates) != len(beam):
+            return False
+        pairs = zip(self.candidates, beam, strict=True)
+        return all(not candidate.steps or candidate is parent.candidate for candidate, parent in pairs)
+
+    def promised(self, candidate: Candidate, promises: Promises) -> float:
+        """The latency to expect of a candidate, as a ratio to the original."""
+        ratio = self.parents[candidate.digest].ratio or 1.0
+        return ratio * math.exp(-promises.gain(candidate.steps[-1])) if self.is_new(candidate) else ratio
