@@ -5,7 +5,7 @@
     .cache/pictures-env/bin/python docs/make_pictures.py RUN_FOLDER [docs/pictures]
 
 It needs PyQt6-WebEngine, a Chromium that the registry has for every system, and nothing of optim. RUN_FOLDER is what
-``optim run`` left, here demo-run, which ``make demo`` makes; its report.html is drawn as wide as a desk shows it, and as
+``optim run`` left, here that of ``make demo``; its report.html is drawn as wide as a desk shows it, and as
 wide as a telephone.
 """
 

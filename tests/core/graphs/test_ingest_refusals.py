@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zipfile
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -58,6 +61,18 @@ def test_a_file_that_is_something_else_is_recognized(path, store, content, refer
     error = refused(path, store)
     assert error.reference == reference
     assert hint in error.cause
+
+
+def test_an_archive_with_a_model_says_how_to_unpack_it(path, store):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("inside/net.onnx", b"")
+    error = refused(path, store)
+    assert "inside/net.onnx" in error.cause and error.fix == "python -m zipfile -e model.onnx unpacked"
+
+
+def test_an_address_is_no_file(store):
+    error = refused(Path("https://example.com/model.onnx"), store)
+    assert error.reference == "model-missing" and "downloads nothing" in error.cause
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.95])

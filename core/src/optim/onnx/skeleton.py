@@ -12,6 +12,8 @@ ONNX allows (a location, an offset and a length).
 from __future__ import annotations
 
 import os
+import zipfile
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -87,7 +89,7 @@ def not_onnx(path: Path) -> OptimError:
     if head.startswith(b"version https://git-lfs"):
         cause, fix = "it is a Git LFS pointer, not the model itself", f"git lfs pull --include {path.name}"
     elif head.startswith(b"PK\x03\x04"):
-        cause, fix = "it is a zip archive, perhaps a torch checkpoint", "export the model with torch.onnx.export first"
+        cause, fix = _archive(path)
     elif head[4:8] == b"ORTM":
         cause, fix = "it is in onnxruntime's own format (ORT format)", "give the .onnx file that it was converted from"
     elif head[8:9] == b"{" and not head.startswith(b"\x08"):
@@ -95,6 +97,16 @@ def not_onnx(path: Path) -> OptimError:
     elif head.lstrip().lower().startswith((b"<!doctype", b"<html")):
         cause, fix = "it is a web page, perhaps a failed download", "download the model again"
     return OptimError("not-onnx", f"{path} is not an ONNX model", cause, fix)
+
+
+def _archive(path: Path) -> tuple[str, str]:
+    """What a zip archive is, and what to do with it."""
+    names = []
+    with suppress(zipfile.BadZipFile, OSError, NotImplementedError), zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".onnx")]
+    if names:
+        return f"it is a zip archive that holds {names[0]!a}", f"python -m zipfile -e {path.name} unpacked"
+    return "it is a zip archive, perhaps a torch checkpoint", "export the model with torch.onnx.export first"
 
 
 def _message(stream: BinaryIO, end: int, kind: _Kind, location: str) -> bytes:

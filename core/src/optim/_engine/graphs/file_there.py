@@ -6,6 +6,9 @@ from pathlib import Path
 
 from optim.errors import OptimError
 
+_REMOTE = ("http:", "https:", "hf:", "s3:")
+"""How addresses begin: read as paths they would be files that are not there."""
+
 
 def check_file(path: Path) -> None:
     """Refuse a path that is no readable, non-empty file, saying what there is instead."""
@@ -16,6 +19,9 @@ def check_file(path: Path) -> None:
         cause = f"it holds {', '.join(inside)}" if inside else "it holds no .onnx file"
         raise OptimError("model-is-a-folder", f"{path} is a folder, not a model", cause, fix)
     if not path.exists():
+        if path.parts and path.parts[0] in _REMOTE:
+            what, cause = f"{path} is no file", "it is an address, and optim downloads nothing"
+            raise OptimError("model-missing", what, cause, "download the model, then name the file")
         near = sorted(found.name for found in path.parent.glob("*.onnx")) if path.parent.is_dir() else []
         here = path.absolute().parent
         cause = f"{here} holds {', '.join(near[:8])}" if near else f"there is no .onnx file in {here}"
