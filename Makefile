@@ -15,9 +15,9 @@ PARALLEL := --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu
 
 help:
 	@echo "make demo        optimize a trained sentence encoder, into demo-run/"
-	@echo "make test        run every test; some six minutes on two cores"
-	@echo "make test-quick  run what is quick, without tests/faults; some two minutes"
-	@echo "make test-suite  run every pass on every backend model of onnx, 74,000 trials; a quarter of an hour on two cores"
+	@echo "make test        run every test; seven and a half minutes on two cores"
+	@echo "make test-quick  run what is quick, without tests/faults; two and a half minutes"
+	@echo "make test-suite  run every pass on every backend model of onnx, 76,000 trials; seven minutes on two cores"
 	@echo "make test-faults run every case of tests/faults, killed and starved processes too; minutes"
 	@echo "make coverage    run every test, and count which lines ran, in subprocesses too"
 	@echo "make lint        ruff and mypy"
