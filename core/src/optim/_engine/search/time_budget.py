@@ -163,6 +163,7 @@ class TimeBudget(LaneSeconds):
         self._begin = now()
         self.search_s = search_s
         self._end = self._begin + search_s
+        self._races = races
         self._races_s = RACES_SHARE * search_s if races else 0.0
         self._later_s = 0.0
         self._floor_s = math.inf if must else self._run.floor_s
@@ -183,9 +184,9 @@ class TimeBudget(LaneSeconds):
         left = max(0.0, run.left)
         whole = cls(left, timeout_s, races=races, now=run.now, run=run, must=must)
         whole.expect_lanes(run.open_s, run.run_s)
-        end_s = run.closing_s
+        end_s = run.closing_s + whole.proof_s(LEAST_LANES)  # what is smaller is proven in a race too
         if races:
-            end_s += _SHORTER_SHARE * whole.shorter.left_of_its_own + whole.proof_s(LEAST_LANES)
+            end_s += _SHORTER_SHARE * whole.shorter.left_of_its_own
         search_s = max(0.0, left - min(end_s, MOST_FOR_THE_END * left))
         found = cls(search_s, timeout_s, races=races, now=run.now, run=run, must=must)
         found.expect_lanes(run.open_s, run.run_s)
@@ -267,13 +268,12 @@ class TimeBudget(LaneSeconds):
         return Effort(seconds, least_rounds=3, most_rounds=7, width=0.05, fresh=False, most_samples=1, whole_s=whole_s)
 
     def proof_s(self, lanes: int) -> float:
-        """Seconds that proving so many models takes: opened and compared on all samples, timed, some of them again.
-
-        What runs long is timed again only where there is time.
-        """
+        """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again."""
         opened_s = self._lane_s + (_PROGRAM_S if self.programs else 0.0)
         first = (lanes + 1) * opened_s + lanes * self._run.comparing_s
-        return first if self.is_long else first + self._final_s + (_AGAIN_LANES + 1) * opened_s + self._again_s
+        if self.is_long:  # timed again only where there is time; sizes need no second race
+            return first
+        return first + self._final_s + ((_AGAIN_LANES + 1) * opened_s + self._again_s if self._races else 0.0)
 
     @property
     def may_prove(self) -> bool:
@@ -313,7 +313,8 @@ class TimeBudget(LaneSeconds):
 
     def final(self, lanes: int, *, drop: bool) -> Effort:
         """Fresh rounds for so many models that may be delivered."""
-        again_s = 0.0 if self.is_long else (_AGAIN_LANES + 1) * self._lane_s + self._again_s
+        again = self._races and not self.is_long
+        again_s = (_AGAIN_LANES + 1) * self._lane_s + self._again_s if again else 0.0
         return self._exact(self._final_s, lanes, least_rounds=10, drop=drop, after_s=again_s)
 
     def again(self, lanes: int, *, drop: bool) -> Effort:
