@@ -17,6 +17,8 @@ class Target:
         runtime: what runs models where that is no provider of onnxruntime, e.g. ``acme-runtime``. A target has one of
             the two, and :attr:`optim.Session.executed_on` calls it by that name.
         provider_options: options of the provider.
+        harmless_options: names of provider options that the ``session.json`` of a stranger may set, for providers that
+            optim does not know: none that names a file, loads a library or is an address in memory.
         also: providers that take what the first leaves, in order, each with its options: CUDA behind TensorRT. What
             they run counts as run on the target.
         prepares_for: the provider that models are made for where they are judged on another one, as without the
@@ -64,6 +66,7 @@ class Target:
     also: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     prepares_for: str = ""
     shapes_on_cpu: bool = False
+    harmless_options: tuple[str, ...] = ()
     reads_onnx: bool = False
     hardware: str = ""
     probe: Callable[[], str | None] | None = field(default=None, compare=False)

@@ -144,6 +144,15 @@ def test_options_from_a_stranger_name_no_file_and_no_memory(tmp_path: Path, said
         read_session_file(tmp_path)
 
 
+def test_a_vendors_target_says_which_options_anybody_may_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    acme = Target("acme", "acme", "AcmeExecutionProvider", {"tiles": "4"}, harmless_options=("tiles",))
+    write_session_files(tmp_path, SessionConfig(provider_options={acme.provider: {"tiles": "8"}}), acme)
+    with pytest.raises(OptimError, match="untrusted-setting"):
+        read_session_file(tmp_path)
+    monkeypatch.setattr("optim._engine.plugins.registry.Registry.targets", lambda self: {"acme": acme})
+    assert read_session_file(tmp_path).tuned_provider_options == {acme.provider: {"tiles": "8"}}
+
+
 def test_a_target_says_which_device_is_here_to_every_key_and_report() -> None:
     target = Target("gpu", "gpu", CUDA, identify=lambda: "NVIDIA L4, driver 580.95")
     assert target.plain.hardware == "NVIDIA L4, driver 580.95"

@@ -158,6 +158,9 @@ def test_a_session_json_that_somebody_broke_is_named(run_folder, text):
         {"library": "planted"},
         {"operator_libraries": ["planted"]},
         {"provider_options": {"backend_path": "./planted.so"}},
+        {"provider_options": {"profiling_file_path": "victim"}, "provider": "QNNExecutionProvider"},
+        {"provider_options": {"backend_path": "planted.so"}, "provider": "QNNExecutionProvider"},
+        {"provider_options": {"cache_dir": "victim"}, "provider": "OpenVINOExecutionProvider"},
     ],
 )
 def test_a_session_json_from_a_stranger_names_no_file_and_no_code(run_folder, monkeypatch, said):

@@ -70,6 +70,7 @@ PROVIDER_LIBRARIES = frozenset({"onnxruntime_qnn"})
 """Packages of a provider beside those that targets of installed plugins name."""
 
 PROVIDER_OPTIONS: Mapping[str, frozenset[str]] = {
+    "CPUExecutionProvider": frozenset({"use_arena"}),
     "CUDAExecutionProvider": frozenset(
         {
             "arena_extend_strategy",
@@ -89,6 +90,23 @@ PROVIDER_OPTIONS: Mapping[str, frozenset[str]] = {
             "tunable_op_tuning_enable",
             "use_ep_level_unified_stream",
             "use_tf32",
+        }
+    ),
+    "QNNExecutionProvider": frozenset(
+        {
+            "backend_type",
+            "enable_htp_fp16_precision",
+            "enable_htp_shared_memory_allocator",
+            "enable_htp_spill_fill_buffer",
+            "enable_htp_weight_sharing",
+            "htp_arch",
+            "htp_graph_finalization_optimization_mode",
+            "htp_performance_mode",
+            "offload_graph_io_quantization",
+            "qnn_context_priority",
+            "rpc_control_latency",
+            "soc_model",
+            "vtcm_mb",
         }
     ),
     "TensorrtExecutionProvider": frozenset(
@@ -114,8 +132,9 @@ PROVIDER_OPTIONS: Mapping[str, frozenset[str]] = {
         }
     ),
 }
-"""Options of providers whose others name files, load libraries (``trt_extra_plugin_lib_paths``) or are addresses in
-memory (``gpu_external_alloc``). Of providers without a list any option is taken that names no place."""
+"""Options of known providers. Others of them name files (``profiling_file_path``: a bare name lies in the working
+folder), load libraries (``backend_path``, ``trt_extra_plugin_lib_paths``) or are addresses in memory
+(``gpu_external_alloc``). Of another provider those are taken that an installed plugin's target calls harmless."""
 
 _SEPARATORS = ("/", "\\")
 
@@ -144,11 +163,22 @@ def require_harmless(saved: SessionFile, path: Path) -> None:
         raise _untrusted(path, f"library '{saved.library}'", PROVIDER_LIBRARIES | _libraries_of_targets())
     told = {saved.provider: saved.provider_options}
     for provider, options in (*told.items(), *saved.also.items(), *saved.tuned_provider_options.items()):
+        harmless = _harmless_options(provider, saved.target) if options else frozenset()
         for name, value in options.items():
-            if name not in PROVIDER_OPTIONS.get(provider, (name,)):
-                raise _untrusted(path, f"option '{name}' of {provider}", PROVIDER_OPTIONS[provider])
+            if name not in harmless:
+                raise _untrusted(path, f"option '{name}' of {provider or saved.target}", harmless)
             if any(separator in value for separator in _SEPARATORS):
                 raise _untrusted(path, f"provider option '{name}', which names the place '{value}'", ())
+
+
+def _harmless_options(provider: str, name: str) -> frozenset[str]:
+    """Options of a provider, or of the target of that name where it has a runtime of its own."""
+    if provider in PROVIDER_OPTIONS:
+        return PROVIDER_OPTIONS[provider]
+    from optim._engine.plugins.registry import load_registry
+
+    there = (one for one in load_registry().targets().values() if one.provider == provider)
+    return frozenset(option for one in there if provider or one.name == name for option in one.harmless_options)
 
 
 def _libraries_of_targets() -> set[str]:

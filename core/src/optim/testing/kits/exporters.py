@@ -11,18 +11,16 @@ import numpy as np
 import pytest
 
 from optim._engine.gate.outputs import compare_output
-from optim._engine.plugins.checks import pass_defect
-from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.sources.structure import require_structure
 from optim.arrays import Feeds, Outputs
 from optim.errors import OptimError
-from optim.options import PassOptions, options_class, parse_options
+from optim.options import parse_options
 from optim.passes import Applicable, Stage
 from optim.source import Component, SourceContext
 from optim.source_passes import Exported, Exporter
 from optim.target import Target
 from optim.testing.imports import imports_of
-from optim.testing.ordering import order_defect
+from optim.testing.offered import require_name, require_order, require_words
 
 
 class ExporterConformance:
@@ -69,21 +67,15 @@ class ExporterConformance:
 
     def test_its_name_and_attributes_fit(self, exporter_class: type[Exporter]) -> None:
         """What the registry checks when a plugin offers it."""
-        plugin = str(getattr(exporter_class, "name", "")).partition(".")[0]
-        defect = pass_defect(exporter_class, Stage.EXPORT, PluginInfo(plugin, "", "", ""))
-        assert not defect, defect
+        require_name(exporter_class, Stage.EXPORT)
 
     def test_its_options_are_documented(self, exporter_class: type[Exporter]) -> None:
         """Every option has a description."""
-        cls = options_class(exporter_class)
-        assert issubclass(cls, PassOptions), f"{cls.__name__} must derive from optim.PassOptions"
-        bare = [name for name, one in cls.model_fields.items() if not (one.description or "").strip()]
-        assert not bare, f"say in Field(description=...), with the unit, what these options are: {', '.join(bare)}"
+        require_words(exporter_class)
 
     def test_its_order_can_be_resolved(self, exporter_class: type[Exporter], target: Target) -> None:
         """Names in before and after are well formed and contradict nobody."""
-        defect = order_defect(exporter_class, Stage.EXPORT, target)
-        assert not defect, defect
+        require_order(exporter_class, Stage.EXPORT, target)
 
     def test_it_takes_its_component(self, exporter_class: type[Exporter], component: Component, target: Target) -> None:
         """It says that it applies."""

@@ -16,8 +16,9 @@ from optim._engine.plugins.plugin import PluginInfo
 from optim.arrays import Feeds, Outputs
 from optim.errors import OptimError
 from optim.metric import CannotJudge, Metric, MetricFamily
-from optim.options import PassOptions, import_named, options_class, parse_options
+from optim.options import import_named, parse_options
 from optim.testing.imports import imports_of
+from optim.testing.offered import require_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +82,7 @@ class MetricConformance:
         """Every option of a family has a description."""
         if isinstance(offered, Metric):
             pytest.skip("it has no options")
-        cls = options_class(offered)
-        assert issubclass(cls, PassOptions), f"{cls.__name__} must derive from optim.PassOptions"
-        bare = [name for name, one in cls.model_fields.items() if not (one.description or "").strip()]
-        assert not bare, f"say in Field(description=...), with the unit, what these options are: {', '.join(bare)}"
+        require_words(offered)
 
     def test_it_has_a_value(self, metric: Metric, samples: Sequence[MetricSample]) -> None:
         """Finite numbers for every sample, as many each time, and a finite value of all."""

@@ -16,8 +16,6 @@ import pytest
 
 from optim._engine.compare.distrust import Untouched
 from optim._engine.gate.drift import Drift
-from optim._engine.plugins.checks import pass_defect
-from optim._engine.plugins.plugin import PluginInfo
 from optim.backend import Backend
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
@@ -29,7 +27,7 @@ from optim.passes import Pass, PassResult, Stage
 from optim.target import Target
 from optim.testing import models
 from optim.testing.imports import imports_of
-from optim.testing.ordering import order_defect
+from optim.testing.offered import require_name, require_order, require_words
 from optim.testing.shared_weights import kept_defect, with_twin
 from optim.testing.trial import Trial
 
@@ -160,21 +158,15 @@ class PassConformance:
 
     def test_its_name_and_attributes_fit(self, pass_class: type[Pass]) -> None:
         """What the registry checks when a plugin offers the pass."""
-        plugin = str(getattr(pass_class, "name", "")).partition(".")[0]
-        defect = pass_defect(pass_class, self.stage, PluginInfo(plugin, "", "", ""))
-        assert not defect, defect
+        require_name(pass_class, self.stage)
 
     def test_its_options_are_documented(self, pass_class: type[Pass]) -> None:
         """Every option has a description."""
-        cls = options_class(pass_class)
-        assert issubclass(cls, PassOptions), f"{cls.__name__} must derive from optim.PassOptions"
-        bare = [name for name, field in cls.model_fields.items() if not (field.description or "").strip()]
-        assert not bare, f"say in Field(description=...), with the unit, what these options are: {', '.join(bare)}"
+        require_words(pass_class)
 
     def test_its_order_can_be_resolved(self, pass_class: type[Pass], target: Target) -> None:
         """Names in before and after are well formed and contradict nobody."""
-        defect = order_defect(pass_class, self.stage, target)
-        assert not defect, defect
+        require_order(pass_class, self.stage, target)
 
     def test_it_fires(self, trial: Trial, pass_class: type[Pass], result: PassResult) -> None:
         """It changes the model it should fire on, and says what it did."""

@@ -11,16 +11,14 @@ import numpy as np
 import pytest
 
 from optim._engine.gate.outputs import compare_output
-from optim._engine.plugins.checks import pass_defect
-from optim._engine.plugins.plugin import PluginInfo
 from optim.arrays import Outputs
-from optim.options import PassOptions, options_class, parse_options
+from optim.options import parse_options
 from optim.passes import Applicable, Stage
 from optim.source import Component, Source, SourceContext, SourceRequest
 from optim.source_passes import SourcePass, SourceResult
 from optim.target import Target
 from optim.testing.imports import imports_of
-from optim.testing.ordering import order_defect
+from optim.testing.offered import require_name, require_order, require_words
 
 
 class SourcePassConformance:
@@ -67,21 +65,15 @@ class SourcePassConformance:
 
     def test_its_name_and_attributes_fit(self, pass_class: type[SourcePass]) -> None:
         """What the registry checks when a plugin offers it."""
-        plugin = str(getattr(pass_class, "name", "")).partition(".")[0]
-        defect = pass_defect(pass_class, Stage.PRE_EXPORT, PluginInfo(plugin, "", "", ""))
-        assert not defect, defect
+        require_name(pass_class, Stage.PRE_EXPORT)
 
     def test_its_options_are_documented(self, pass_class: type[SourcePass]) -> None:
         """Every option has a description."""
-        cls = options_class(pass_class)
-        assert issubclass(cls, PassOptions), f"{cls.__name__} must derive from optim.PassOptions"
-        bare = [name for name, one in cls.model_fields.items() if not (one.description or "").strip()]
-        assert not bare, f"say in Field(description=...), with the unit, what these options are: {', '.join(bare)}"
+        require_words(pass_class)
 
     def test_its_order_can_be_resolved(self, pass_class: type[SourcePass], target: Target) -> None:
         """Names in before and after are well formed and contradict nobody."""
-        defect = order_defect(pass_class, Stage.PRE_EXPORT, target)
-        assert not defect, defect
+        require_order(pass_class, Stage.PRE_EXPORT, target)
 
     def test_it_fires(
         self, pass_class: type[SourcePass], source: Source, source_context: SourceContext, target: Target

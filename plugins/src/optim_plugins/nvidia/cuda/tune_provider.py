@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, SessionConfig, Target
-from optim.errors import ExitStatus, OptimError
+from optim import Context, Model, PassResult, SessionConfig, Target
 from optim.providers.start import CUDA
+from optim_plugins.nvidia.gpu.provider_settings import ProviderSettings
 
 if TYPE_CHECKING:
     from optim_plugins.nvidia.cuda.tune_provider_options import TuneProviderOptions
@@ -36,40 +36,13 @@ _BOUND = (
 )
 
 
-class TuneProvider(Pass):
+class TuneProvider(ProviderSettings):
     """Convolution search, layout, TF32, arena, streams, CUDA graphs."""
 
     name = "cuda.tune-provider"
     summary = "how the CUDA provider computes: search and layout of convolutions, TF32, arena, streams, CUDA graphs"
     options = "optim_plugins.nvidia.cuda.tune_provider_options:TuneProviderOptions"
-    session_only = True
     hardware = "a GPU of NVIDIA's"
-
-    def applicable(self, model: Model, target: Target) -> Applicable:
-        """Always: there is always a provider to set."""
-        del model, target
-        return APPLICABLE
-
-    def refuse_for(self, options: TuneProviderOptions, model: Model, target: Target) -> None:
-        """A CUDA graph of a model whose sizes may change."""
-        del target
-        dynamic = [info.name for info in model.inputs if info.is_dynamic]
-        if options.cuda_graph and dynamic:
-            raise OptimError(
-                "dynamic-cuda-graph",
-                "a CUDA graph cannot be made of this model",
-                f"input {dynamic[0]} is dynamic, and a CUDA graph has fixed sizes",
-                '--with "ort.fix-shapes" makes it fixed',
-                "optim-plugins",
-                ExitStatus.USAGE,
-            )
-
-    def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
-        """On a GPU: elsewhere the settings are written and never read."""
-        del model, goal
-        if target.timed:
-            return APPLICABLE
-        return Applicable.no("nothing is timed without a GPU, and these settings change nothing else")
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneProviderOptions]:
         """One setting at a time, those that help more often first; nothing that changes what is computed."""

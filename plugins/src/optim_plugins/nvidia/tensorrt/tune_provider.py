@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, SessionConfig, Target
-from optim.errors import ExitStatus, OptimError
+from optim import Context, Model, PassResult, SessionConfig, Target
 from optim.providers.start import TENSORRT
+from optim_plugins.nvidia.gpu.provider_settings import ProviderSettings
 
 if TYPE_CHECKING:
     from optim_plugins.nvidia.tensorrt.tune_provider_options import TuneProviderOptions
@@ -27,41 +27,14 @@ _PRECISIONS = {"float16": "trt_fp16_enable", "bfloat16": "trt_bf16_enable"}
 _PAIR = "QuantizeLinear"
 
 
-class TuneProvider(Pass):
+class TuneProvider(ProviderSettings):
     """Profiles, precision, search for kernels, memory."""
 
     name = "tensorrt.tune-provider"
     summary = "what engines TensorRT builds: profiles from the samples' shapes, precision, search for kernels, memory"
     options = "optim_plugins.nvidia.tensorrt.tune_provider_options:TuneProviderOptions"
     lossy = True
-    session_only = True
     hardware = "a GPU of NVIDIA's, and TensorRT 10"
-
-    def applicable(self, model: Model, target: Target) -> Applicable:
-        """Always: there is always a provider to set."""
-        del model, target
-        return APPLICABLE
-
-    def refuse_for(self, options: TuneProviderOptions, model: Model, target: Target) -> None:
-        """A CUDA graph of a model whose sizes may change."""
-        del target
-        dynamic = [info.name for info in model.inputs if info.is_dynamic]
-        if options.cuda_graph and dynamic:
-            raise OptimError(
-                "dynamic-cuda-graph",
-                "a CUDA graph cannot be made of this model",
-                f"input {dynamic[0]} is dynamic, and a CUDA graph has fixed sizes",
-                '--with "ort.fix-shapes" makes it fixed',
-                "optim-plugins",
-                ExitStatus.USAGE,
-            )
-
-    def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
-        """On a GPU: elsewhere the settings are written and never read."""
-        del model, goal
-        if target.timed:
-            return APPLICABLE
-        return Applicable.no("nothing is timed without a GPU, and these settings change nothing else")
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneProviderOptions]:
         """Profiles alone, with float16, with a longer search."""
