@@ -272,6 +272,14 @@ def test_models_with_other_inputs_are_refused_unless_mapped(found):
     assert found(network(), other, x="words").found.blamed == ()
 
 
+@pytest.mark.parametrize(("names", "which"), [({"q": "x"}, "first"), ({"x": "q"}, "second")])
+def test_a_map_of_names_that_nothing_has_is_refused(found, names, which):
+    with pytest.raises(OptimError) as caught:
+        found(network(), network(), **names)
+    assert caught.value.reference == "bad-map"
+    assert f"the {which} model has no such" in caught.value.what
+
+
 def test_models_with_nothing_in_common_are_refused(found):
     with pytest.raises(OptimError) as caught:
         found(network(), renamed(network(seed=9)))

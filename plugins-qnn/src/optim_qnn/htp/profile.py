@@ -54,6 +54,7 @@ class ProfiledSession(QnnSession):
         outputs = super().run(feeds)
         if not self._ran:
             self._ran = ran(kernels(Path(self._session.end_profiling())), self._assigned)
+            self._folder.cleanup()  # here already: a worker's process may end without closing what it opened
         return outputs
 
     @property

@@ -1,0 +1,54 @@
+"""``ort.quantize-dynamic`` with activations of 16 bits: for all products, and for single ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from onnx import helper
+from ort_models import apply, build, drift, names_and_shapes, operators, random_weight
+
+from optim import Model
+from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+
+_OUTLIERS = {"x": random_weight(32, 64) * np.where(np.arange(64) == 3, 60, 1).astype(np.float32)}
+"""One channel far beyond the others, which 8 bits for all leave little to."""
+
+
+def _three(folder: Path) -> Model:
+    """Two products of one input, and one of what the second gives."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
+        helper.make_node("MatMul", ["x", "v"], ["q"], name="two"),
+        helper.make_node("Add", ["q", "b"], ["r"]),
+        helper.make_node("MatMul", ["r", "u"], ["s"], name="three"),
+        helper.make_node("Add", ["p", "s"], ["y"]),
+    ]
+    weights = {name: random_weight(64, 64, seed=place) for place, name in enumerate("wvu")}
+    weights = {name: array / np.float32(8) for name, array in weights.items()} | {"b": random_weight(64)}
+    weights["w"][3] = weights["v"][3] = 0.01
+    return build(folder, nodes, weights, {"x": ["n", 64]}, {"y": ["n", 64]})
+
+
+def test_sixteen_bits_of_activations_leave_the_error_of_the_weights(tmp_path: Path) -> None:
+    model = _three(tmp_path)
+    coarse = apply(QuantizeDynamic, model, tmp_path)
+    fine = apply(QuantizeDynamic, model, tmp_path, activation_bits=16)
+    assert fine.counts == {"products quantized": 3, "products kept": 0, "with 16-bit activations": 3}
+    assert 1e-4 < drift(model, fine.model, _OUTLIERS) < drift(model, coarse.model, _OUTLIERS) / 3
+    assert names_and_shapes(fine.model) == names_and_shapes(model)
+    found = operators(fine.model)
+    assert found.count("MatMulIntegerToFloat") == 6
+    assert found.count("DynamicQuantizeLinear") == 4, "products of one input share what is quantized of it"
+
+
+def test_single_nodes_get_sixteen_bits(tmp_path: Path) -> None:
+    model = _three(tmp_path)
+    result = apply(QuantizeDynamic, model, tmp_path, finer=("two", "three", "four"), keep=("three",))
+    assert result.counts == {"products quantized": 2, "products kept": 1, "with 16-bit activations": 1}
+    assert result.notes == ("keep names no quantizable node: four",)
+    found = operators(result.model)
+    assert found.count("MatMulIntegerToFloat") == 3
+    assert found.count("MatMul") == 1
+    coarse = apply(QuantizeDynamic, model, tmp_path, keep=("three",))
+    assert drift(model, result.model, _OUTLIERS) < drift(model, coarse.model, _OUTLIERS)
