@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -57,17 +57,8 @@ def _interface(reference: Model, other: Model, names: Mapping[str, str]) -> dict
         OptimError[interface-differs]: one is in one model only.
         OptimError[bad-map]: a name that was given is in neither the inputs nor the outputs of its model.
     """
-    for place, (given, model) in enumerate(((names.keys(), reference), (names.values(), other))):
-        there = sorted(info.name for info in (*model.inputs, *model.outputs))
-        for name in given:
-            if name not in there:
-                raise OptimError(
-                    "bad-map",
-                    f"--map names '{name}', and the {('first', 'second')[place]} model has no such input or output",
-                    f"it has {', '.join(there)}",
-                    f"name {get_close_matches(name, there, 1, 0.0)[0]}, or another of these",
-                    status=ExitStatus.USAGE,
-                )
+    _require_there(names.keys(), reference, "first")
+    _require_there(names.values(), other, "second")
     for kind, ours, theirs in (("input", reference.inputs, other.inputs), ("output", reference.outputs, other.outputs)):
         have, wanted = {info.name for info in theirs}, {info.name for info in ours}
         mapped = {names.get(name, name) for name in wanted}
@@ -83,3 +74,16 @@ def _interface(reference: Model, other: Model, names: Mapping[str, str]) -> dict
                 status=ExitStatus.BAD_INPUT,
             )
     return dict(names)
+
+
+def _require_there(names: Iterable[str], model: Model, which: str) -> None:
+    there = sorted(info.name for info in (*model.inputs, *model.outputs))
+    for name in names:
+        if name not in there:
+            raise OptimError(
+                "bad-map",
+                f"--map names '{name}', and the {which} model has no such input or output",
+                f"it has {', '.join(there)}",
+                f"name {get_close_matches(name, there, 1, 0.0)[0]}, or another of these",
+                status=ExitStatus.USAGE,
+            )
