@@ -9,9 +9,7 @@ from optim.errors import ExitStatus
 
 _OPERATORS = re.compile(r"(?:No conversion rule found for operations|Conversion is failed for): ([^\n]+)")
 _PLACES = re.compile(r"^(Exception from |Check '.*' failed at |\s*$|While validating|FrontEnd API failed|Summary:)")
-_NO_DEVICE = re.compile(
-    r"Cannot load library|has not been registered|compiler loading failed|No available devices|device_count"
-)
+_NO_DEVICE = re.compile(r"Cannot load library|has not been registered|compiler loading failed|No available devices")
 
 
 def refused(model: Model, device: str, error: Exception) -> OptimError:
