@@ -12,7 +12,6 @@ from optim._engine.plugins.plugin import PluginInfo
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.target import Target
 
-
 _Found = TypeVar("_Found")
 
 

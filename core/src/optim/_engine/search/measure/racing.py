@@ -24,9 +24,8 @@ _PROCESS_BYTES = 150 << 20
 """Memory of a process with Python, numpy and a runtime."""
 
 _CONTEXT_BYTES = 600 << 20
-"""What a process takes on a GPU before its model: the context of CUDA and its libraries, 0.3 to 0.6 GB by NVIDIA's word.
-
-What the original took with its inputs, where that is more, is taken for each lane instead."""
+"""What a process is expected to take on a GPU before its model, for the context of CUDA and its libraries: an estimate,
+not measured. What the original took with its inputs, where that is more, is taken for each lane instead."""
 
 _FREE_SHARE = 0.5
 """Other programs start while a race runs, and a candidate may take more than the original."""
