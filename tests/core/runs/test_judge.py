@@ -46,6 +46,7 @@ def verdict(monkeypatch):
             target=SimpleNamespace(timed=True, requires=(), exact=True),
             original=ORIGINAL,
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
+            device_free_bytes=lambda: None,
             recast_originals={},
             say=lambda text: None,
         )

@@ -55,6 +55,7 @@ def decide(monkeypatch):
             target=SimpleNamespace(timed=True, requires=(), exact=True),
             original=candidate(),
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
+            device_free_bytes=lambda: None,
             recast_originals={},
             say=lambda text: None,
         )
@@ -206,6 +207,7 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
         settings=RunSettings(Path("m.onnx"), goal="size"),
         target=SimpleNamespace(timed=True, requires=(), exact=True),
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
+        device_free_bytes=lambda: None,
         original=candidate(size=50),
         recast_originals={recast.key: original},
     )
@@ -230,6 +232,7 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
         settings=RunSettings(Path("m.onnx")),
         target=SimpleNamespace(timed=True, requires=(), exact=True),
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
+        device_free_bytes=lambda: None,
         original=candidate(),
         exported=None,
         recast_originals={},
