@@ -8,7 +8,7 @@ session settings that the tune stage proposes, and the clock decides at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
@@ -17,6 +17,7 @@ from optim._engine.search.explore.expand import OUT_OF_TIME, Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.grown import Grown
 from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.rest import Leg, leave_out, promises_too_little
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
@@ -82,19 +83,29 @@ class Beam:
             looked = looks.run(self._plan)
             self._looked = {item.digest: item for item in looked}
             self.archive.explored(looked)
+            self._promises.note_latency(looked)
         beam = [Measured(self._bench.original, 1.0, 1.0, 1.0)]
         ranking = beam
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
+            if self._objective.goal == "latency" and promises_too_little(self._legs[place:], self._promises):
+                self._leave_out(self._legs[place:], ranking[0].candidate)
+                break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
                 ranking = self._settings_on_top(stage, passes, ranking)
             else:
                 ranking = self._stage(stage, passes, beam)
             if not ranking:
                 self._fail(passes)
+            self._promises.note_latency(ranking)
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.run_time.left)
         return ranking
+
+    def _leave_out(self, rest: Sequence[Leg], candidate: Candidate) -> None:
+        names = leave_out(rest, self._promises, self.journal, candidate)
+        left = max(0.0, self.time.left)
+        self._bench.run_time.note(f"exploring ended {left:.0f} s early: the rest ({names}) promised less than 2 %")
 
     def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
         """More settings for the best chain alone, while there is time; first each for itself, then what won together.
@@ -183,11 +194,19 @@ class Beam:
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with
             score = self.clock.board[owner[lane.digest]]
             score.objection = score.objection or self.clock.board[lane].objection
+        self._note_settings(measured, owner)
         best = self._best_by_candidate(measured, owner, beam)
         for one in grown.candidates:
             if one.steps and one not in racing and one.digest not in best:
                 best[one.digest] = replace(grown.parents[one.digest], candidate=one)
         return best
+
+    def _note_settings(self, measured: Sequence[Measured], owner: Mapping[str, Candidate]) -> None:
+        """Notes what the settings that graphs were looked at through gained, for the tune stage."""
+        plain = {item.digest: item.ratio for item in measured}
+        for item in measured:
+            if item.digest != owner[item.digest].digest:
+                self._note_gain(item.candidate, item.ratio, plain.get(owner[item.digest].digest))
 
     def _untimed(self, grown: Grown, beam: Sequence[Measured]) -> dict[str, Measured]:
         """Each candidate as its first look left it, or not timed at all, where only the last race fits in."""
