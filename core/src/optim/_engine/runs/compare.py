@@ -16,12 +16,14 @@ from optim._engine.gate.drift import OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs import prepare
 from optim._engine.jobs.runner import Runner, thread_executor
+from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.runs.session_file import MODEL_FILE, read_session_file
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
 from optim._engine.search.state import Candidate, LaneResult
+from optim._engine.search.targets.entrants import none_runs
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.naming import needs_export
@@ -49,7 +51,7 @@ class Conditions:
         store: the cache.
         say: told what is going on.
         data: where feeds come from; None: synthesized from the first model.
-        target: where all run.
+        target: where all run; of several the names with commas between.
         seed: of synthesized feeds, and of the order in a race.
         component: of a source with several.
     """
@@ -94,7 +96,7 @@ def verify_models(
         candidate = other_model(bench, other)
         budget = Budget.of(asked, bench.prepared.tolerance)
         if elsewhere is not None:
-            bench.move_to(elsewhere)
+            bench = bench.on(elsewhere, {})
         result = check_candidate(bench, candidate) if elsewhere else _compared(bench, candidate)
         if result.ready is None:
             raise OptimError(
@@ -144,17 +146,24 @@ def bench_models(
 
     Args:
         models: ``.onnx`` files, run folders, or sources, which are exported; ratios are to the first.
-        conditions: under which all run.
+        conditions: under which all run; of one model on several targets too.
         seconds: of racing, at most.
         beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
 
     Raises:
         OptimError[not-timed]: time means nothing on the target.
+        OptimError[conflicting-request]: several models on several targets.
         OptimError[not-a-source]: ``beside`` is given, and the first model was not exported from anything.
         OptimError: a model or the feeds cannot be used.
     """
     registry, target, component = conditions.registry, conditions.target, conditions.component
-    if not require_target(registry, target).timed:
+    chosen = choose_targets(registry, target)
+    if len(chosen.targets) > 1 or (chosen.absent and not chosen.auto):
+        _require_one_model(models, beside, target)
+        return _bench_targets(models[0], conditions, chosen, seconds)
+    target = chosen.targets[0].name
+    conditions = replace(conditions, target=target)
+    if not chosen.targets[0].timed:
         raise OptimError(
             "not-timed",
             f"nothing can be timed on target {target}",
@@ -182,6 +191,73 @@ def bench_models(
             for name, size, result in zip(names, sizes, (base, *results), strict=True)
         ]
         return Benchmark(target=target, feeds=bench.prepared.origin, models=tuple(timed))
+
+
+def _require_one_model(models: Sequence[Path], beside: Sequence[str], target: str) -> None:
+    if len(models) > 1 or beside:
+        raise OptimError(
+            "conflicting-request",
+            f"--target {target} names several targets, and there is more than one model",
+            "on several targets one model is timed, and on one target several models",
+            "name one model, or one target",
+            status=ExitStatus.USAGE,
+        )
+
+
+def _bench_targets(model: Path, conditions: Conditions, chosen: ChosenTargets, seconds: float) -> Benchmark:
+    """Time one model on several targets in lock-step; ratios are to the first that runs it.
+
+    Raises:
+        OptimError[no-target-runs]: none of them does.
+    """
+    from optim._engine.reports.answers import Benchmark
+
+    failed: dict[str, OptimError] = {}
+    for number, target in enumerate(chosen.targets):
+        try:
+            with workbench_for(model, replace(conditions, target=target.name)) as (bench, original):
+                bench.original = original
+                timed = _timed_on(bench, chosen.targets[number:], seconds)
+                feeds = bench.prepared.origin
+        except OptimError as error:
+            failed[target.name] = error
+            continue
+        reasons = {name: f"{error.what}: {error.cause}" for name, error in failed.items()}
+        reasons |= {one.name: one.reason for one in chosen.absent if not chosen.auto}
+        rows = [_not_timed(str(model), name, reason) for name, reason in reasons.items()]
+        names = ",".join(one.name for one in chosen.targets)
+        return Benchmark(target=names, feeds=feeds, models=(*timed, *rows))
+    raise none_runs(failed, chosen)
+
+
+def _timed_on(bench: Workbench, targets: Sequence[Target], seconds: float) -> list[TimedModel]:
+    """The original of a workbench on its own target, which is the first, and on others."""
+    bench.say(f"timing the model on {len(targets)} targets")
+    effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
+    places = tuple(map(bench.place_of, targets[1:]))
+    base, others = race_candidates(bench, [], effort, Wanted("bench", places=places))
+    name, size = str(bench.settings.source), bench.original.size_bytes
+    return [
+        _timed_model(name, size, result, bench.prepared).model_copy(update={"target": target.name})
+        for target, result in zip(targets, (base, *others), strict=True)
+    ]
+
+
+def _not_timed(model: str, target: str, reason: str) -> TimedModel:
+    from optim._engine.reports.answers import TimedModel
+
+    return TimedModel(
+        model=model,
+        target=target,
+        error=reason,
+        latency_ms=None,
+        size_bytes=None,
+        peak_memory_bytes=None,
+        latency_ratio=None,
+        latency_ratio_ci=None,
+        rounds=0,
+        shapes=(),
+    )
 
 
 def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepare.Answer) -> TimedModel:

@@ -61,6 +61,7 @@ class Candidate:
         task: the task metric, where it was measured.
         recast: the step that changed what goes in and comes out; None where no step did.
         given: the model that this step was given.
+        target: name of the target that it runs on; empty on the baseline, where the original is run.
     """
 
     model: Model
@@ -71,11 +72,17 @@ class Candidate:
     task: TaskFigure | None = None
     recast: Step | None = None
     given: Model | None = None
+    target: str = ""
 
     @property
     def digest(self) -> str:
         """Digest of the model."""
         return self.model.digest
+
+    @property
+    def is_original(self) -> bool:
+        """Whether it is what the user has: no step was done, and it runs where the baseline does."""
+        return not self.steps and not self.target
 
     @property
     def is_lossy(self) -> bool:
@@ -87,7 +94,15 @@ class Candidate:
         interfaces = (*self.interfaces, interface) if interface else self.interfaces
         recasts = interface is not None and bool(interface.raw)
         recast, given = (step, self.model) if recasts else (self.recast, self.given)
-        return Candidate(model, size_bytes, (*self.steps, step), interfaces, self.drift, self.task, recast, given)
+        return replace(
+            self,
+            model=model,
+            size_bytes=size_bytes,
+            steps=(*self.steps, step),
+            interfaces=interfaces,
+            recast=recast,
+            given=given,
+        )
 
     def compared(self, ready: Ready) -> Candidate:
         """Returns the candidate with its drift and its metric as a lane found them."""
@@ -122,6 +137,7 @@ class Attempt:
         printed: what the pass printed.
         trace: of the exception that it ended with.
         unrepaired: why it was not repaired, where that was looked into; it follows the reason.
+        target: name of the target that it was tried for; empty where the run has one only.
     """
 
     step: Step
@@ -145,6 +161,7 @@ class Attempt:
     printed: tuple[str, ...] = ()
     trace: str = ""
     unrepaired: str = ""
+    target: str = ""
 
     @property
     def why(self) -> str:
