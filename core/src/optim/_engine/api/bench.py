@@ -55,7 +55,8 @@ def bench(
         names = joined_names(target) or "cpu"
         require_models(paths, feeds, names)
         from optim._engine.plugins.registry import load_registry
-        from optim._engine.runs.compare import Conditions, bench_models
+        from optim._engine.runs.compare.bench import bench_models
+        from optim._engine.runs.compare.conditions import Conditions
         from optim._engine.store import Store
 
         conditions = Conditions(

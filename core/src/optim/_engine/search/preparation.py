@@ -87,6 +87,7 @@ class Preparation:
     def _settle(self, target: Target) -> None:
         self.place = self.place_of(target)
         self.target = self.place.target
+        self.device_free_bytes = target.free_memory or (lambda: None)
         self.keys = Keys(self.settings, self.registry, self.target, self._metric)
 
     def place_of(self, target: Target) -> Place:

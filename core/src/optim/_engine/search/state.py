@@ -94,15 +94,8 @@ class Candidate:
         interfaces = (*self.interfaces, interface) if interface else self.interfaces
         recasts = interface is not None and bool(interface.raw)
         recast, given = (step, self.model) if recasts else (self.recast, self.given)
-        return replace(
-            self,
-            model=model,
-            size_bytes=size_bytes,
-            steps=(*self.steps, step),
-            interfaces=interfaces,
-            recast=recast,
-            given=given,
-        )
+        longer = replace(self, model=model, size_bytes=size_bytes, steps=(*self.steps, step), interfaces=interfaces)
+        return replace(longer, recast=recast, given=given)
 
     def compared(self, ready: Ready) -> Candidate:
         """Returns the candidate with its drift and its metric as a lane found them."""
@@ -245,6 +238,7 @@ class Measured:
         peak_memory_bytes: of opening and running it.
         comparisons: with the original, on the explored samples.
         source: how far it is from the source that was exported; None where it was not held against one.
+        again: the ratio of a second race alone; None where there was none. ``ratio`` is that of both.
     """
 
     candidate: Candidate
@@ -255,6 +249,7 @@ class Measured:
     peak_memory_bytes: int = 0
     comparisons: tuple[OutputComparison, ...] = ()
     source: SourceDrift | None = None
+    again: float | None = None
 
     @property
     def digest(self) -> str:

@@ -13,7 +13,7 @@ from optim._engine.plugins.registry import Registry
 from optim._engine.search.plan import Plan, make_plan
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
 from optim.target import Target
 
 
@@ -149,7 +149,7 @@ def none_runs(failed: Mapping[str, OptimError], chosen: ChosenTargets) -> OptimE
         "; ".join(f"{name}: {reason}" for name, reason in reasons.items()),
         f"--target {next(iter(failed))} alone says more of it",
         next((error.package for error in errors if error.package), ""),
-        errors[0].status,
+        ExitStatus.TARGET_UNAVAILABLE,
     )
 
 

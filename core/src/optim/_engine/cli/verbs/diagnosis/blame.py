@@ -42,7 +42,7 @@ def blame(
     names = dict(_pair(text) for text in pairs)
     require_models((reference, other), data, target)
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare import Conditions
+    from optim._engine.runs.compare.conditions import Conditions
     from optim._engine.runs.diagnosis.blame import blame_models
     from optim._engine.store import Store
 
