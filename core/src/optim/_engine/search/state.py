@@ -236,6 +236,7 @@ class Measured:
         peak_memory_bytes: of opening and running it.
         comparisons: with the original, on the explored samples.
         source: how far it is from the source that was exported; None where it was not held against one.
+        again: the ratio of a second race alone; None where there was none. ``ratio`` is that of both.
     """
 
     candidate: Candidate
@@ -246,6 +247,7 @@ class Measured:
     peak_memory_bytes: int = 0
     comparisons: tuple[OutputComparison, ...] = ()
     source: SourceDrift | None = None
+    again: float | None = None
 
     @property
     def digest(self) -> str:
