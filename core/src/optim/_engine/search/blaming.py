@@ -37,6 +37,8 @@ def blame_dropped(bench: Workbench, budget: Budget, journal: Journal) -> None:
         journal: concluded.
     """
     pairs = [(attempt, pair) for attempt in _worst(budget, journal.attempts) if (pair := journal.pair(attempt))]
+    if not pairs:
+        return
     end = bench.run_time.now() + min(_SECONDS, bench.run_time.left - bench.run_time.closing_s)
     for attempt, (before, after) in pairs[:_MOST_STEPS]:
         seconds = end - bench.run_time.now()
