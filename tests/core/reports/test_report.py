@@ -37,6 +37,7 @@ STEP_FIELDS = {
     "not_here",
     "printed",
     "trace",
+    "blame",
 }
 
 

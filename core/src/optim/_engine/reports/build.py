@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
+from optim._engine.reports.blamed import blame_report
 from optim._engine.reports.machine import this_machine
 from optim._engine.reports.schema import (
     Assumption,
@@ -254,6 +255,7 @@ def _step(attempt: Attempt, outcome: Outcome) -> StepReport:
         printed=attempt.printed,
         target=attempt.target or outcome.baseline,
         trace=attempt.trace,
+        blame=blame_report(attempt.blame) if attempt.blame else None,
     )
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from optim._engine.compare.recast import recast_place
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import BeyondBudget, Budget
-from optim._engine.search.state import Candidate, Measured, Scoreboard
+from optim._engine.search.scoreboard import Scoreboard
+from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources import result_job
 from optim._engine.sources.result import SourceDrift
