@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
+from optim._engine.jobs.start_up import StartUp
 from optim._engine.reports.blamed import blame_report
 from optim._engine.reports.machine import this_machine
 from optim._engine.reports.schema import (
@@ -24,6 +25,7 @@ from optim._engine.reports.schema import (
     SearchReport,
     ShapeReport,
     SourceDriftReport,
+    StartReport,
     StepReport,
     TargetReport,
     TaskReport,
@@ -122,6 +124,18 @@ def _original(outcome: Outcome) -> OriginalReport:
         size_bytes=outcome.source.size_bytes,
         peak_memory_bytes=timed.ready.peak_memory_bytes if timed and timed.ready else None,
         operators=outcome.source.operators,
+        start=_start(timed.ready.start if timed and timed.ready else None),
+    )
+
+
+def _start(found: StartUp | None) -> StartReport | None:
+    if found is None or not found.first_s:
+        return None
+    return StartReport(
+        open_ms=1e3 * found.open_s,
+        first_ms=1e3 * found.first_s[0],
+        run_ms=1e3 * found.run_s[0],
+        open_memory_bytes=found.open_memory_bytes,
     )
 
 
@@ -182,6 +196,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
         loader=outcome.loader,
+        start=_start(outcome.start),
     )
 
 

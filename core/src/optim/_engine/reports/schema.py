@@ -37,6 +37,15 @@ class BudgetReport(Part):
     max_loss: str | None = Field(default=None, description="a share of the original's value as 1%, or an amount")
 
 
+class StartReport(Part):
+    """What comes before a model is as fast as it gets; other models may have been opened beside it."""
+
+    open_ms: float = Field(description="until it was open, imports of the runtime excluded")
+    first_ms: float = Field(description="the first call")
+    run_ms: float = Field(description="a later call on the same inputs")
+    open_memory_bytes: int = Field(description="peak while it was opened, imports excluded")
+
+
 class OriginalReport(Part):
     """The model as it came."""
 
@@ -46,6 +55,7 @@ class OriginalReport(Part):
     size_bytes: int
     peak_memory_bytes: int | None = Field(description="of opening and running it, imports excluded")
     operators: dict[str, int] = Field(description="nodes by operator")
+    start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
 
 
 class ExportStepReport(Part):
@@ -161,6 +171,7 @@ class ResultReport(Part):
     outputs: tuple[OutputReport, ...]
     shapes: tuple[ShapeReport, ...]
     loader: bool = Field(default=True, description="whether load.py is there, and optim.load opens it")
+    start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
 
 
 class StepReport(Part):
