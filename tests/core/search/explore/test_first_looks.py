@@ -106,7 +106,7 @@ def looked(folder, settings):
         bench.prepare(bench.ingest().model)
         plan = make_plan(chosen, registry, bench.target)
         beam = Beam(bench, Budget(0.05, 1e-4), plan)
-        FirstLooks(bench, beam._expander, beam.clock, beam.journal, beam.time).run(plan)
+        FirstLooks(bench, beam._expander, beam.clock, beam.journal, beam.time).run(plan, 1.0)
         return [(one.step.pass_name, one.on, one.ratio is not None) for one in beam.journal.attempts]
 
     return rows_of

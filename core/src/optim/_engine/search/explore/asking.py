@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from optim._engine.graphs.node_names import no_such_node
 from optim._engine.jobs import offer
 from optim._engine.plugins.offers import OfferedPass
+from optim._engine.search.plan import Planned
 from optim._engine.search.state import Candidate
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
@@ -15,6 +17,9 @@ from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
 
 _TOO_LATE = "search time ran out while passes were asked what they offer; give more with --search-seconds"
+
+_NEAR = 3
+"""Names that an error proposes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,27 @@ class Asker:
                 self._too_slow |= {name} if broken[1].ran_out else set()
             left = [offered for offered in left if offered.name not in found]
         return found
+
+    def require_kept_nodes(self, candidates: Sequence[Candidate], passes: Sequence[Planned]) -> None:
+        """Refuse names in the user's ``keep`` that no node has, in the model or in what the stages before made of it.
+
+        A recipe may be for several models, and options are those of every component of a source: what fits only one of
+        them is a note there.
+
+        Raises:
+            OptimError[unknown-node]: names the near ones.
+        """
+        settings = self._bench.settings
+        for planned in passes:
+            named = settings.named_options(planned.ordered.name)
+            if named is None or not (named.options or {}).get("keep") or named.carried or settings.component:
+                continue
+            asked = [self.ask(candidate, [planned.offered])[planned.ordered.name] for candidate in candidates]
+            unknown = [answer.unknown for answer in asked if answer.proposals]
+            for name in unknown[0] if unknown else ():
+                if all(name in others for others in unknown):
+                    near = list(dict.fromkeys(word for others in unknown for word in others[name]))[:_NEAR]
+                    raise no_such_node(name, near, planned.ordered.name, "the model and in what this run made of it")
 
     def _ask_once(
         self, candidate: Candidate, passes: Sequence[OfferedPass]

@@ -122,13 +122,19 @@ class Promises:
 
         Only what was timed on another chain is judged, and it may surprise.
         """
-        if step.key not in self._gain_of_step and step.pass_name not in self._gain_of_pass:
+        is_known = step.key in self._gain_of_step or step.pass_name in self._gain_of_pass
+        if not is_known or parent.digest not in self._latency:
             return ""
-        best = min([1.0, *self._latency.values()])
-        expected = self._latency.get(parent.digest, 1.0) * math.exp(-self.gain(step))
+        best = min(self._latency.values())
+        expected = self._latency[parent.digest] * math.exp(-self.gain(step))
         if math.log(best / expected) + _SURPRISE >= TOO_LITTLE:
             return ""
         return f"it promises a latency ratio of about {expected:.2f} here, and {best:.2f} is found already"
+
+    @property
+    def best_gain(self) -> float:
+        """The most that any step gained; 0 where none gained anything."""
+        return max(0.0, *self._gain_of_step.values()) if self._gain_of_step else 0.0
 
     def per_second(self, step: Step) -> float:
         """Returns what decides which candidate is tried first."""
