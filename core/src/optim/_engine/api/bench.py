@@ -53,6 +53,9 @@ def bench(
     paths = [Path(fspath(model)) for model in named]
     with named_data(data, seed) as feeds:
         require_models(paths, feeds, target)
+        from optim.jobs.process import expect_workers
+
+        expect_workers()  # they import what this process goes on to import, meanwhile
         from optim._engine.plugins.registry import load_registry
         from optim._engine.runs.compare import Conditions, bench_models
         from optim._engine.store import Store
