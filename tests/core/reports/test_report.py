@@ -36,6 +36,7 @@ STEP_FIELDS = {
     "not_here",
     "printed",
     "trace",
+    "blame",
 }
 
 

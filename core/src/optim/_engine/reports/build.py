@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
+from optim._engine.reports.blamed import blame_report
 from optim._engine.reports.machine import this_machine
 from optim._engine.reports.schema import (
     Assumption,
@@ -233,6 +234,7 @@ def _step(attempt: Attempt) -> StepReport:
         not_here=attempt.not_here,
         printed=attempt.printed,
         trace=attempt.trace,
+        blame=blame_report(attempt.blame) if attempt.blame else None,
     )
 
 

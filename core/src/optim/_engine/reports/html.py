@@ -9,7 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.reports import plots, svg, words
+from optim._engine.drawing import svg
+from optim._engine.reports import plots, words
+from optim._engine.reports.blame_section import blame_sections
 from optim._engine.reports.compiled import compiled_beside
 from optim._engine.reports.schema import Report, StepReport
 from optim._engine.reports.words import not_here
@@ -111,6 +113,7 @@ def render_html(report: Report) -> str:
         plots=_plots(report),
         plot_style=svg.STYLE,
         front=plots.front_of(report.points),
+        blames=blame_sections(report),
     )
 
 
@@ -135,9 +138,9 @@ def _plots(report: Report) -> list[Plot]:
     return [plot for plot in drawn if plot.drawing]
 
 
-def _both(plot: Callable[[Report, plots.Canvas], str], report: Report) -> str:
+def _both(plot: Callable[[Report, svg.Canvas], str], report: Report) -> str:
     """A plot for wide pages and for narrow ones: the page's style shows one of them."""
-    return plot(report, plots.WIDE) + plot(report, plots.NARROW)
+    return plot(report, svg.WIDE) + plot(report, svg.NARROW)
 
 
 @cache

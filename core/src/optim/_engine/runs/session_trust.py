@@ -177,8 +177,10 @@ def _harmless_options(provider: str, name: str) -> frozenset[str]:
         return PROVIDER_OPTIONS[provider]
     from optim._engine.plugins.registry import load_registry
 
-    there = (one for one in load_registry().targets().values() if one.provider == provider)
-    return frozenset(option for one in there if provider or one.name == name for option in one.harmless_options)
+    there = load_registry().targets().values()
+    known = name.partition(":")[0]
+    meant = [one for one in there if (one.runs_on == provider if provider else one.name == known)]
+    return frozenset(option for one in meant for option in one.harmless_options)
 
 
 def _libraries_of_targets() -> set[str]:
