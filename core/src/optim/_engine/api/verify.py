@@ -69,7 +69,8 @@ def verify(
 
         expect_workers()  # they import what this process goes on to import, meanwhile
         from optim._engine.plugins.registry import load_registry
-        from optim._engine.runs.compare import Conditions, verify_models
+        from optim._engine.runs.compare.conditions import Conditions
+        from optim._engine.runs.compare.verify import verify_models
         from optim._engine.store import Store
 
         conditions = Conditions(
