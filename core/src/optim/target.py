@@ -45,6 +45,8 @@ class Target:
             It looks for a library file or a device node and never imports the runtime.
         identify: cheap look at the device that is here, for the key of every measurement and for the report, e.g.
             ``NVIDIA L4, 23 GiB, driver 580.95``; empty where it cannot be told. It never imports the runtime.
+        free_memory: cheap look at the memory that is free on the device, in bytes; None where nobody can tell, or where
+            models lie in the machine's own memory. So many models are opened at once as fit into half of it.
         configure: makes the target of what stands behind its name in ``--target name:key=value,...``; None where
             there is nothing to choose. Raises OptimError for a key or a value that it does not know.
     """
@@ -71,6 +73,7 @@ class Target:
     hardware: str = ""
     probe: Callable[[], str | None] | None = field(default=None, compare=False)
     identify: Callable[[], str] | None = field(default=None, compare=False)
+    free_memory: Callable[[], int | None] | None = field(default=None, compare=False)
     configure: Callable[[Mapping[str, str]], Target] | None = field(default=None, compare=False)
 
     @property
@@ -87,7 +90,7 @@ class Target:
     def plain(self) -> Target:
         """The same without its functions, as other processes are told it; they are told the device that is here."""
         hardware = self.identify() if self.identify else self.hardware
-        return replace(self, probe=None, configure=None, identify=None, hardware=hardware)
+        return replace(self, probe=None, configure=None, identify=None, free_memory=None, hardware=hardware)
 
     def unavailable(self) -> str | None:
         """The reason why it cannot be used here, or None."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from optim._engine.reports import notebook, words
-from optim._engine.reports.schema import DriftReport, ExportStepReport, Figure, OutputReport
+from optim._engine.reports.fields import Figure
+from optim._engine.reports.schema import DriftReport, ExportStepReport, OutputReport
 
 if TYPE_CHECKING:
     import onnxruntime

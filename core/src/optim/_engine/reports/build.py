@@ -6,6 +6,8 @@ from dataclasses import asdict
 
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
+from optim._engine.jobs.start_up import StartUp
+from optim._engine.reports.blamed import blame_report
 from optim._engine.reports.machine import this_machine
 from optim._engine.reports.schema import (
     Assumption,
@@ -23,6 +25,7 @@ from optim._engine.reports.schema import (
     SearchReport,
     ShapeReport,
     SourceDriftReport,
+    StartReport,
     StepReport,
     TaskReport,
 )
@@ -117,6 +120,18 @@ def _original(outcome: Outcome) -> OriginalReport:
         size_bytes=outcome.source.size_bytes,
         peak_memory_bytes=timed.ready.peak_memory_bytes if timed and timed.ready else None,
         operators=outcome.source.operators,
+        start=_start(timed.ready.start if timed and timed.ready else None),
+    )
+
+
+def _start(found: StartUp | None) -> StartReport | None:
+    if found is None or not found.first_s:
+        return None
+    return StartReport(
+        open_ms=1e3 * found.open_s,
+        first_ms=1e3 * found.first_s[0],
+        run_ms=1e3 * found.run_s[0],
+        open_memory_bytes=found.open_memory_bytes,
     )
 
 
@@ -177,6 +192,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
         loader=outcome.loader,
+        start=_start(outcome.start),
     )
 
 
@@ -233,6 +249,7 @@ def _step(attempt: Attempt) -> StepReport:
         not_here=attempt.not_here,
         printed=attempt.printed,
         trace=attempt.trace,
+        blame=blame_report(attempt.blame) if attempt.blame else None,
     )
 
 

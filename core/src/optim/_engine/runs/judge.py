@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from optim._engine.gate.budget import Budget
 from optim._engine.runs.outcome import RunStatus
+from optim._engine.search.blaming import blame_dropped
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.journal import Journal, failures
 from optim._engine.search.measure.racing import TimingFailed, original_failed
@@ -56,11 +57,13 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
     beam = Beam(bench, budget, plan)
     selection = Selection(bench, budget, beam.journal, beam.archive, beam.time)
     try:
-        return _judged(bench, beam, selection, plan, budget)
+        verdict = _judged(bench, beam, selection, plan, budget)
     except TimingFailed as failed:
         beam.journal.conclude(bench.original)
         what = f"{failed.what}, by {failed.package}: {failed.cause}. What was found before is in the report"
         return Verdict(RunStatus.FAILED, what, None, beam.journal.attempts, points=beam.archive.points())
+    blame_dropped(bench, budget, beam.journal)
+    return verdict
 
 
 def _judged(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, budget: Budget) -> Verdict:

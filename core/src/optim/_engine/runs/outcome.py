@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from optim._engine.jobs import ingest, prepare
+from optim._engine.jobs.start_up import StartUp
 from optim._engine.search.select.archive import Point
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
@@ -91,6 +92,12 @@ class Outcome:
     def delivered(self) -> Candidate | None:
         """The chain that is delivered."""
         return self.result.candidate if self.result else None
+
+    @property
+    def start(self) -> StartUp | None:
+        """How what is delivered began when it was timed last; None where nothing was timed."""
+        timed = self.timing or self.original
+        return timed.ready.start if self.result and timed and timed.ready else None
 
     @property
     def nearest(self) -> Point | None:

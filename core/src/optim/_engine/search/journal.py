@@ -9,6 +9,7 @@ from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.settings import Goal
 from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepStatus
 from optim.cli_kit.output import size_text
+from optim.model import Model
 from optim.passes import Stage
 
 _SAYS_NOTHING: tuple[object, ...] = (None, False, "", [], (), {})
@@ -22,6 +23,7 @@ class Journal:
         self._goal = goal
         self.attempts: list[Attempt] = []
         self._by_chain: dict[tuple[tuple[str, str], ...], Attempt] = {}
+        self._models: dict[tuple[tuple[str, str], ...], Model] = {}
 
     def open(self, step: Step, on: Candidate) -> Attempt:
         """Opens a row; the same step on the same chain again is the same row."""
@@ -30,6 +32,16 @@ class Journal:
             self._by_chain[chain] = Attempt(step, tuple(s.pass_name for s in on.steps), behind=chain_key(on))
             self.attempts.append(self._by_chain[chain])
         return self._by_chain[chain]
+
+    def note_models(self, before: Candidate, after: Candidate) -> None:
+        """Notes what a step was given and what it made, where both are fed as the original is."""
+        if not after.interfaces:
+            self._models.update({chain_key(one): one.model for one in (before, after)})
+
+    def pair(self, attempt: Attempt) -> tuple[Model, Model] | None:
+        """What a step was given and what it made; None where nothing was made, or it is fed in another way."""
+        before, after = self._models.get(attempt.behind), self._models.get(attempt.chain)
+        return (before, after) if before is not None and after is not None else None
 
     def find(self, candidate: Candidate) -> Attempt | None:
         """The row of the last step of a chain."""

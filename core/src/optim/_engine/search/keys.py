@@ -99,6 +99,10 @@ class Keys:
             "source-result", model.digest, [to_wire(one) for one in interfaces], self._reference, evidence, component
         )
 
+    def blame(self, before: Model, after: Model, samples: Sequence[int]) -> str:
+        """Returns the key of what is to blame for what lies between two models."""
+        return cache_key("blame", before.digest, after.digest, samples, self._reference)
+
     def repair(
         self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], limit: float, samples: Sequence[int]
     ) -> str:

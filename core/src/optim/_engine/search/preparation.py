@@ -80,6 +80,7 @@ class Preparation:
     def _settle(self, target: Target) -> None:
         self.registry.backend(target.backend)
         self.target = target.plain
+        self.device_free_bytes = target.free_memory or (lambda: None)
         self.place = Place(self.target, self.registry.offered("backend")[target.backend].plugin.name)
         self.keys = Keys(self.settings, self.registry, self.target, self._metric)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from optim._engine.diagnosis.blame_job import Answer as Blame
 from optim._engine.gate.budget import BeyondBudget
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
@@ -122,6 +123,8 @@ class Attempt:
         printed: what the pass printed.
         trace: of the exception that it ended with.
         unrepaired: why it was not repaired, where that was looked into; it follows the reason.
+        objected: whether the gate dropped it: its outputs are not right.
+        blame: the nodes that make it wrong, where that was looked into.
     """
 
     step: Step
@@ -145,11 +148,15 @@ class Attempt:
     printed: tuple[str, ...] = ()
     trace: str = ""
     unrepaired: str = ""
+    objected: bool = False
+    blame: Blame | None = None
 
     @property
     def why(self) -> str:
-        """The reason, and why it was not repaired."""
-        return f"{self.reason}; {self.unrepaired}" if self.reason and self.unrepaired else self.reason
+        """The reason, why it was not repaired, and what is to blame."""
+        found = [one.name for one in self.blame.blamed[:1]] if self.blame else []
+        parts = [self.reason, self.unrepaired, *(f"blamed: {name}" for name in found)]
+        return "; ".join(filter(None, parts)) if self.reason else ""
 
     @property
     def chain(self) -> tuple[tuple[str, str], ...]:
@@ -159,11 +166,12 @@ class Attempt:
     def settle(self, status: StepStatus, reason: str) -> None:
         """Decide what became of it."""
         self.status, self.reason, self.beyond_budget = status, str(reason), isinstance(reason, BeyondBudget)
+        self.objected = False
 
     def drop(self, objection: str, seen: str = "") -> None:
         """Drop it for an objection of the gate; ``seen`` says where that was seen."""
         self.settle(StepStatus.DROPPED, seen + objection)
-        self.beyond_budget = isinstance(objection, BeyondBudget)
+        self.beyond_budget, self.objected = isinstance(objection, BeyondBudget), True
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +236,7 @@ class Measured:
         peak_memory_bytes: of opening and running it.
         comparisons: with the original, on the explored samples.
         source: how far it is from the source that was exported; None where it was not held against one.
+        again: the ratio of a second race alone; None where there was none. ``ratio`` is that of both.
     """
 
     candidate: Candidate
@@ -238,6 +247,7 @@ class Measured:
     peak_memory_bytes: int = 0
     comparisons: tuple[OutputComparison, ...] = ()
     source: SourceDrift | None = None
+    again: float | None = None
 
     @property
     def digest(self) -> str:

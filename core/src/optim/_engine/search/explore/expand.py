@@ -306,6 +306,7 @@ class Expander:
             attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
             return None
         new = candidate.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
+        self._journal.note_models(candidate, new)
         attempt.drift, attempt.task = worst_drift(tried.answer.comparisons), tried.answer.task
         objection = self._budget.objection(tried.answer.comparisons, new.is_lossy, tried.answer.task, provisional=True)
         if not objection and new.is_lossy:

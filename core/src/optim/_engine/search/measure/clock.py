@@ -149,7 +149,7 @@ class Clock:
                 score.objection = f"in a second process: {second.failure or 'it was not timed'}"
                 continue
             score.result = joined(score.result, second)
-            found.append(item.timed(score.result))
+            found.append(replace(item.timed(score.result), again=second.ratio.value))
         return found
 
     def beyond(self, candidates: Sequence[Candidate]) -> list[LaneResult]:

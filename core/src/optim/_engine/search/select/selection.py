@@ -39,8 +39,8 @@ _SAME = 1.01
 """Within one per cent the shorter chain is taken: less than processes of one graph differ by."""
 
 _LEANS = 0.98
-"""What is undecided is delivered where its median is better than this: the same graph differs by about that much from
-process to process, and what changes nothing would be delivered now and then with less."""
+"""What is undecided is delivered where its medians are better than this in two races: the same graph differs by about
+that much from process to process, and what changes nothing would be delivered now and then with less."""
 
 _NEEDED = 1.05
 """A step that only makes way must show more: the same graph differs by some per cent from process to process."""
@@ -87,6 +87,14 @@ class Selection:
         finalists = unique([finalists[0], *asked, *finalists[1:], *shorter])
         finalists = finalists[: max(1 + len(asked), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
+        while (chosen := self._choose(measured)) is not None and self.objective.goal == "latency":
+            if not self._shorter.changes_nothing(chosen.candidate):
+                break
+            measured = [item for item in measured if item.digest != chosen.digest]
+        return chosen
+
+    def _choose(self, measured: Sequence[Measured]) -> Measured | None:
+        """Returns what is delivered of models that were proven; None where none of them is better."""
         better = [item for item in measured if self.is_better(item)]
         if not better:
             undecided = [item for item in measured if self.is_undecided(item)]
@@ -163,13 +171,14 @@ class Selection:
         return self.would_help(item)
 
     def is_undecided(self, item: Measured) -> bool:
-        """Whether a lossless chain looks faster, and noise left it open: there is nothing to lose."""
+        """Whether a lossless chain looks faster in both races, and noise left it open: there is nothing to lose."""
         if self.objective.goal != "latency" or item.candidate.is_lossy or not item.candidate.steps:
             return False
         if item.ratio is None or item.high is None or self.would_help(item):
             return False
         makes_way = self._shorter.only_makes_way(item.candidate.steps)
-        return item.ratio < _LEANS and item.high >= FASTER and self._bench.target.exact and not makes_way
+        looks_faster = max(item.ratio, item.again or 1.0) < _LEANS
+        return looks_faster and item.high >= FASTER and self._bench.target.exact and not makes_way
 
     def would_help(self, item: Measured) -> bool:
         """Whether its figures say that it is better than the original, whatever it drifts."""

@@ -48,6 +48,19 @@ class ShorterChains:
                 found.append(plain)
         return unique(found)
 
+    def changes_nothing(self, candidate: Candidate) -> bool:
+        """Whether the runtime makes of it what it makes of the original: that is not faster, whatever a clock says.
+
+        Its row says so. What was asked for is a change.
+        """
+        if any(map(self.was_asked_for, candidate.steps)):
+            return False
+        reason = self._idle.reasons(self._bench.original, [candidate]).get(candidate.digest)
+        attempt = self._journal.find(candidate)
+        if reason is not None and attempt is not None:
+            attempt.settle(StepStatus.DROPPED, reason)
+        return reason is not None
+
     def only_what_was_asked_for(self, candidate: Candidate) -> list[Candidate]:
         """Returns the candidate with only what the user asked for, to be delivered where nothing else helps."""
         asked = [step for step in candidate.steps if step.role is not Role.IMPROVE and self.was_asked_for(step)]
