@@ -68,3 +68,12 @@ def test_nothing_is_said_twice(models: Path, key: str) -> None:
     text = f"{key}\n{matrix}" if "[" not in key else f"{matrix}{key}\n"
     (entry,) = read_batch([written(models, "twice.toml", text)])
     assert entry.error is not None and "exclude" in entry.error.cause
+
+
+def test_targets_with_settings_make_folders_of_any_system(models: Path) -> None:
+    file = written(models, "t.toml", '[matrix]\nsource = ["a.onnx"]\ntarget = ["auto", "cpu,qnn:soc=sm8650"]\n')
+    entries = read_batch([file])
+    assert [(entry.name, entry.needs) for entry in entries] == [
+        ("a-auto", frozenset()),
+        ("a-cpu-qnn-soc-sm8650", {"cpu", "qnn"}),
+    ]

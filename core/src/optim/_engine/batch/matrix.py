@@ -11,6 +11,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from optim._engine.plugins.chosen_targets import AUTO_TARGET, BASELINE_TARGET, target_names
 from optim._engine.recipes.recipe import Recipe, recipe_from
 from optim._engine.recipes.toml import read_toml
 from optim.errors import ExitStatus, OptimError
@@ -64,8 +65,14 @@ class Entry:
 
     @property
     def target(self) -> str:
-        """Where the model is to run."""
-        return (self.recipe.target if self.recipe else None) or "cpu"
+        """Where the model is to run, as ``--target`` takes it."""
+        return (self.recipe.target if self.recipe else None) or BASELINE_TARGET
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The targets that must be there, by name; ``auto`` takes those that are."""
+        names = {name.partition(":")[0] for name in target_names(self.target)} if self.recipe else set()
+        return frozenset(names - {AUTO_TARGET})
 
 
 def read_batch(files: Sequence[Path]) -> list[Entry]:
@@ -111,22 +118,26 @@ def _combined(source: str, asked: BatchRecipe, file: Path) -> Iterator[Entry]:
         if drift is not None:
             recipe = recipe.model_copy(update={"budget": recipe.budget.model_copy(update={"max_drift": drift})})
         parts = [_stem(source)]
-        parts += [target] if target is not None and len(matrix.target) > 1 else []
+        parts += [_safe(target)] if target is not None and len(matrix.target) > 1 else []
         parts += [f"{drift:g}"] if drift is not None and len(matrix.max_drift) > 1 else []
         yield Entry("-".join(parts), source, file, recipe)
 
 
 def _stem(source: str) -> str:
     """A name for a folder: of a file, of a model's folder, or of a factory."""
-    name = Path(source).name.rpartition(":")[2].removesuffix(".onnx")
-    return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in name).strip(".") or "model"
+    return _safe(Path(source).name.rpartition(":")[2].removesuffix(".onnx"))
+
+
+def _safe(text: str) -> str:
+    """A text as a part of a folder's name, on every system."""
+    return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in text).strip(".") or "model"
 
 
 def _with_names_of_their_own(entries: Sequence[Entry]) -> list[Entry]:
     """Where two have one name, that of the recipe goes before it; where they still have, a number after it."""
     times = Counter(entry.name for entry in entries)
     longer = [
-        replace(entry, name=f"{_stem(entry.origin.stem)}-{entry.name}") if times[entry.name] > 1 else entry
+        replace(entry, name=f"{_safe(entry.origin.stem)}-{entry.name}") if times[entry.name] > 1 else entry
         for entry in entries
     ]
     taken: set[str] = set()

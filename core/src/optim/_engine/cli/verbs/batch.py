@@ -54,7 +54,7 @@ def batch(
     from optim._engine.batch.page import PAGE_FILE
     from optim._engine.batch.runs import Told, claimed, run_batch
 
-    targets = sorted({entry.target for entry in entries if entry.recipe})
+    targets = sorted({name for entry in entries for name in entry.needs})
     flags = [*(["--trust-code"] if trust_code else []), *(["--fresh"] if fresh else [])]
     with claimed(output), executor_of(cluster, jobs, targets, output) as executor, standing(len(entries)) as shown:
         told = Told(shown.begun, shown.finished)
