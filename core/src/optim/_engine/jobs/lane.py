@@ -13,7 +13,7 @@ from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.job import Job
 from optim.arrays import Feeds
-from optim.backend import Session
+from optim.backend import KernelCount, Session
 from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
 from optim.jobs.memory import peak_memory_bytes
@@ -62,6 +62,7 @@ class Ready:
         executed_on: share of nodes by provider.
         run_s: duration of one run of each timed sample, in seconds.
         task: the task metric, where it was asked for.
+        kernels: that compute it, where the runtime tells.
     """
 
     comparisons: tuple[OutputComparison, ...]
@@ -69,6 +70,7 @@ class Ready:
     executed_on: dict[str, float]
     run_s: tuple[float, ...]
     task: TaskFigure | None = None
+    kernels: tuple[KernelCount, ...] = ()
 
 
 JOB = Job(__name__, Request, Answer)
@@ -90,7 +92,9 @@ def run(request: Request, channel: Channel) -> Answer:
         own = session.peak_memory_bytes()
         peak = max(0, peak_memory_bytes() - before) if own is None else own
         judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
-        ready = Ready(judged.comparisons, peak, dict(session.executed_on), tuple(duration), judged.task)
+        ready = Ready(
+            judged.comparisons, peak, dict(session.executed_on), tuple(duration), judged.task, tuple(session.kernels())
+        )
         session.release()  # where the device takes one session at a time, the other lanes open now
         channel.event("ready", ready=to_wire(ready))
         runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]

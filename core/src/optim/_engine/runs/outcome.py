@@ -57,6 +57,8 @@ class Outcome:
         known: what an earlier export says of the original, where it came as a file of one.
         checks: what was looked at after delivery.
         loader: whether onnxruntime can open what is delivered.
+        load_script: text of ``load.py`` where another runtime than onnxruntime opens it.
+        requirements: what ``load.py`` needs, as pip takes it.
     """
 
     settings: RunSettings
@@ -86,6 +88,8 @@ class Outcome:
     known: KnownExport | None = None
     checks: tuple[Check, ...] = ()
     loader: bool = True
+    load_script: str = ""
+    requirements: tuple[str, ...] = ()
 
     @property
     def delivered(self) -> Candidate | None:
