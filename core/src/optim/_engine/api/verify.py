@@ -66,7 +66,8 @@ def verify(
     with named_data(data, seed) as feeds, named_metric(metric) as judged_by:
         require_models(models, feeds, target)
         from optim._engine.plugins.registry import load_registry
-        from optim._engine.runs.compare import Conditions, verify_models
+        from optim._engine.runs.compare.conditions import Conditions
+        from optim._engine.runs.compare.verify import verify_models
         from optim._engine.store import Store
 
         conditions = Conditions(

@@ -281,9 +281,7 @@ class HeldSession(Session):
 
     def kernels(self) -> Sequence[KernelCount]:
         """Returns which kernels compute it."""
-        return self._backend.blame(
-            f"could not say which kernels compute {self._subject}", lambda: tuple(self._live().kernels())
-        )
+        return self._backend.blame("could not say its kernels", lambda: tuple(self._live().kernels()))
 
     def time_runs(self, feeds: Feeds, count: int) -> list[float]:
         """Seconds of runs, all of one opening."""

@@ -154,7 +154,15 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
     script = LOAD_TEXT if backend.owner is None else backend.load_script(delivery)
     outcome.loader, outcome.load_script = bool(script), "" if backend.owner is None else script
     outcome.requirements = tuple(backend.requirements(outcome.target))
-    write_session_files(folder, model.session, outcome.target, libraries, owner=backend.owner, script=script)
+    write_session_files(
+        folder,
+        model.session,
+        outcome.target,
+        libraries,
+        owner=backend.owner,
+        script=script,
+        warm_up=outcome.start.warm_up if outcome.start else {},
+    )
     write_lock(lock_of(outcome), folder / "recipe.lock.toml")
     return tuple(backend.deliver(delivery))
 

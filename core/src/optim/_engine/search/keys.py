@@ -49,6 +49,11 @@ class Keys:
         self._prepared = prepared
         self._reference = [self._place, prepared.versions, prepared.digest, original.digest, measured]
 
+    def hold_beside(self, baseline: Keys, prepared: Prepared) -> None:
+        """Says that everything is compared with what ``baseline`` is, of a run on another target."""
+        self._prepared = prepared
+        self._reference = [self._place, prepared.versions, baseline._reference]
+
     def ingest(self, stamps: Sequence[Stamp]) -> str:
         """Of what a file becomes in the store."""
         versions = [importlib.metadata.version(package) for package in ("onnx", "onnx-ir")]
