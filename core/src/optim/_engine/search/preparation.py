@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -145,7 +146,7 @@ class Preparation:
         check_file(path)
         stamps = None if fresh else stamps_of([path])
         key = self.keys.ingest(stamps) if stamps else ""
-        known = self.runner.known(key, Ingested, holds=_is_as_it_was) if key else None
+        known = self.runner.known(key, Ingested, holds=partial(_is_as_it_was, self.store)) if key else None
         if known is not None:
             return known
         self.say(f"reading {path.name}")
@@ -303,6 +304,6 @@ def _names_in_messages(model: Model, source: Path) -> dict[str, str]:
     return dict.fromkeys((model.path.name, f"{model.path.stem[:12]}{model.path.suffix}"), source.name)
 
 
-def _is_as_it_was(known: Ingested) -> bool:
+def _is_as_it_was(store: Store, known: Ingested) -> bool:
     """Whether neither the user's files nor those of the store changed since."""
-    return still_there(known.read) and is_whole(known.model.path) and not damaged_files(known.model.path)
+    return still_there(known.read) and is_whole(known.model.path) and not damaged_files(known.model.path, store)
