@@ -47,7 +47,9 @@ class NamedPass(_Table):
 class Recipe(_Table):
     """Everything a recipe can say; a key that is left out is None or empty, and the command line goes before it."""
 
-    target: str | None = Field(default=None, description="as in `optim targets`")
+    target: str | tuple[str, ...] | None = Field(
+        default=None, description="as in `optim targets`; several, or auto: the fastest is delivered"
+    )
     goal: Literal["latency", "size", "memory"] | None = Field(default=None, description="what better means")
     data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")
     metric: str | None = Field(default=None, description="task metric, as after --metric")

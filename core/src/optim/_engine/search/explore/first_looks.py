@@ -109,6 +109,7 @@ class FirstLooks:
         found = []
         for (planned, attempt), tried in zip(wanted, outcomes, strict=True):
             if tried is None:
+                self._promises.leave_open(attempt.step)
                 continue
             candidate = self._expander.judge(original, attempt, tried)
             if candidate is not None:

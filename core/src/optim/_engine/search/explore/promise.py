@@ -42,6 +42,7 @@ class Promises:
         self._held: set[str] = set()
         self._expected: dict[tuple[str, str], float] = {}
         self._bounded: set[tuple[str, str]] = set()
+        self._open: list[Step] = []
 
     def expect(self, step: Step, gain: float, *, measured: bool) -> None:
         """Notes what a step gains at best by the kernels that it exchanges, and whether they were timed here."""
@@ -89,10 +90,14 @@ class Promises:
         lost = max(of_pass) - expected if expected is not None else 0.0
         return self._gain_of_pass[step.pass_name] - lost
 
+    def leave_open(self, step: Step) -> None:
+        """Notes a step that there was no time to look at."""
+        self._open.append(step)
+
     @property
     def best_gain(self) -> float:
-        """The most that any step gained; 0 where none gained anything."""
-        return max(0.0, *self._gain_of_step.values()) if self._gain_of_step else 0.0
+        """The most that any step gained, or may gain that was not looked at; 0 where none is of use."""
+        return max([0.0, *self._gain_of_step.values(), *map(self.gain, self._open)])
 
     def per_second(self, step: Step) -> float:
         """Returns what decides which candidate is tried first."""
