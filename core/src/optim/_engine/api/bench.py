@@ -55,6 +55,9 @@ def bench(
     with named_data(data, seed) as feeds:
         names = joined_targets(target) or "cpu"
         require_models(paths, feeds, names)
+        from optim.jobs.process import expect_workers
+
+        expect_workers()  # they import what this process goes on to import, meanwhile
         from optim._engine.plugins.registry import load_registry
         from optim._engine.runs.compare.bench import bench_models
         from optim._engine.runs.compare.conditions import Conditions

@@ -235,7 +235,7 @@ def finished_run(store: Store, key: str) -> Outcome | None:
     outcome = store.read("runs", key, Outcome)
     if outcome is None:
         return None
-    if outcome.result is not None and (damaged := damaged_files(outcome.result.candidate.model.path)):
+    if outcome.result is not None and (damaged := damaged_files(outcome.result.candidate.model.path, store)):
         for file in damaged:
             if file.exists():
                 store.drop("models", file.name, "it is not what its name says")

@@ -22,7 +22,7 @@ from optim._engine.recipes.lock import (
 )
 from optim._engine.recipes.recipe import BudgetTable, Recipe, recipe_from
 from optim._engine.runs.outcome import Outcome
-from optim._engine.search.settings import RunSettings, joined_targets
+from optim._engine.search.settings import RunSettings
 from optim.errors import ExitStatus, OptimError
 
 
@@ -115,7 +115,7 @@ def require_source(lock: Lock, outcome_digest: str) -> None:
 
 def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
     plain: dict[str, Any] = {
-        "target": joined_targets(recipe.target),
+        "target": recipe.target,
         "goal": recipe.goal,
         "data": recipe.data,
         "seed": recipe.seed,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -23,10 +24,9 @@ from optim._engine.jobs.runner import Runner, Say
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys
 from optim._engine.search.restore import damaged_files
-from optim._engine.search.run_time import RunTime
+from optim._engine.search.run_time import REFUSAL_S, RunTime
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import REFUSAL_S
 from optim._engine.search.time_estimate import in_time
 from optim._engine.search.turns import Turns
 from optim._engine.sources.make import ExportedSource, make_graphs
@@ -145,11 +145,13 @@ class Preparation:
         check_file(path)
         stamps = None if fresh else stamps_of([path])
         key = self.keys.ingest(stamps) if stamps else ""
-        known = self.runner.known(key, Ingested, holds=_is_as_it_was) if key else None
+        known = self.runner.known(key, Ingested, holds=partial(_is_as_it_was, self.store)) if key else None
         if known is not None:
             return known
         self.say(f"reading {path.name}")
+        began = self.run_time.now()
         answer = self.need(ingest.JOB, ingest.Request(path.absolute(), self.store.models), "ingest")
+        self.run_time.note_reading(self.run_time.now() - began)
         if key and answer.read:
             self.runner.keep(key, answer)
         return answer
@@ -303,6 +305,6 @@ def _names_in_messages(model: Model, source: Path) -> dict[str, str]:
     return dict.fromkeys((model.path.name, f"{model.path.stem[:12]}{model.path.suffix}"), source.name)
 
 
-def _is_as_it_was(known: Ingested) -> bool:
+def _is_as_it_was(store: Store, known: Ingested) -> bool:
     """Whether neither the user's files nor those of the store changed since."""
-    return still_there(known.read) and is_whole(known.model.path) and not damaged_files(known.model.path)
+    return still_there(known.read) and is_whole(known.model.path) and not damaged_files(known.model.path, store)
