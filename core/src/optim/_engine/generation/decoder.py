@@ -15,6 +15,8 @@ from optim.errors import ExitStatus, OptimError
 if TYPE_CHECKING:
     import onnxruntime
 
+    from optim.adapters.session import Adapters
+
 
 class Decoder:
     """Generates text with exported graphs.
@@ -59,6 +61,7 @@ class Decoder:
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 0,
+        adapter: Adapters | None = None,
     ) -> Array:
         """Continue a prompt.
 
@@ -72,26 +75,35 @@ class Decoder:
             top_k: 0: all tokens.
             top_p: 1: all tokens.
             seed: of the draw.
+            adapter: None: that of :func:`optim.load`; an empty sequence: none. Generations with different adapters may
+                be under way at once.
 
         Returns:
             New tokens, int64, shape (batch, tokens); after a row's end of text come padding ids.
 
         Raises:
             OptimError[bad-prompt]: the model cannot take it.
+            OptimError[adapter-not-taken]: the model takes no adapters. Others, of one that does not fit.
         """
         sampling = Sampling(not sample, temperature, top_k, top_p)
         feeds = self._feeds(prompt)
-        chosen = list(self.stream(feeds, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed))
+        chosen = list(self.stream(feeds, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed, adapter=adapter))
         batch = next(iter(feeds.values())).shape[0]
         return np.stack(chosen, 1) if chosen else np.zeros((batch, 0), np.int64)
 
     def stream(
-        self, prompt: Feeds | Array | list[list[int]], *, max_new_tokens: int, sampling: Sampling, seed: int = 0
+        self,
+        prompt: Feeds | Array | list[list[int]],
+        *,
+        max_new_tokens: int,
+        sampling: Sampling,
+        seed: int = 0,
+        adapter: Adapters | None = None,
     ) -> Iterator[Array]:
         """Tokens one by one, each of shape (batch,), until every row has ended."""
         feeds = self._feeds(prompt)
         constants, ids, mask = self._begin(feeds)
-        steps = Steps(self.session, self.interface, ids.shape[0], constants)
+        steps = Steps(self.session, self.interface, ids.shape[0], constants, self._weights(adapter))
         random = np.random.default_rng(seed)
         ends, padding = _listed(self.facts.get("eos")), self._padding
         finished = np.zeros(ids.shape[0], bool)
@@ -104,6 +116,17 @@ class Decoder:
                 return
             ids = token[:, None]
             mask = np.concatenate([mask, np.ones_like(ids)], 1)
+
+    def _weights(self, adapter: Adapters | None) -> Mapping[str, Any]:
+        """Values of adapter inputs, for a whole generation."""
+        if hasattr(self.session, "values"):
+            found: Mapping[str, Any] = self.session.values(adapter)
+            return found
+        if adapter is not None:
+            from optim.adapters.fit import not_taken
+
+            raise not_taken("an adapter")
+        return {}
 
     @property
     def _padding(self) -> int:
@@ -206,6 +229,7 @@ class Steps:
         interface: DecoderInterface,
         batch: int,
         constants: Mapping[str, Array],
+        weights: Mapping[str, Any],
     ) -> None:
         import onnxruntime
 
@@ -213,6 +237,7 @@ class Steps:
         self._interface = interface
         self._make = onnxruntime.OrtValue.ortvalue_from_numpy
         self._constants = {name: self._make(np.ascontiguousarray(array)) for name, array in constants.items()}
+        self._constants |= weights
         self._state = {name: self._make(array) for name, array in interface.empty_state(batch).items()}
 
     def advance(self, ids: Array, mask: Array) -> Array:
