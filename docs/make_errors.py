@@ -23,6 +23,7 @@ SOURCES = (
     "plugins-qnn/src/optim_qnn",
     "plugins-inc/src/optim_inc",
     "plugins-prepost/src/optim_prepost",
+    "plugins-openvino/src/optim_openvino",
 )
 
 GROUPS = {

@@ -1,6 +1,6 @@
-"""Builds the five distributions, and tries them from their wheels alone in every Python that is there.
+"""Builds the six distributions, and tries them from their wheels alone in every Python that is there.
 
-python packaging/dist.py                  # into dist/: five sdists, and a wheel made of each
+python packaging/dist.py                  # into dist/: six sdists, and a wheel made of each
 python packaging/dist.py --pythons 3.11   # try them in these only
 
 Each trial is a fresh environment with nothing of this checkout: `pip check`, `optim --plugins list`, and a small run
@@ -20,8 +20,8 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("core", "plugins", "plugins-qnn", "plugins-inc", "plugins-prepost")
-PLUGINS = ("inc", "metrics", "ort", "prepost", "qnn", "torch")
+FOLDERS = ("core", "plugins", "plugins-qnn", "plugins-inc", "plugins-prepost", "plugins-openvino")
+PLUGINS = ("inc", "metrics", "openvino", "ort", "prepost", "qnn", "torch")
 PYTHONS = ("3.11", "3.12", "3.13")
 SMALL_RUN = """
 import pathlib, optim

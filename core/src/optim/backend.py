@@ -209,11 +209,11 @@ class Backend(ABC):
         return ()
 
     def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
-        """Returns what a session of this model computes, as a digest; empty where the runtime does not tell.
+        """Returns what a session of this model does, as a digest; empty where the runtime does not tell.
 
-        Two models with the same digest are the same to the runtime: settings that leave its own graph as it is change
-        nothing, and whatever a clock says of them is noise. Asked in a process of its own, which may write into
-        ``scratch``.
+        Two models with the same digest take the same time: steps and settings that leave the runtime's own graph as it
+        is change nothing, and whatever a clock says of them is noise. Weights count by type and shape. Asked in a
+        process of its own, which may write into ``scratch``.
         """
         del model, target, scratch
         return ""

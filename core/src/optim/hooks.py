@@ -71,6 +71,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
         "cpu": "ort",
         "cuda": "cuda",
         "cuda-offline": "cuda",
+        "openvino": "openvino",
         "qnn": "qnn",
         "qnn-offline": "qnn",
         "tensorrt": "tensorrt",
@@ -83,6 +84,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
     "backend": {
         "cuda": "cuda",
         "cuda-offline": "cuda",
+        "openvino": "openvino",
         "ort": "ort",
         "ort-web": "prepost",
         "qnn": "qnn",

@@ -32,6 +32,8 @@ class Target:
             looks at the record of what ran where, and refuses a model of which anything else runs there.
         device: what a person calls it, e.g. ``CPU``.
         hardware: the device that is here, with what its speed depends on; what :attr:`identify` found.
+        local: False where no program of this machine runs models on it, as in a browser or on a device elsewhere:
+            ``--target auto`` leaves it out.
         timed: False where time means nothing, as on a simulator: the gate then judges validity, drift, where nodes run,
             and size.
         exact: False where it computes in less precision than a model says: every result is then held to the budget.
@@ -45,6 +47,8 @@ class Target:
             It looks for a library file or a device node and never imports the runtime.
         identify: cheap look at the device that is here, for the key of every measurement and for the report, e.g.
             ``NVIDIA L4, 23 GiB, driver 580.95``; empty where it cannot be told. It never imports the runtime.
+        free_memory: cheap look at the memory that is free on the device, in bytes; None where nobody can tell, or where
+            models lie in the machine's own memory. So many models are opened at once as fit into half of it.
         configure: makes the target of what stands behind its name in ``--target name:key=value,...``; None where
             there is nothing to choose. Raises OptimError for a key or a value that it does not know.
     """
@@ -56,6 +60,7 @@ class Target:
     library: str = ""
     fallback: bool = False
     device: str = ""
+    local: bool = True
     timed: bool = True
     exact: bool = True
     remark: str = ""
@@ -71,6 +76,7 @@ class Target:
     hardware: str = ""
     probe: Callable[[], str | None] | None = field(default=None, compare=False)
     identify: Callable[[], str] | None = field(default=None, compare=False)
+    free_memory: Callable[[], int | None] | None = field(default=None, compare=False)
     configure: Callable[[Mapping[str, str]], Target] | None = field(default=None, compare=False)
 
     @property
@@ -87,7 +93,7 @@ class Target:
     def plain(self) -> Target:
         """The same without its functions, as other processes are told it; they are told the device that is here."""
         hardware = self.identify() if self.identify else self.hardware
-        return replace(self, probe=None, configure=None, identify=None, hardware=hardware)
+        return replace(self, probe=None, configure=None, identify=None, free_memory=None, hardware=hardware)
 
     def unavailable(self) -> str | None:
         """The reason why it cannot be used here, or None."""

@@ -76,7 +76,7 @@ IDENTIFIES = CONFIGURES.replace("configure=configure", "identify=identify")
     [
         ("__import__('time').sleep(60)", "identify did not end within 0.3 s"),
         ("{}['chip']", "identify raised KeyError: 'chip'"),
-        ("None", "identify returned NoneType, not a text"),
+        ("None", "identify returned NoneType, not str"),
     ],
 )
 def test_a_target_that_hangs_or_breaks_over_its_device_is_its_plugins(site, monkeypatch, body, cause):
@@ -87,6 +87,15 @@ def test_a_target_that_hangs_or_breaks_over_its_device_is_its_plugins(site, monk
         _ = target.plain
     error = caught.value
     assert (error.reference, error.cause, error.package) == ("target-device-failed", cause, "optim-acme 1.0")
+
+
+def test_a_target_that_breaks_over_the_memory_of_its_device_is_its_plugins(site):
+    body = CONFIGURES.replace("configure=configure", "free_memory=free")
+    site.add("acme", body.replace("{how}", "def free():\n    return 'plenty'"))
+    look = load_registry({"acme"}).target("acme-device").free_memory
+    with pytest.raises(OptimError, match="free_memory returned str, not int") as caught:
+        look()
+    assert caught.value.package == "optim-acme 1.0"
 
 
 UNINTERRUPTIBLE = """

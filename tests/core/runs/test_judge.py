@@ -46,6 +46,7 @@ def verdict(monkeypatch):
             target=SimpleNamespace(timed=True, requires=(), exact=True),
             original=ORIGINAL,
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
+            device_free_bytes=lambda: None,
             recast_originals={},
             say=lambda text: None,
         )
@@ -54,6 +55,7 @@ def verdict(monkeypatch):
         class Searched:
             def __init__(self, bench, budget, plan):
                 self.journal, self.archive = Journal(), ParetoArchive(budget)
+                self.start = Measured(bench.original, 1.0, 1.0, 1.0)
                 self.time, self.clock = TimeBudget(10.0, 300.0), SimpleNamespace(base=None)
 
             def run(self):
@@ -138,7 +140,7 @@ def test_what_was_asked_for_is_prepared_and_called_improved_only_where_the_goal_
 
 def test_what_is_undecided_is_called_improved_and_said_to_be_undecided(verdict, monkeypatch):
     fused = Step(Stage.FUSE, "fuse", "plugin", {}, Role.IMPROVE, lossy=False)
-    found = Measured(Candidate(model("fused"), 100, (fused,)), 0.95, 0.90, 1.01)
+    found = Measured(Candidate(model("fused"), 100, (fused,)), 0.95, 0.90, 1.01, again=0.96)
     monkeypatch.setattr(Selection, "decide", lambda *_: found)
     judged = verdict()
     assert (judged.status, judged.result) == (RunStatus.IMPROVED, found)

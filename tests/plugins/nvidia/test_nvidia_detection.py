@@ -12,7 +12,7 @@ import pytest
 from optim.errors import OptimError
 from optim.providers.start import CUDA, CUDA_COMMAND, TENSORRT, TENSORRT_COMMAND
 from optim_plugins.nvidia.gpu import device, libraries, targets
-from optim_plugins.nvidia.gpu.device import Device, NoDevice, find_device, used_memory_bytes
+from optim_plugins.nvidia.gpu.device import Device, MemoryInUse, NoDevice, find_device, memory_in_use
 
 L4 = Device("NVIDIA L4", 23 << 30, (8, 9), "580.95.05", (13, 0))
 
@@ -49,7 +49,7 @@ class Nvml:
 
     def nvmlDeviceGetMemoryInfo(self, handle: Any, memory: Any) -> int:  # noqa: N802
         assert handle.value == 1000
-        memory._obj.total, memory._obj.used = 23 << 30, 3 << 30
+        memory._obj.total, memory._obj.free, memory._obj.used = 23 << 30, 20 << 30, 3 << 30
         return 0
 
     def nvmlDeviceGetCudaComputeCapability(self, _handle: Any, major: Any, minor: Any) -> int:  # noqa: N802
@@ -100,7 +100,7 @@ def test_a_device_is_described_by_what_its_speed_depends_on(monkeypatch: pytest.
     monkeypatch.setattr(device, "_load", lambda: nvml)
     assert find_device() == L4
     assert L4.text == "NVIDIA L4, 23 GiB, compute capability 8.9, driver 580.95.05"
-    assert used_memory_bytes() == 3 << 30
+    assert memory_in_use() == MemoryInUse(20 << 30, 3 << 30)
     assert nvml.open == 0
 
 
@@ -127,7 +127,7 @@ def test_without_a_driver_the_driver_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(device, "_load", missing)
     assert "there is no NVIDIA driver" in (targets.gpu_missing(CUDA) or "")
     assert "--target cuda-offline" in (targets.gpu_missing(CUDA) or "")
-    assert used_memory_bytes() is None
+    assert memory_in_use() is None
 
 
 def test_a_mask_that_hides_all_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from optim.errors import OptimError
 from optim.jobs.wire import to_wire
 from optim.source import SourceRequest
 from optim.target import Target
-from optim_plugins.torch.sources.torch_backend import TARGETS, TorchBackend
+from optim_plugins.torch.sources.torch_backend import TorchBackend
+from optim_plugins.torch.sources.torch_targets import torch_targets
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +25,7 @@ def feeds(length: int) -> dict[str, np.ndarray]:
 
 
 def target(mode: str, **options: str) -> Target:
-    found = next(each for each in TARGETS if each.provider == mode)
+    found = next(each for each in torch_targets() if each.provider == mode)
     return replace(found, probe=None, provider_options={**found.provider_options, **options})
 
 
@@ -53,3 +54,41 @@ def test_what_was_not_exported_has_no_source_to_run() -> None:
     with pytest.raises(OptimError) as caught:
         TorchBackend().open(None, target("eager"))  # type: ignore[arg-type]
     assert caught.value.reference == "not-a-source" and "--beside torch-eager" in caught.value.fix
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 5e-3), ("bfloat16", 5e-2)])
+def test_a_type_that_is_asked_for_is_computed_in_and_not_returned(dtype: str, tolerance: float) -> None:
+    from torch_factories import several_examples
+
+    asked = json.dumps(to_wire(SourceRequest(f"{several_examples.__module__}:several_examples")))
+    told = {"source": asked, "component": ""}
+    exact, half = (TorchBackend().open(None, target("eager", **told, **more)) for more in ({}, {"dtype": dtype}))  # type: ignore[arg-type]
+    expected, found = exact.run(feeds(6)), half.run(feeds(6))
+    for name, array in expected.items():
+        assert found[name].dtype == np.float32
+        assert 0 < np.abs(found[name] - array).max() < tolerance * np.abs(array).max()
+    assert len(half.time_runs(feeds(6), 3)) == 3 and half.peak_memory_bytes() is None
+
+
+def test_device_and_type_stand_behind_the_name() -> None:
+    plain = next(each for each in torch_targets() if each.name == "torch-compile")
+    assert plain.configure is not None
+    found = plain.configure({"device": "cuda", "dtype": "float16"})
+    assert found.provider_options == {"device": "cuda", "dtype": "float16"} and "GPU" in found.device
+    for wrong, reference in (({"devise": "cuda"}, "unknown-target-setting"), ({"dtype": "int8"}, "bad-target-setting")):
+        with pytest.raises(OptimError) as caught:
+            plain.configure(wrong)
+        assert caught.value.reference == reference
+
+
+def test_without_a_gpu_torch_on_cuda_says_so() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("torch has a GPU here")
+    cuda = next(each for each in torch_targets() if each.name == "torch-eager").configure({"device": "cuda"})  # type: ignore[misc]
+    with pytest.raises(OptimError) as caught:
+        TorchBackend().open(None, replace(cuda, provider_options={**cuda.provider_options, "source": "{}"}))  # type: ignore[arg-type]
+    assert caught.value.reference == "target-unavailable" and "finds no GPU" in caught.value.cause
+    if torch.version.cuda is None:
+        assert "build for the CPU" in (cuda.unavailable() or "")

@@ -14,6 +14,7 @@ from optim.adapters.fit import require_fit
 from optim.arrays import Array, Feeds
 from optim.errors import ExitStatus, OptimError
 from optim.model import AdapterInput
+from optim.providers.memory import TensorMemory
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -24,7 +25,12 @@ Adapters: TypeAlias = "AdapterLike | Sequence[AdapterLike]"
 
 
 class LiveAdapter:
-    """An adapter in the memory of onnxruntime, for as long as this object or a binding made with it lives.
+    """An adapter where a session computes: in the memory of the machine, or of its GPU.
+
+    Args:
+        adapter: its arrays.
+        name: for messages.
+        memory: of the session.
 
     Attributes:
         name: for messages.
@@ -32,14 +38,10 @@ class LiveAdapter:
         values: the same as ``onnxruntime.OrtValue``.
     """
 
-    def __init__(self, adapter: Adapter, name: str) -> None:
-        import onnxruntime
-
+    def __init__(self, adapter: Adapter, name: str, memory: TensorMemory) -> None:
         self.name = name
         self.arrays = {key: np.ascontiguousarray(array) for key, array in adapter.arrays.items()}
-        self.values = {
-            key: onnxruntime.OrtValue.ortvalue_from_numpy(array) for key, array in self.arrays.items()
-        }  # they point into the arrays, which this object keeps
+        self.values = {key: memory.put(array) for key, array in self.arrays.items()}  # some point into the arrays
 
 
 class AdaptedSession:
@@ -60,6 +62,8 @@ class AdaptedSession:
         self.inputs = tuple(inputs)
         self.default: tuple[LiveAdapter, ...] = ()
         self._names = frozenset(one.info.name for one in inputs)
+        own = hasattr(session, "get_providers")
+        self._memory = TensorMemory.of(session) if own else TensorMemory()
         self._read: dict[tuple[str, int, int], LiveAdapter] = {}
 
     def adapters(self, given: Adapters | None) -> tuple[LiveAdapter, ...]:
@@ -142,14 +146,14 @@ class AdaptedSession:
             return one
         if isinstance(one, Adapter):
             require_fit(one, self.inputs, "the adapter")
-            return LiveAdapter(one, "the adapter")
+            return LiveAdapter(one, "the adapter", self._memory)
         path = Path(one)
         stat = path.stat() if path.is_file() else None
         key = (str(path.absolute()), stat.st_size, stat.st_mtime_ns) if stat else ("", 0, 0)
         if stat is None or key not in self._read:
             read = read_adapter(path)
             require_fit(read, self.inputs, str(path))
-            self._read[key] = LiveAdapter(read, str(path))
+            self._read[key] = LiveAdapter(read, str(path), self._memory)
         return self._read[key]
 
     def __getattr__(self, name: str) -> Any:

@@ -97,9 +97,11 @@ class OnnxRuntimeBackend(Backend):
     def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
         """Of the graph that onnxruntime makes under the model's settings, and of the settings that it does not go by.
 
-        Weights are left out: an optimizer that makes new ones gives them new names. Providers that compile whole graphs
-        cannot write theirs.
+        Of weights type and shape count, see :func:`~optim.onnx.digests.operations_digest`. Providers that compile whole
+        graphs cannot write theirs.
         """
+        from optim.onnx.digests import operations_digest
+
         graph, weights = scratch / "optimized.onnx", scratch / "weights.bin"
         for path in (graph, weights):
             path.unlink(missing_ok=True)
@@ -123,7 +125,7 @@ class OnnxRuntimeBackend(Backend):
             {name: dict(one) for name, one in model.session.provider_options.items()},
         ]
         rest = json.dumps([options, *others], sort_keys=True)
-        return hashlib.sha256(written + rest.encode()).hexdigest()
+        return hashlib.sha256(f"{operations_digest(written)}{rest}".encode()).hexdigest()
 
     def versions(self) -> Mapping[str, str]:
         """Whichever build of onnxruntime is installed."""

@@ -14,7 +14,8 @@ from optim_plugins.torch.passes.merge_lora import MergeLora
 from optim_plugins.torch.passes.set_attention import SetAttention
 from optim_plugins.torch.sources.load_factory import LoadFactory
 from optim_plugins.torch.sources.load_huggingface import LoadHuggingFace
-from optim_plugins.torch.sources.torch_backend import TARGETS, TorchBackend
+from optim_plugins.torch.sources.torch_backend import TorchBackend
+from optim_plugins.torch.sources.torch_targets import torch_targets
 
 OPTIM_HOOK_API = 1
 
@@ -36,7 +37,7 @@ def optim_export(target: Target) -> Sequence[type[Exporter]]:
 @hookimpl
 def optim_targets() -> Sequence[Target]:
     """Torch itself, to time sources beside what was made of them."""
-    return TARGETS
+    return torch_targets()
 
 
 @hookimpl

@@ -15,6 +15,7 @@ from optim._engine.gate.budget import BeyondBudget, Budget
 from optim._engine.jobs.lane import Ready
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
+from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
@@ -41,16 +42,20 @@ def candidate(*names: str, size: int = 100) -> Candidate:
 def decide(monkeypatch):
     """Steps of the chain that wins, given ratios with their interval's ends by chain; None for the original.
 
-    A chain whose ratios are None breaks the budget on all samples; ``aside`` are chains that only the archive knows.
+    A chain whose ratios are None breaks the budget on all samples; ``aside`` are chains that only the archive knows,
+    ``same`` those of which the runtime makes what it makes of the original; ``again`` is the ratio of a second race.
     """
 
-    def decided(ratios, *, sizes=None, rebuilds=(), aside=(), looked=None, journal=None, **changes):
+    def decided(
+        ratios, *, sizes=None, rebuilds=(), aside=(), looked=None, journal=None, again=0.95, same=(), **changes
+    ):
         journal = journal or Journal()
         bench = SimpleNamespace(
             settings=RunSettings(Path("m.onnx"), **changes),
             target=SimpleNamespace(timed=True, requires=(), exact=True),
             original=candidate(),
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
+            device_free_bytes=lambda: None,
             recast_originals={},
             say=lambda text: None,
         )
@@ -64,7 +69,8 @@ def decide(monkeypatch):
             for one in candidates:
                 if one.model.digest in wrong:
                     self.clock.board[one].objection = BeyondBudget("drift 0.06 is beyond the budget")
-            return [Measured(one, *ratios[one.model.digest]) for one in candidates if one.model.digest not in wrong]
+            right = [one for one in candidates if one.model.digest not in wrong]
+            return [replace(Measured(one, *ratios[one.model.digest]), again=again) for one in right]
 
         def apply(self, steps, on=None):
             digest = "-".join(one.pass_name for one in steps)
@@ -72,6 +78,9 @@ def decide(monkeypatch):
 
         monkeypatch.setattr(Selection, "measure", measure)
         monkeypatch.setattr(Chains, "apply", apply)
+        monkeypatch.setattr(
+            IdleSettings, "reasons", lambda _, on, others: dict.fromkeys(same, "no change") if not on.steps else {}
+        )
         chains = [candidate(*key.split("-"), size=(sizes or {}).get(key, 100)) for key in ratios if key not in rebuilds]
         explored = [Measured(one, (looked or {}).get(one.model.digest, 0.5)) for one in chains]
         archive.explored(item for item in explored if item.candidate.model.digest in aside)
@@ -96,6 +105,18 @@ def test_what_is_undecided_and_lossless_is_delivered_where_its_median_is_better(
     assert decide({"a": (0.95, 0.90, 1.01), "b": (0.97, 0.96, 0.98)}) == "b"
     assert decide({"lossy": (0.95, 0.90, 1.01)}) is None
     assert decide({"way": (0.95, 0.90, 1.01)}) is None
+
+
+@pytest.mark.parametrize("again", [None, 0.99, 1.2])
+def test_what_is_undecided_is_not_delivered_where_a_second_race_does_not_say_the_same(decide, again):
+    assert decide({"a": (0.95, 0.90, 1.01)}, again=again) is None
+
+
+def test_what_the_runtime_makes_the_same_graph_of_is_never_faster_whatever_the_clock_says(decide):
+    assert decide({"a": (0.8, 0.79, 0.81), "b": (0.9, 0.89, 0.91)}, same=("a",)) == "b"
+    assert decide({"a": (0.8, 0.79, 0.81)}, same=("a",)) is None
+    assert decide({"a": (0.95, 0.90, 1.01)}, same=("a",)) is None
+    assert decide({"wish": (0.8, 0.79, 0.81)}, same=("wish",), named=(Named("wish"),)) == "wish"
 
 
 def test_what_is_not_clearly_faster_is_not_delivered(decide):
@@ -186,6 +207,7 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
         settings=RunSettings(Path("m.onnx"), goal="size"),
         target=SimpleNamespace(timed=True, requires=(), exact=True),
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
+        device_free_bytes=lambda: None,
         original=candidate(size=50),
         recast_originals={recast.key: original},
     )
@@ -210,6 +232,7 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
         settings=RunSettings(Path("m.onnx")),
         target=SimpleNamespace(timed=True, requires=(), exact=True),
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
+        device_free_bytes=lambda: None,
         original=candidate(),
         exported=None,
         recast_originals={},

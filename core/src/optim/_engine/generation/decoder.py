@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,25 +11,26 @@ from optim._engine.generation.interface import DecoderInterface, interface_of, s
 from optim._engine.generation.sampling import Sampling, choose
 from optim.arrays import Array, Feeds
 from optim.errors import ExitStatus, OptimError
+from optim.providers.memory import TensorMemory
 
 if TYPE_CHECKING:
     import onnxruntime
 
-    from optim.adapters.session import Adapters
+    from optim.adapters.session import AdaptedSession, Adapters
 
 
 class Decoder:
     """Generates text with exported graphs.
 
     Attributes:
-        session: of the decoder, an ``onnxruntime.InferenceSession``.
+        session: of the decoder, an ``onnxruntime.InferenceSession``; one that takes adapters, where its graph does.
         encoder: of the encoder, where there is one.
         facts: of ``export.json``: ids that end and pad a text, the token that a decoder starts with.
     """
 
     def __init__(
         self,
-        session: onnxruntime.InferenceSession,
+        session: onnxruntime.InferenceSession | AdaptedSession,
         facts: Mapping[str, Any] | None = None,
         encoder: onnxruntime.InferenceSession | None = None,
     ) -> None:
@@ -103,7 +104,8 @@ class Decoder:
         """Tokens one by one, each of shape (batch,), until every row has ended."""
         feeds = self._feeds(prompt)
         constants, ids, mask = self._begin(feeds)
-        steps = Steps(self.session, self.interface, ids.shape[0], constants, self._weights(adapter))
+        session, weights = self._weights(adapter)
+        steps = Steps(session, self.interface, ids.shape[0], {**constants, **weights})
         random = np.random.default_rng(seed)
         ends, padding = _listed(self.facts.get("eos")), self._padding
         finished = np.zeros(ids.shape[0], bool)
@@ -117,16 +119,18 @@ class Decoder:
             ids = token[:, None]
             mask = np.concatenate([mask, np.ones_like(ids)], 1)
 
-    def _weights(self, adapter: Adapters | None) -> Mapping[str, Any]:
-        """Values of adapter inputs, for a whole generation."""
-        if hasattr(self.session, "values"):
-            found: Mapping[str, Any] = self.session.values(adapter)
-            return found
-        if adapter is not None:
-            from optim.adapters.fit import not_taken
+    def _weights(
+        self, adapter: Adapters | None
+    ) -> tuple[onnxruntime.InferenceSession, Mapping[str, onnxruntime.OrtValue]]:
+        """The session below, and the values of its adapter inputs for a whole generation."""
+        from optim.adapters.fit import not_taken
+        from optim.adapters.session import AdaptedSession
 
+        if isinstance(self.session, AdaptedSession):
+            return self.session.session, self.session.values(adapter)
+        if adapter is not None:
             raise not_taken("an adapter")
-        return {}
+        return self.session, {}
 
     @property
     def _padding(self) -> int:
@@ -180,32 +184,34 @@ class Decoder:
                 "decoder.generate({'" + missing[0] + "': array, ...})",
             )
 
-    def _begin(self, feeds: Feeds) -> tuple[dict[str, Array], Array, Array]:
+    def _begin(self, feeds: Feeds) -> tuple[dict[str, onnxruntime.OrtValue], Array, Array]:
         """What stays the same in every step, the first ids and their mask."""
         if self.encoder is None:
             ids = np.asarray(feeds["input_ids"], np.int64)
             mask = np.asarray(feeds.get("attention_mask", np.ones_like(ids)), np.int64)
             known = {*self.interface.state.values(), "input_ids", "attention_mask", "position_ids"}
-            return {n: a for n, a in feeds.items() if n in self.interface.inputs and n not in known}, ids, mask
+            memory = TensorMemory.of(self.session)
+            constants = {n: memory.put(a) for n, a in feeds.items() if n in self.interface.inputs and n not in known}
+            return constants, ids, mask
         constants = self._encode(feeds)
         batch = next(iter(feeds.values())).shape[0]
         start = np.full((batch, 1), int(self.facts.get("decoder_start", 0)), np.int64)
         ids = np.asarray(feeds.get("decoder_input_ids", start), np.int64)
         return constants, ids, np.ones_like(ids)
 
-    def _encode(self, feeds: Feeds) -> dict[str, Array]:
-        """Keys and values of the encoder, under the names that the decoder takes them by."""
+    def _encode(self, feeds: Feeds) -> dict[str, onnxruntime.OrtValue]:
+        """Keys and values of the encoder, where it computed them, under the names that the decoder takes them by."""
         assert self.encoder is not None
         takes = [value.name for value in self.encoder.get_inputs()]
         given = dict(feeds)
         if "attention_mask" in takes and "attention_mask" not in given:
             given["attention_mask"] = np.ones_like(given["input_ids"])
-        names = [value.name for value in self.encoder.get_outputs()]
-        outputs = dict(zip(names, self.encoder.run(None, {name: given[name] for name in takes}), strict=True))
-        found = {name.replace("present.", "past_key_values.", 1): array for name, array in outputs.items()}
+        memory = TensorMemory.of(self.encoder)
+        outputs = run_bound(self.encoder, memory, {name: memory.put(given[name]) for name in takes})
+        found = {name.replace("present.", "past_key_values.", 1): value for name, value in outputs.items()}
         if "attention_mask" in given:
-            found["encoder_attention_mask"] = np.asarray(given["attention_mask"], np.int64)
-        return {name: array for name, array in found.items() if name in self.interface.inputs}
+            found["encoder_attention_mask"] = memory.put(np.asarray(given["attention_mask"], np.int64))
+        return {name: value for name, value in found.items() if name in self.interface.inputs}
 
 
 def session_interface(
@@ -220,25 +226,53 @@ def _listed(value: Any) -> list[int]:
     return [] if value is None else [int(one) for one in value] if isinstance(value, list | tuple) else [int(value)]
 
 
+def run_bound(
+    session: onnxruntime.InferenceSession,
+    memory: TensorMemory,
+    given: Mapping[str, onnxruntime.OrtValue],
+    wanted_here: Collection[str] = (),
+) -> dict[str, onnxruntime.OrtValue]:
+    """One run without copies of what stays on the device.
+
+    Args:
+        session: to run.
+        memory: of its device, where outputs are left.
+        given: all inputs.
+        wanted_here: outputs that are brought to the memory of the machine.
+    """
+    binding = session.io_binding()
+    for name, value in given.items():
+        binding.bind_ortvalue_input(name, value)
+    names = [value.name for value in session.get_outputs()]
+    for name in names:
+        place = TensorMemory() if name in wanted_here else memory
+        binding.bind_output(name, place.kind, place.index)
+    session.run_with_iobinding(binding)
+    return dict(zip(names, binding.get_outputs(), strict=True))
+
+
 class Steps:
-    """The state of one generation."""
+    """The state of one generation; on a GPU it stays there, and each step brings its logits alone to the machine.
+
+    Args:
+        session: of the decoder.
+        interface: of its graph.
+        batch: rows.
+        constants: inputs that are the same in every step.
+    """
 
     def __init__(
         self,
         session: onnxruntime.InferenceSession,
         interface: DecoderInterface,
         batch: int,
-        constants: Mapping[str, Array],
-        weights: Mapping[str, Any],
+        constants: Mapping[str, onnxruntime.OrtValue],
     ) -> None:
-        import onnxruntime
-
         self._session = session
         self._interface = interface
-        self._make = onnxruntime.OrtValue.ortvalue_from_numpy
-        self._constants = {name: self._make(np.ascontiguousarray(array)) for name, array in constants.items()}
-        self._constants |= weights
-        self._state = {name: self._make(array) for name, array in interface.empty_state(batch).items()}
+        self._memory = TensorMemory.of(session)
+        self._constants = constants
+        self._state = {name: self._memory.put(array) for name, array in interface.empty_state(batch).items()}
 
     def advance(self, ids: Array, mask: Array) -> Array:
         """Feed new tokens; their logits, shape (batch, new tokens, vocabulary).
@@ -247,15 +281,9 @@ class Steps:
             ids: int64, shape (batch, new tokens).
             mask: of past and new tokens, shape (batch, total).
         """
-        binding = self._session.io_binding()
-        for name, value in {**self._constants, **self._state}.items():
-            binding.bind_ortvalue_input(name, value)
-        for name, array in self._fresh(ids, mask).items():
-            binding.bind_cpu_input(name, np.ascontiguousarray(array))
-        for name in self._interface.outputs:
-            binding.bind_output(name)
-        self._session.run_with_iobinding(binding)
-        outputs = dict(zip(self._interface.outputs, binding.get_outputs(), strict=True))
+        fresh = {name: self._memory.put(array) for name, array in self._fresh(ids, mask).items()}
+        given = {**self._constants, **self._state, **fresh}
+        outputs = run_bound(self._session, self._memory, given, (self._interface.logits,))
         self._state = {taker: outputs[giver] for giver, taker in self._interface.state.items()}
         logits: Array = outputs[self._interface.logits].numpy()
         return logits if logits.ndim == 3 else logits[:, None]

@@ -92,6 +92,7 @@ class Answer:
         versions: of the backend's libraries.
         open_s: how long the original took to open, in seconds.
         run_s: how long one run of it took on average, in seconds.
+        device_bytes: memory that it took on a device or in a process of its backend's own; 0 where that has none.
         cut_short: whether more samples, settings or figures were left out for their time.
         task: the task metric and its value on the original, where the user named one.
     """
@@ -111,6 +112,7 @@ class Answer:
     open_s: float
     run_s: float
     task: TaskUse | None = None
+    device_bytes: int = 0
     cut_short: bool = False
 
 
@@ -133,6 +135,7 @@ def run(request: Request, channel: Channel) -> Answer:
         reference = Reference(request.feeds, request.outputs, request.model, compared)
         _require_numbers(request, reference)
         executed_on = dict(session.executed_on)
+        device_bytes = session.peak_memory_bytes() or 0
         task, task_notes = _measure_task(request, session, reference, run_s)
     timed, shapes = _timed_samples(compared, feeds)
     explored = tuple(dict.fromkeys([*timed, *compared]))[: 1 if _is_long(run_s, request.within_s) else _EXPLORED]
@@ -163,6 +166,7 @@ def run(request: Request, channel: Channel) -> Answer:
         versions=dict(backend.versions()),
         open_s=open_s,
         run_s=run_s,
+        device_bytes=device_bytes,
         task=task,
         cut_short=not complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
     )

@@ -15,7 +15,7 @@ from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_std
 from optim._engine.plugins.offers import Check, HookCaller, Offer, OfferedPass
 from optim._engine.plugins.ordering import OrderedPass, order
 from optim._engine.plugins.plugin import LoadedPlugin, Problem, State
-from optim._engine.plugins.target_settings import configured, identifying
+from optim._engine.plugins.target_settings import configured, looking_at_device
 from optim.backend import Backend
 from optim.errors import ExitStatus, OptimError, describe_exception, unknown_name
 from optim.hooks import RESERVED_NAMES
@@ -147,7 +147,7 @@ class Registry:
         known, colon, settings = name.partition(":")
         offer = self.offer("target", known)
         found: Target = offer.value
-        return identifying(configured(found, name, settings, offer.plugin) if colon else found, offer.plugin)
+        return looking_at_device(configured(found, name, settings, offer.plugin) if colon else found, offer.plugin)
 
     def unavailable(self, target: Target) -> str | None:
         """The reason why a target cannot be used here, or None; a probe that raises or hangs is a reason."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from optim._engine.plugins.checks import target_defect
 from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_stderr
 from optim._engine.plugins.plugin import PluginInfo
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.target import Target
+
+_Found = TypeVar("_Found")
 
 
 def configured(target: Target, name: str, settings: str, plugin: PluginInfo) -> Target:
@@ -45,25 +49,34 @@ def configured(target: Target, name: str, settings: str, plugin: PluginInfo) -> 
     return replace(found, name=name)
 
 
-def identifying(target: Target, plugin: PluginInfo) -> Target:
-    """A target whose look at the device that is here is bounded in time, and names its plugin where it breaks."""
-    identify = target.identify
-    if identify is None:
-        return target
+def looking_at_device(target: Target, plugin: PluginInfo) -> Target:
+    """A target whose looks at the device that is here are bounded in time, and name its plugin where they break."""
+    return replace(
+        target,
+        identify=_held(target, plugin, "identify", target.identify, (str,)),
+        free_memory=_held(target, plugin, "free_memory", target.free_memory, (int, type(None))),
+    )
 
-    def looked() -> str:
+
+def _held(
+    target: Target, plugin: PluginInfo, name: str, look: Callable[[], _Found] | None, kinds: tuple[type, ...]
+) -> Callable[[], _Found] | None:
+    if look is None:
+        return None
+
+    def looked() -> _Found:
         try:
-            with stdout_on_stderr(), limited(plugin.name, "identify"):
-                found = identify()
+            with stdout_on_stderr(), limited(plugin.name, name):
+                found = look()
         except TookTooLongError as error:
             raise _unknown_device(target, str(error), plugin) from error
         except Exception as error:
-            raise _unknown_device(target, f"identify raised {describe_exception(error)}", plugin) from error
-        if not isinstance(found, str):
-            raise _unknown_device(target, f"identify returned {type(found).__name__}, not a text", plugin)
+            raise _unknown_device(target, f"{name} raised {describe_exception(error)}", plugin) from error
+        if not isinstance(found, kinds):
+            raise _unknown_device(target, f"{name} returned {type(found).__name__}, not {kinds[0].__name__}", plugin)
         return found
 
-    return replace(target, identify=looked)
+    return looked
 
 
 def _unknown_device(target: Target, cause: str, plugin: PluginInfo) -> OptimError:

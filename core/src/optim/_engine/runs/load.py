@@ -119,8 +119,10 @@ def open_folder(path: Path) -> onnxruntime.InferenceSession | OwnSession | Adapt
         return _adapted(open_own(path / MODEL_FILE, saved.target, saved.package, saved.config), path / MODEL_FILE)
     from optim.onnx.sessions import open_session
 
-    opened = open_session(path / MODEL_FILE, saved.config, saved.opened_on, libraries=saved.operator_libraries)
-    return _adapted(opened, path / MODEL_FILE)
+    session = open_session(path / MODEL_FILE, saved.config, saved.opened_on, libraries=saved.operator_libraries)
+    if saved.warm_up:
+        session.run(None, {name: zeros.array() for name, zeros in saved.warm_up.items()})
+    return _adapted(session, path / MODEL_FILE)
 
 
 def _open(model: Path) -> Any:

@@ -49,6 +49,11 @@ class Keys:
         self._prepared = prepared
         self._reference = [self._place, prepared.versions, prepared.digest, original.digest, measured]
 
+    def hold_beside(self, baseline: Keys, prepared: Prepared) -> None:
+        """Says that everything is compared with what ``baseline`` is, of a run on another target."""
+        self._prepared = prepared
+        self._reference = [self._place, prepared.versions, baseline._reference]
+
     def ingest(self, stamps: Sequence[Stamp]) -> str:
         """Of what a file becomes in the store."""
         versions = [importlib.metadata.version(package) for package in ("onnx", "onnx-ir")]
@@ -98,6 +103,10 @@ class Keys:
         return cache_key(
             "source-result", model.digest, [to_wire(one) for one in interfaces], self._reference, evidence, component
         )
+
+    def blame(self, before: Model, after: Model, samples: Sequence[int]) -> str:
+        """Returns the key of what is to blame for what lies between two models."""
+        return cache_key("blame", before.digest, after.digest, samples, self._reference)
 
     def repair(
         self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], limit: float, samples: Sequence[int]

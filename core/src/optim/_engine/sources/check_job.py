@@ -12,6 +12,8 @@ from optim._engine.sources.verify import Verified, verify_component, verify_gene
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.channel import Channel
 from optim.model import Model, SessionConfig
+from optim.providers.start import CUDA
+from optim.target import Target
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -24,12 +26,14 @@ class Request:
     Attributes:
         models: by name of the component.
         evidence: folder.
+        target: where the graphs will run.
         lossy: a pass that the user named has changed precision.
         generate: also generate text, where the source does.
     """
 
     models: dict[str, Model]
     evidence: Path
+    target: Target
     lossy: bool
     generate: bool = True
 
@@ -50,7 +54,7 @@ def run(request: Request, channel: Channel) -> Answer:
     verified = []
     for name, model in request.models.items():
         channel.event("progress", text=f"verifying {name} against the source")
-        session = _opened(name, model)
+        session = _opened(name, model, request.target)
         recorded = evidence.component(name)
         verified.append(verify_component(session, request.evidence, recorded, lossy=request.lossy))
         del session
@@ -58,19 +62,21 @@ def run(request: Request, channel: Channel) -> Answer:
         from optim._engine.generation.decoder import Decoder
 
         channel.event("progress", text="generating, token for token")
-        sessions = {name: _opened(name, model) for name, model in request.models.items()}
+        sessions = {name: _opened(name, model, request.target) for name, model in request.models.items()}
         decoder = Decoder.of_sessions(sessions, evidence.facts)
         tokens, notes = verify_generation(decoder.generate, request.evidence, evidence)
         verified[-1] = replace(verified[-1], tokens=tokens, notes=(*verified[-1].notes, *notes))
     return Answer(tuple(verified))
 
 
-def _opened(name: str, model: Model) -> onnxruntime.InferenceSession:
+def _opened(name: str, model: Model, target: Target) -> onnxruntime.InferenceSession:
     """A session with the runtime's own settings."""
     from optim.onnx.sessions import open_session
 
+    place = checked_on(target)
+    exact = SessionConfig(provider_options={CUDA: {"use_tf32": "0"}} if place.provider == CUDA else {})
     try:
-        return open_session(model.path, SessionConfig())
+        return open_session(model.path, exact, place)
     except OptimError as error:
         raise OptimError(
             "export-refuses",
@@ -79,3 +85,16 @@ def _opened(name: str, model: Model) -> onnxruntime.InferenceSession:
             "export it in another way: --without torch.dynamo, or --without torch.torchscript",
             status=ExitStatus.NOT_HELD,
         ) from error
+
+
+def checked_on(target: Target) -> Target:
+    """Where an export is held against its source: on the CPU, or by CUDA where the graphs will run on that GPU.
+
+    Which node runs where is a question of the run that follows, so nodes may be left to the CPU here.
+    """
+    from optim.onnx.sessions import PLAIN_CPU
+
+    options = {target.provider: target.provider_options, **target.also}.get(CUDA)
+    if options is None:
+        return PLAIN_CPU
+    return Target("cuda", "cuda", CUDA, options, fallback=True, shapes_on_cpu=True)

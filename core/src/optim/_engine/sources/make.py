@@ -112,7 +112,7 @@ def make_graphs(
         try:
             checked = runner.need(
                 check_job.JOB,
-                check_job.Request(models, evidence, exported.lossy),
+                check_job.Request(models, evidence, target, exported.lossy),
                 timeout_s=timeout_s,
                 reference="source-verify-failed",
                 doing=f"verify {request.spec}",

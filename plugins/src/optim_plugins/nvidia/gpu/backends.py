@@ -32,11 +32,16 @@ class CudaBackend(OnnxRuntimeBackend):
         from optim.onnx.libraries import libraries_of
         from optim.onnx.sessions import open_session
         from optim_plugins.nvidia.gpu.bound_session import BoundSession, DeviceMemory
-        from optim_plugins.nvidia.gpu.device import used_memory_bytes
+        from optim_plugins.nvidia.gpu.device import memory_in_use
         from optim_plugins.nvidia.gpu.targets import COPIES
 
         index = int(target.provider_options.get("device_id", "0"))
-        before = used_memory_bytes(index)
+
+        def used_bytes() -> int | None:
+            found = memory_in_use(index)
+            return None if found is None else found.used_bytes
+
+        before = used_bytes()
         session = open_session(
             model.path, model.session, target, extra_config=_HARNESS, libraries=libraries_of(model.opset)
         )
@@ -48,7 +53,7 @@ class CudaBackend(OnnxRuntimeBackend):
         return BoundSession(
             session,
             target.provider,
-            DeviceMemory("cuda", index, lambda: used_memory_bytes(index), before),
+            DeviceMemory("cuda", index, used_bytes, before),
             copies_timed=COPIES in target.name,
             replayed=replayed,
         )

@@ -52,6 +52,14 @@ class NoDevice:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryInUse:
+    """Memory of a GPU, in bytes."""
+
+    free_bytes: int
+    used_bytes: int
+
+
 class _Memory(ctypes.Structure):
     _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
 
@@ -101,8 +109,8 @@ def _asked(nvml: Any, index: int) -> Device | NoDevice:
     )
 
 
-def used_memory_bytes(index: int = 0) -> int | None:
-    """Memory in use on a GPU, by all programs; None where nobody can tell."""
+def memory_in_use(index: int = 0) -> MemoryInUse | None:
+    """Memory of a GPU that is free and that all programs use; None where nobody can tell."""
     try:
         nvml = _load()
     except OSError:
@@ -113,6 +121,8 @@ def used_memory_bytes(index: int = 0) -> int | None:
         handle, memory = ctypes.c_void_p(), _Memory()
         if nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(handle)):
             return None
-        return None if nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) else int(memory.used)
+        if nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)):
+            return None
+        return MemoryInUse(int(memory.free), int(memory.used))
     finally:
         nvml.nvmlShutdown()

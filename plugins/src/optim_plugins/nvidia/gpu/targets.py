@@ -53,6 +53,7 @@ def _on_device(target: Target, provider: str) -> Target:
         target,
         probe=lambda: gpu_missing(provider, index),
         identify=lambda: _identified(index),
+        free_memory=lambda: _free_bytes(index),
         configure=_configuring(target, provider),
     )
 
@@ -100,6 +101,13 @@ def _identified(index: int) -> str:
 
     device = find_device(index)
     return device.text if isinstance(device, Device) else ""
+
+
+def _free_bytes(index: int) -> int | None:
+    from optim_plugins.nvidia.gpu.device import memory_in_use
+
+    found = memory_in_use(index)
+    return None if found is None else found.free_bytes
 
 
 def _configuring(target: Target, provider: str) -> Callable[[Mapping[str, str]], Target]:

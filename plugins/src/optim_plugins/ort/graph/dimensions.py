@@ -33,7 +33,7 @@ _MADE_UP = "unk__"
 _SAME_SHAPE = frozenset(
     ("Cast", "Erf", "Gelu", "Identity", "LayerNormalization", "Neg", "Relu", "Softmax", "Sqrt", "Tanh")
 )
-_BROADCAST = frozenset(
+BROADCAST = frozenset(
     (
         "Add",
         "And",
@@ -122,7 +122,7 @@ class Sizes:
             target = self.target(node)
             asked = len(target) if target is not None else None
             return asked if node.op_type == "Reshape" else _highest([asked, self.rank(node.inputs[0])])
-        if node.op_type in _BROADCAST:
+        if node.op_type in BROADCAST:
             return _highest([self.rank(value) for value in node.inputs])
         same = node.op_type in _SAME_SHAPE or node.op_type in ("Concat", "Slice", "Split")
         return self.rank(node.inputs[0]) if same else None
@@ -150,17 +150,19 @@ class Sizes:
             return None
         if node.op_type in _SAME_SHAPE:
             return self._of_first
-        if node.op_type in _BROADCAST:
+        if node.op_type in BROADCAST:
             return self._of_broadcast
         return {
             "Concat": self._of_concat,
             "Expand": self._of_expand,
             "Gather": self._of_gather,
             "MatMul": self._of_product,
+            "Range": self._of_range,
             "Reshape": self._of_reshape,
             "Slice": self._of_slice,
             "Split": self._of_split,
             "Transpose": self._of_transpose,
+            "Unsqueeze": self._of_unsqueeze,
         }.get(node.op_type)
 
     def _of_first(self, node: ir.Node, axis: int) -> Size:
@@ -244,6 +246,16 @@ class Sizes:
         axes = self.rank(node.inputs[1])
         first = node.attributes.get_int("axis", 0) == 0
         return self.of(node.inputs[1], axis) if first and axes is not None and axis < axes else None
+
+    def _of_range(self, node: ir.Node, _: int) -> Size:
+        return self.single(node.inputs[1]) if (scalar(node.inputs[0]), scalar(node.inputs[2])) == (0, 1) else None
+
+    def _of_unsqueeze(self, node: ir.Node, axis: int) -> Size:
+        added, axes = small_constant(node.inputs[1]) if len(node.inputs) > 1 else None, self.rank(node.outputs[0])
+        if added is None or not axes:
+            return None
+        places = {int(one) % axes for one in added.reshape(-1)}
+        return 1 if axis in places else self.of(node.inputs[0], axis - sum(place < axis for place in places))
 
     def _of_product(self, node: ir.Node, axis: int) -> Size:
         left, right = node.inputs[0], node.inputs[1]

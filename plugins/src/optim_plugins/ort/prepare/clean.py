@@ -5,6 +5,9 @@ Small constants folded, shapes inferred, equal nodes merged, nodes that do nothi
     Reshape(x, Concat(Gather(Shape(y), 0), [-1], [64]))        becomes, where y is [2, n],
     Reshape(x, [2, -1, 64])
 
+Masks that exporters look up at counted positions become the masks themselves
+(:mod:`optim_plugins.ort.prepare.shorten_masks`).
+
 Old exporters list every weight among the inputs, where a run may replace it, so that nothing can be folded into it;
 there they are taken out. Weights are not read: folding stops at 16,384 elements, so the pass writes a graph, no data.
 

@@ -18,6 +18,7 @@ from optim_plugins.ort.graph.inferred_shapes import infer_shapes
 from optim_plugins.ort.graph.known_values import small_constant
 from optim_plugins.ort.graph.transposed_weights import add_transposed
 from optim_plugins.ort.prepare.constant_branches import inline_constant_branches, make_own_outputs
+from optim_plugins.ort.prepare.shorten_masks import shorten_masks
 
 _MOST_ELEMENTS = 16 << 10
 """Constants of more elements are not folded: folding a weight reads it, and writes it anew."""
@@ -42,6 +43,7 @@ def clean(graph: ir.Model) -> None:
             fold(graph, input_size_limit=_MOST_ELEMENTS, output_size_limit=_MOST_ELEMENTS, should_fold=_unless_large)
         inlined = inline_constant_branches(graph)
     _drop_identities(graph)
+    shorten_masks(graph)
     if not any(map(_is_random, graph.graph.all_nodes())):  # two drawings are not one
         CommonSubexpressionEliminationPass()(graph)
     for part in graph.graphs():

@@ -8,6 +8,7 @@ Exporters take a list of tensors without patches to torch or registrations of cl
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -47,7 +48,7 @@ class FlatModule(torch.nn.Module):  # type: ignore[misc]  # torch is not type-ch
 def run_flat(module: FlatModule, feeds: Feeds) -> dict[str, Array]:
     """One run on arrays, without gradients."""
     with torch.inference_mode():
-        outputs = module([to_tensor(feeds[name]) for name in module.names])
+        outputs = module(tensors_for(module, feeds))
     return {name: to_array(tensor) for name, tensor in zip(module.output_names, outputs, strict=True)}
 
 
@@ -79,7 +80,7 @@ def _silent(name: str) -> Iterator[None]:
 
 def shapes_of(module: FlatModule, feeds: Feeds) -> dict[str, Array]:
     """Outputs of a module with their shapes and types, all zeros and without memory of their own."""
-    outputs = without_computing(lambda: module([to_tensor(feeds[name]) for name in module.names]))
+    outputs = without_computing(lambda: module(tensors_for(module, feeds)))
     return {
         name: np.broadcast_to(np.zeros((), _numpy_dtype(tensor)), tuple(tensor.shape))
         for name, tensor in zip(module.output_names, outputs, strict=True)
@@ -101,6 +102,18 @@ def component_of(
         return run_flat(module, feeds)
 
     return Component(name, module.eval(), tuple(inputs), tuple(outputs), example, trials, run, dict(state or {}))
+
+
+def tensors_for(module: FlatModule, feeds: Feeds) -> list[torch.Tensor]:
+    """Copies of what a module takes, on the device that it lies on: a factory may give a module of a GPU."""
+    device = device_of(module)
+    return [to_tensor(feeds[name]).to(device) for name in module.names]
+
+
+def device_of(module: torch.nn.Module) -> torch.device:
+    """Where the first parameter of a module lies; the CPU where it has none."""
+    first = next(itertools.chain(module.parameters(), module.buffers()), None)
+    return torch.device("cpu") if first is None else first.device
 
 
 def to_tensor(array: Array) -> torch.Tensor:

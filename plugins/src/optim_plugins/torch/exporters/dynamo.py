@@ -70,7 +70,7 @@ class Dynamo(Exporter):
 def _export(component: Component, options: DynamoOptions, *, optimize: bool) -> Any:
     import torch
 
-    from optim_plugins.torch.arguments.flat_module import to_tensor
+    from optim_plugins.torch.arguments.flat_module import tensors_for
 
     module: FlatModule = component.module
     dimensions = [
@@ -79,7 +79,7 @@ def _export(component: Component, options: DynamoOptions, *, optimize: bool) -> 
     with torch.no_grad(), quiet():
         return torch.onnx.export(
             module,
-            ([to_tensor(component.example[name]) for name in module.names],),
+            (tensors_for(module, component.example),),
             None,
             dynamo=True,
             input_names=list(module.names),

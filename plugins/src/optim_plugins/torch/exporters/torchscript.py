@@ -63,7 +63,7 @@ class TorchScript(Exporter):
 def _export(component: Component, options: TorchScriptOptions, path: Path, *, folds: bool) -> None:
     import torch
 
-    from optim_plugins.torch.arguments.flat_module import FlatModule, to_tensor
+    from optim_plugins.torch.arguments.flat_module import FlatModule, tensors_for
 
     module = component.module
     assert isinstance(module, FlatModule)
@@ -74,7 +74,7 @@ def _export(component: Component, options: TorchScriptOptions, path: Path, *, fo
     with torch.no_grad():
         torch.onnx.export(
             module,
-            ([to_tensor(component.example[name]) for name in module.names],),
+            (tensors_for(module, component.example),),
             str(path),
             dynamo=False,
             input_names=list(module.names),

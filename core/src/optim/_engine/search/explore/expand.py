@@ -21,9 +21,10 @@ from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
+from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Repairer
-from optim._engine.search.state import Attempt, Candidate, Scoreboard, Step, StepStatus
+from optim._engine.search.state import Attempt, Candidate, Step, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
@@ -306,6 +307,7 @@ class Expander:
             attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
             return None
         new = candidate.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
+        self._journal.note_models(candidate, new)
         attempt.drift, attempt.task = worst_drift(tried.answer.comparisons), tried.answer.task
         objection = self._budget.objection(tried.answer.comparisons, new.is_lossy, tried.answer.task, provisional=True)
         if not objection and new.is_lossy:

@@ -1,6 +1,6 @@
-"""Settings that change nothing: with them the runtime makes the same graph of a model as without.
+"""Settings and steps that change nothing: with them the runtime makes the same graph of a model as without.
 
-Whatever a clock says of such settings is noise: they are one candidate, and no change.
+Whatever a clock says of them is noise: they are one candidate, and no change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.model import Model
 
-_IDLE = "no change: the runtime makes the same graph of the model, byte for byte, "
+_IDLE = "no change: the runtime makes the same graph of the model "
 
 
 class IdleSettings:
@@ -33,7 +33,7 @@ class IdleSettings:
 
         Args:
             candidate: a model.
-            others: the same graph under other settings, the best guess first.
+            others: the same graph under other settings, the best guess first; or what steps made of it.
 
         Returns:
             A sentence for each that is the same as ``candidate`` or as one before it.

@@ -23,6 +23,13 @@ _MODELS_OPEN = 3
 _PROCESS_BYTES = 150 << 20
 """Memory of a process with Python, numpy and a runtime."""
 
+_CONTEXT_BYTES = 600 << 20
+"""What a process is expected to take on a GPU before its model, for the context of CUDA and its libraries: an estimate,
+not measured. What the original took with its inputs, where that is more, is taken for each lane instead."""
+
+_FREE_SHARE = 0.5
+"""Other programs start while a race runs, and a candidate may take more than the original."""
+
 _MOST_LANES = 24
 """A round with more takes so long that the machine changes within it."""
 
@@ -74,6 +81,7 @@ def race_candidates(
         for one in candidates
     ]
     base = replace(_lane(bench, original), timed=timed)
+    base = replace(base, comparison=replace(base.comparison, place=bench.baseline))
     lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
     admit = _admission(bench, candidates, wanted.budget) if wanted.budget else None
     with bench.turns.turn():
@@ -164,11 +172,15 @@ def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
 
 
 def lanes_at_once(bench: Workbench) -> int:
-    """How many models may be open together in half of the free memory."""
+    """How many models may be open together in half of the free memory, of the machine and of the device."""
     import psutil
 
-    each = _MODELS_OPEN * bench.original.size_bytes + _PROCESS_BYTES
-    return max(2, min(_MOST_LANES, int(psutil.virtual_memory().available * 0.5 / each)))
+    each = _MODELS_OPEN * bench.original.size_bytes
+    rooms = [psutil.virtual_memory().available / (each + _PROCESS_BYTES)]
+    device_bytes = bench.device_free_bytes()
+    if device_bytes is not None:
+        rooms.append(device_bytes / max(each + _CONTEXT_BYTES, bench.prepared.device_bytes))
+    return max(2, min(_MOST_LANES, int(min(rooms) * _FREE_SHARE)))
 
 
 def _lane(

@@ -39,8 +39,8 @@ _SAME = 1.01
 """Within one per cent the shorter chain is taken: less than processes of one graph differ by."""
 
 _LEANS = 0.98
-"""What is undecided is delivered where its median is better than this: the same graph differs by about that much from
-process to process, and what changes nothing would be delivered now and then with less."""
+"""What is undecided is delivered where its medians are better than this in two races: the same graph differs by about
+that much from process to process, and what changes nothing would be delivered now and then with less."""
 
 _NEEDED = 1.05
 """A step that only makes way must show more: the same graph differs by some per cent from process to process."""
@@ -73,9 +73,8 @@ class Selection:
         What looked best on few samples may break the budget on all of them, or be slower on fresh rounds: then what
         came next is measured, until something holds that nothing explored promises to beat.
         """
-        finalists = [item.candidate for item in ranking if not self._shorter.only_makes_way(item.candidate.steps)][
-            : self._time.lanes_at_the_end(_FINALISTS)
-        ]
+        finalists = [item.candidate for item in ranking if not self._shorter.only_makes_way(item.candidate)]
+        finalists = finalists[: self._time.lanes_at_the_end(_FINALISTS)]
         finalists = self._shorter.without_idle(finalists)
         if not finalists:
             return None
@@ -87,6 +86,14 @@ class Selection:
         finalists = unique([finalists[0], *asked, *finalists[1:], *shorter])
         finalists = finalists[: max(1 + len(asked), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
+        while (chosen := self._choose(measured)) is not None and self.objective.goal == "latency":
+            if not self._shorter.changes_nothing(chosen.candidate):
+                break
+            measured = [item for item in measured if item.digest != chosen.digest]
+        return chosen
+
+    def _choose(self, measured: Sequence[Measured]) -> Measured | None:
+        """Returns what is delivered of models that were proven; None where none of them is better."""
         better = [item for item in measured if self.is_better(item)]
         if not better:
             undecided = [item for item in measured if self.is_undecided(item)]
@@ -158,18 +165,19 @@ class Selection:
         steps = item.candidate.steps
         if not self._bench.target.timed and self._bench.target.requires:
             return bool(steps)
-        if all(step.role is not Role.IMPROVE and self._shorter.was_asked_for(step) for step in steps):
+        if steps and all(step.role is not Role.IMPROVE and self._shorter.was_asked_for(step) for step in steps):
             return True
         return self.would_help(item)
 
     def is_undecided(self, item: Measured) -> bool:
-        """Whether a lossless chain looks faster, and noise left it open: there is nothing to lose."""
-        if self.objective.goal != "latency" or item.candidate.is_lossy or not item.candidate.steps:
+        """Whether a lossless chain looks faster in both races, and noise left it open: there is nothing to lose."""
+        if self.objective.goal != "latency" or item.candidate.is_lossy or item.candidate.is_original:
             return False
         if item.ratio is None or item.high is None or self.would_help(item):
             return False
-        makes_way = self._shorter.only_makes_way(item.candidate.steps)
-        return item.ratio < _LEANS and item.high >= FASTER and self._bench.target.exact and not makes_way
+        makes_way = self._shorter.only_makes_way(item.candidate)
+        looks_faster = max(item.ratio, item.again or 1.0) < _LEANS
+        return looks_faster and item.high >= FASTER and self._bench.target.exact and not makes_way
 
     def would_help(self, item: Measured) -> bool:
         """Whether its figures say that it is better than the original, whatever it drifts."""
@@ -191,7 +199,7 @@ class Selection:
         known = {candidate.digest for candidate in finalists}
         with self._time.fallbacks.spending():
             for _ in range(_FALLBACKS):
-                promised = [item for item in ranking if not self._shorter.only_makes_way(item.candidate.steps)]
+                promised = [item for item in ranking if not self._shorter.only_makes_way(item.candidate)]
                 promised += [item for item in self._archive.held() if _is_alike(item.candidate, finalists[0])]
                 new = [item for item in promised if item.digest not in known]
                 waiting = self._promising(new, measured)
@@ -235,7 +243,7 @@ class Selection:
         measured = self.measure(candidates)
         self._note_objections(candidates)
         for item in measured:
-            if self.objective.goal == "latency" and item.candidate.steps and not self.is_better(item):
+            if self.objective.goal == "latency" and not item.candidate.is_original and not self.is_better(item):
                 self._note_no_faster(item)
         return measured
 
@@ -270,7 +278,7 @@ class Selection:
         chosen: list[Candidate] = []
         for item in sorted(items, key=self._rank):
             reached = self._rank(item) * _PROMISE < best and self._could_be_better(item)
-            if reached and item.candidate.steps and item.candidate.model.path not in wrong:
+            if reached and not item.candidate.is_original and item.candidate.model.path not in wrong:
                 chosen.append(item.candidate)
         return unique(chosen)[:_FINALISTS]
 
@@ -328,7 +336,7 @@ class Selection:
             return True
         more = [step for step in best.candidate.steps if step not in item.candidate.steps]
         fits = all(step in best.candidate.steps for step in item.candidate.steps)
-        return fits and self._shorter.only_makes_way(more) and self._rank(item) <= self._rank(best) * _NEEDED
+        return fits and self._shorter.make_way(more) and self._rank(item) <= self._rank(best) * _NEEDED
 
 
 def _is_alike(one: Candidate, other: Candidate) -> bool:

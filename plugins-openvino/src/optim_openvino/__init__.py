@@ -1,0 +1,1 @@
+"""optim for OpenVINO: models on its runtime, and passes that prepare them for it."""

@@ -1,0 +1,1 @@
+"""OpenVINO itself: its devices, sessions, and what it says of nodes."""

@@ -1,0 +1,83 @@
+"""Models on OpenVINO, which reads ONNX itself, external data too.
+
+What is right is computed by onnxruntime: the frontend of OpenVINO takes operator sets that it does not know, and what
+it reads wrongly would be wrong in the original as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
+from optim.backend import Delivery
+from optim_openvino.runtime.installed import version
+from optim_openvino.runtime.properties import MODEL_CACHE, RUNTIME, THREADS, as_session, settings_of
+
+_CPU = "CPUExecutionProvider"
+_DOMAINS = {"com.microsoft": 1}
+"""Beside the standard ones: its frontend has some of their operators, and refuses the others by name."""
+
+
+class OpenVinoBackend(Backend):
+    """OpenVINO on a device of its own choice or the user's."""
+
+    name = "openvino"
+
+    def open(self, model: Model, target: Target) -> Session:
+        """Read and compile; what cannot be is refused with the operator, the device or the input that is at fault.
+
+        Raises:
+            OptimError[openvino-operator]: it does not have an operator.
+            OptimError[openvino-device]: the device is not there.
+            OptimError[openvino-dynamic]: the device takes fixed sizes.
+            OptimError[openvino-refused]: anything else.
+        """
+        from optim_openvino.runtime.core import core
+        from optim_openvino.runtime.model_cache import cache_folder
+        from optim_openvino.runtime.refusals import refused
+        from optim_openvino.runtime.session import OpenVinoSession
+
+        device, properties = settings_of(model, target)
+        if properties.pop(MODEL_CACHE, "NO") == "YES":
+            properties["CACHE_DIR"] = cache_folder()
+        try:
+            compiled = core().compile_model(core().read_model(str(model.path)), device, properties)
+            return OpenVinoSession(compiled, model, device)
+        except RuntimeError as error:
+            raise refused(model, device, error) from error
+
+    def open_reference(self, model: Model, target: Target) -> Session:
+        """In float32 on the CPU, by onnxruntime."""
+        from optim.onnx.backend import OnnxRuntimeSession
+        from optim.onnx.libraries import libraries_of
+        from optim.onnx.sessions import open_session
+
+        there = Target(target.name, target.backend, _CPU)
+        session = open_session(model.path, SessionConfig(), there, libraries=libraries_of(model.opset))
+        return OnnxRuntimeSession(session, _CPU)
+
+    def limits(self) -> BackendLimits:
+        """Those of onnxruntime for the standard operators: what it cannot run nothing can be held against."""
+        from optim.onnx.sessions import limits
+
+        found = limits()
+        standard = {domain: newest for domain, newest in found.opset.items() if domain in ("", "ai.onnx.ml")}
+        return BackendLimits(found.ir_version, {**standard, **_DOMAINS})
+
+    def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
+        """One thread, which adds up in another order."""
+        del target
+        return (as_session({THREADS: "1"}),)
+
+    def load_script(self, delivery: Delivery) -> str:
+        """OpenVINO alone."""
+        from optim_openvino.runtime.load_script import load_script
+
+        del delivery
+        return load_script()
+
+    def versions(self) -> Mapping[str, str]:
+        """Of OpenVINO, and of what it is held against."""
+        import onnxruntime
+
+        return {RUNTIME: version(), "onnxruntime": onnxruntime.__version__}

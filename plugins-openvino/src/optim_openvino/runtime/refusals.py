@@ -1,0 +1,51 @@
+"""Puts into words why OpenVINO would not."""
+
+from __future__ import annotations
+
+import re
+
+from optim import Model, OptimError
+from optim.errors import ExitStatus
+
+_OPERATORS = re.compile(r"(?:No conversion rule found for operations|Conversion is failed for): ([^\n]+)")
+_PLACES = re.compile(r"^(Exception from |Check '.*' failed at |\s*$|While validating|FrontEnd API failed|Summary:)")
+_NO_DEVICE = re.compile(r"Cannot load library|has not been registered|compiler loading failed|No available devices")
+
+
+def refused(model: Model, device: str, error: Exception) -> OptimError:
+    """The diagnosis for a model that OpenVINO did not open."""
+    text = str(error)
+    name = model.path.name
+    if found := _OPERATORS.findall(text):
+        operators = sorted({one.strip().removeprefix("ai.onnx.") for line in found for one in line.split(",")})
+        return OptimError(
+            "openvino-operator",
+            f"OpenVINO cannot run {name}",
+            f"it does not have {', '.join(operators)}, or not in this form",
+            "choose another target: optim targets",
+        )
+    if device != "CPU" and _NO_DEVICE.search(text):
+        return OptimError(
+            "openvino-device",
+            f"OpenVINO finds no {device} here",
+            plain(text),
+            "optim targets; --target openvino runs on the processor",
+            status=ExitStatus.TARGET_UNAVAILABLE,
+        )
+    named = [f"'{info.name}'" for info in model.inputs if info.is_dynamic]
+    if device != "CPU" and named and "dynamic" in text.lower():
+        return OptimError(
+            "openvino-dynamic",
+            f"OpenVINO's {device} refuses {name}",
+            f"input {named[0]} has sizes that are not fixed: {plain(text)}",
+            "fix them: optim run MODEL --with ort.fix-shapes:sizes=...; optim passes show ort.fix-shapes",
+        )
+    return OptimError(
+        "openvino-refused", f"OpenVINO refuses {name}", plain(text), "choose another target: optim targets"
+    )
+
+
+def plain(text: str) -> str:
+    """What a message says, without the places in OpenVINO's own sources."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not _PLACES.match(line)]
+    return " ".join(lines or text.split())[:400] or "it gives no reason"

@@ -1,0 +1,73 @@
+"""A compiled model and its one infer request, which copies neither what it is fed nor what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from optim import Session
+from optim_openvino.runtime.properties import RUNTIME
+
+if TYPE_CHECKING:
+    import openvino
+
+    from optim.arrays import Array, Feeds, Outputs
+    from optim.model import Model
+
+
+class OpenVinoSession(Session):
+    """A model on a device of OpenVINO.
+
+    Args:
+        compiled: the model.
+        model: that it was compiled of; inputs and outputs are known by its names, in its order.
+        device: where it should run.
+    """
+
+    def __init__(self, compiled: openvino.CompiledModel, model: Model, device: str) -> None:
+        self._compiled: openvino.CompiledModel | None = compiled
+        self._request: Any = compiled.create_infer_request()
+        self._inputs = {name: port.element_type for port in compiled.inputs for name in port.get_names()}
+        self._outputs = [info.name for info in model.outputs]
+        self._device = device
+
+    def run(self, feeds: Feeds) -> Outputs:
+        """One run. Each output is memory of its own that OpenVINO writes to, so that nothing is copied."""
+        import openvino
+
+        if self._compiled is None or self._request is None:
+            raise RuntimeError("the session is closed")
+        given = {name: _tensor(array) for name, array in feeds.items() if name in self._inputs}
+        made = []
+        for number, port in enumerate(self._compiled.outputs):
+            shape = port.partial_shape
+            sizes = [0] * (shape.rank.get_length() if shape.rank.is_static else 1)
+            tensor = openvino.Tensor(port.element_type, port.shape if shape.is_static else openvino.Shape(sizes))
+            self._request.set_output_tensor(number, tensor)
+            made.append(tensor)
+        self._request.infer(given)
+        return dict(zip(self._outputs, (tensor.data for tensor in made), strict=True))
+
+    @property
+    def executed_on(self) -> Mapping[str, float]:
+        """All nodes run on the device that the compiled model names; another one is told apart."""
+        if self._compiled is None:
+            raise RuntimeError("the session is closed")
+        devices = [str(name) for name in self._compiled.get_property("EXECUTION_DEVICES")]
+        wanted = self._device.partition(".")[0]
+        if wanted == "AUTO" or all(name.strip("()").partition(".")[0] == wanted for name in devices):
+            return {RUNTIME: 1.0}
+        return {f"{RUNTIME} on {' and '.join(devices)}": 1.0}
+
+    def close(self) -> None:
+        """Let the compiled model go."""
+        self._request = None
+        self._compiled = None
+
+
+def _tensor(array: Array) -> Any:
+    """An array as OpenVINO reads it: its own memory where that lies in one piece."""
+    import numpy as np
+    import openvino
+
+    return openvino.Tensor(np.ascontiguousarray(array).reshape(np.shape(array)), shared_memory=True)

@@ -1,0 +1,66 @@
+"""What a run for OpenVINO delivers: opened without optim, by optim, and not where a stranger wrote it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import optim
+from optim._engine.runs.session_file import write_session_files
+from optim.backend import Delivery
+from optim.errors import OptimError
+from optim.onnx.files import describe
+from optim.testing import models
+from optim_openvino.runtime.backend import OpenVinoBackend
+from optim_openvino.runtime.properties import PRECISION, as_session
+from optim_openvino.runtime.targets import TARGET
+
+USE_THE_SCRIPT = """
+import json, sys, runpy, numpy
+session = runpy.run_path(sys.argv[1])["load"]()
+x = numpy.ones((2, 32), numpy.float32)
+print(json.dumps({
+    "y": session.run(["y"], {"x": x, "of nobody": x})[0].tolist(),
+    "inputs": [tuple(one) for one in session.get_inputs()],
+    "precision": str(session.compiled.get_property("INFERENCE_PRECISION_HINT").to_string()),
+    "others": sorted({"optim", "onnx", "onnxruntime"} & set(sys.modules)),
+}))
+"""
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    path = models.mlp(tmp_path)
+    path.rename(tmp_path / "model.onnx")
+    session = as_session({PRECISION: "bf16"})
+    delivery = Delivery(tmp_path, describe(tmp_path / "model.onnx", session=session), TARGET, ())
+    script = OpenVinoBackend().load_script(delivery)
+    write_session_files(tmp_path, session, TARGET, owner="optim-plugin-openvino", script=script)
+    return tmp_path
+
+
+def test_load_py_needs_openvino_alone_and_gives_what_optim_load_gives(run_folder):
+    asked = [sys.executable, "-c", USE_THE_SCRIPT, run_folder / "load.py"]
+    found = json.loads(subprocess.check_output(asked, text=True))
+    assert found["precision"] == "bf16"
+    assert found["others"] == []
+    with optim.load(run_folder) as session:
+        expected = session.run(["y"], {"x": np.ones((2, 32), np.float32)})[0]
+        assert found["inputs"] == [["x", session.get_inputs()[0].type, [None, 32]]]
+    assert np.array_equal(np.array(found["y"], np.float32), expected)
+
+
+@pytest.mark.parametrize("name", ["CACHE_DIR", "WEIGHTS_PATH"])
+@pytest.mark.parametrize("place", ["tuned_provider_options", "provider_options"])
+def test_the_settings_of_a_stranger_name_no_file(run_folder, name, place):
+    saved = json.loads((run_folder / "session.json").read_text())
+    said = {name: "victim"}
+    saved[place] = {"openvino": said} if place.startswith("tuned") else said
+    (run_folder / "session.json").write_text(json.dumps(saved))
+    with pytest.raises(OptimError, match="untrusted-setting") as caught:
+        optim.load(run_folder)
+    assert name in caught.value.cause
