@@ -126,23 +126,10 @@ def open_folder(path: Path) -> onnxruntime.InferenceSession | OwnSession | Adapt
 
 
 def _open(model: Path) -> Any:
-    """A component: with the settings of the run folder that it lies in, else with the runtime's defaults.
-
-    Raises:
-        OptimError[decoder-elsewhere]: it runs on a runtime of its own.
-    """
+    """A component: with the settings of the run folder that it lies in, else with the runtime's defaults."""
     from optim.model import SessionConfig
     from optim.onnx.sessions import open_session
 
     if model.name == MODEL_FILE and (model.parent / SESSION_FILE).is_file():
-        session = open_folder(model.parent)
-        if not hasattr(session, "io_binding"):
-            raise OptimError(
-                "decoder-elsewhere",
-                f"{model.parent} cannot generate text here",
-                "its target has a runtime of its own, and a decoder keeps its state in onnxruntime",
-                "make it for a target of onnxruntime: optim targets",
-                status=ExitStatus.USAGE,
-            )
-        return session
+        return open_folder(model.parent)
     return _adapted(open_session(model, SessionConfig()), model)
