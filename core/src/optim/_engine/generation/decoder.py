@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,18 +13,25 @@ from optim._engine.generation.tensors import AnySession, as_array, tensors_of
 from optim.arrays import Array, Feeds
 from optim.errors import ExitStatus, OptimError
 
+if TYPE_CHECKING:
+    from optim.adapters.session import AdaptedSession, Adapters
+
 
 class Decoder:
     """Generates text with exported graphs.
 
     Attributes:
-        session: of the decoder: an ``onnxruntime.InferenceSession``, or one of a runtime of its own.
+        session: of the decoder: an ``onnxruntime.InferenceSession``, or one of a runtime of its own; one that
+            takes adapters, where its graph does.
         encoder: of the encoder, where there is one.
         facts: of ``export.json``: ids that end and pad a text, the token that a decoder starts with.
     """
 
     def __init__(
-        self, session: AnySession, facts: Mapping[str, Any] | None = None, encoder: AnySession | None = None
+        self,
+        session: AnySession | AdaptedSession,
+        facts: Mapping[str, Any] | None = None,
+        encoder: AnySession | None = None,
     ) -> None:
         self.session = session
         self.encoder = encoder
@@ -54,6 +61,7 @@ class Decoder:
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 0,
+        adapter: Adapters | None = None,
     ) -> Array:
         """Continue a prompt.
 
@@ -67,26 +75,36 @@ class Decoder:
             top_k: 0: all tokens.
             top_p: 1: all tokens.
             seed: of the draw.
+            adapter: of the decoder. None: that of :func:`optim.load`; an empty sequence: none. Generations with
+                different adapters may be under way at once.
 
         Returns:
             New tokens, int64, shape (batch, tokens); after a row's end of text come padding ids.
 
         Raises:
             OptimError[bad-prompt]: the model cannot take it.
+            OptimError[adapter-not-taken]: the model takes no adapters. Others, of one that does not fit.
         """
         sampling = Sampling(not sample, temperature, top_k, top_p)
         feeds = self._feeds(prompt)
-        chosen = list(self.stream(feeds, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed))
+        chosen = list(self.stream(feeds, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed, adapter=adapter))
         batch = next(iter(feeds.values())).shape[0]
         return np.stack(chosen, 1) if chosen else np.zeros((batch, 0), np.int64)
 
     def stream(
-        self, prompt: Feeds | Array | list[list[int]], *, max_new_tokens: int, sampling: Sampling, seed: int = 0
+        self,
+        prompt: Feeds | Array | list[list[int]],
+        *,
+        max_new_tokens: int,
+        sampling: Sampling,
+        seed: int = 0,
+        adapter: Adapters | None = None,
     ) -> Iterator[Array]:
         """Tokens one by one, each of shape (batch,), until every row has ended."""
         feeds = self._feeds(prompt)
         constants, ids, mask = self._begin(feeds)
-        steps = Steps(self.session, self.interface, ids.shape[0], constants)
+        session, weights = self._weights(adapter)
+        steps = Steps(session, self.interface, ids.shape[0], {**constants, **weights})
         random = np.random.default_rng(seed)
         ends, padding = _listed(self.facts.get("eos")), self._padding
         finished = np.zeros(ids.shape[0], bool)
@@ -99,6 +117,17 @@ class Decoder:
                 return
             ids = token[:, None]
             mask = np.concatenate([mask, np.ones_like(ids)], 1)
+
+    def _weights(self, adapter: Adapters | None) -> tuple[AnySession, Mapping[str, Any]]:
+        """The session below, and tensors of its adapter inputs for a whole generation."""
+        from optim.adapters.fit import not_taken
+        from optim.adapters.session import AdaptedSession
+
+        if isinstance(self.session, AdaptedSession):
+            return self.session.session, self.session.values(adapter)
+        if adapter is not None:
+            raise not_taken("an adapter")
+        return self.session, {}
 
     @property
     def _padding(self) -> int:
@@ -181,7 +210,7 @@ class Decoder:
         return {name: value for name, value in found.items() if name in self.interface.inputs}
 
 
-def session_interface(session: AnySession, state: Mapping[str, str] | None = None) -> DecoderInterface:
+def session_interface(session: AnySession | AdaptedSession, state: Mapping[str, str] | None = None) -> DecoderInterface:
     """The interface of a session's graph."""
     outputs = [value.name for value in session.get_outputs()]
     return interface_of(session_inputs(session.get_inputs()), outputs, state)
