@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from optim._engine.compare.variants import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import ingest
@@ -58,6 +59,8 @@ def execute(
     started = time.monotonic()
     chosen = _chosen(settings, registry)
     plans = Plans(settings, registry, chosen)
+    if chosen.note:
+        say(chosen.note)
     with store.in_use(), ending_workers(), thread_executor() as executor:
         there = set(store.models.iterdir())
         failed = dict(plans.refused)
@@ -77,18 +80,26 @@ def execute(
             earlier.cached, earlier.seconds, earlier.settings = True, time.monotonic() - started, bench.settings
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
             earlier.exported, earlier.known = bench.exported, _known_export(settings)
-            return earlier
+            return _noting(earlier, chosen)
         outcome = _judged(bench, source, chosen, plans, failed)
         outcome.key = key
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
         proven = [point.candidate.model.path for point in outcome.points if point.proven]
-        kept = {bench.original.model.path, *proven} | (
-            {outcome.result.candidate.model.path} if outcome.result else set()
-        )
+        kept = {bench.original.model.path, *proven}
+        if outcome.result:
+            chain = outcome.result.candidate
+            kept |= {chain.model.path, *(model.path for model in variant_models(chain.interfaces))}
         store.keep_only(bench.made | set(store.models.iterdir()) - there, kept)
         outcome.seconds = time.monotonic() - started
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
             store.write("runs", key, to_wire(outcome))
+    return _noting(outcome, chosen)
+
+
+def _noting(outcome: Outcome, chosen: ChosenTargets) -> Outcome:
+    """The same, and what became of auto: the run itself is that of the one target."""
+    if chosen.note:
+        outcome.notes = (*outcome.notes, chosen.note)
     return outcome
 
 

@@ -138,6 +138,9 @@ class FirstLooks:
 
         self._bench.teller.more(len(jobs))
         outcomes = self._bench.try_all(jobs, seconds)
+        for (_, attempt), tried in zip(wanted, outcomes, strict=True):
+            if tried is None:
+                self._promises.leave_open(attempt.step)
         looks = [
             self._look(planned, original, attempt, tried)
             for (planned, attempt), tried in zip(wanted, outcomes, strict=True)
