@@ -17,6 +17,9 @@ import numpy as np
 import onnx
 
 from optim._engine.compare.place import Place
+from optim._engine.diagnosis.couple import two_sizes
+from optim._engine.diagnosis.cutting import OpenGraph
+from optim._engine.diagnosis.matching import paired
 from optim._engine.diagnosis.timing.origin import Origin, joined
 from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, read_timeline
 from optim._engine.feeds.feedset import FeedSet
@@ -46,6 +49,7 @@ class Request:
         feeds: folder of the samples.
         samples: those that may be used; the smallest and the largest are.
         seconds: for each model, about.
+        store: folder for graphs that are opened once.
         trace: write a trace of all there; empty: none.
     """
 
@@ -54,6 +58,7 @@ class Request:
     feeds: Path
     samples: tuple[int, ...]
     seconds: float
+    store: Path
     trace: str = ""
 
 
@@ -137,9 +142,23 @@ def run(request: Request, channel: Channel) -> Answer:
         _write_trace(Path(request.trace), timelines)
     origins: tuple[Origin, ...] = ()
     if len(graphs) > 1 and graphs[0] and graphs[1]:
-        origins = joined((graphs[0], profiles[0].nodes), (graphs[1], profiles[1].nodes))
+        channel.event("progress", text="joining both models")
+        pairs = _partners(request, feeds)
+        origins = joined((graphs[0], profiles[0].nodes), (graphs[1], profiles[1].nodes), pairs)
     shape = {name: tuple(array.shape) for name, array in largest.items()}
     return Answer(tuple(profiles), origins, _gflops(), _gbytes(), shape)
+
+
+def _partners(request: Request, feeds: FeedSet) -> dict[str, str]:
+    """Which value of the second model stands for which of the first; empty where both cannot be run value by value."""
+    first, second = request.models[:2]
+    samples = [feeds.sample(number) for number in two_sizes(feeds, request.samples)]
+    outputs = {info.name: info.name for info in first.outputs if info.name in {one.name for one in second.outputs}}
+    try:
+        graphs = [OpenGraph(model, request.place, request.store) for model in (first, second)]
+        return paired((graphs[0], samples), (graphs[1], samples), outputs).partner
+    except Exception:  # a compiled program, or a graph that this runtime does not take apart: names remain
+        return {}
 
 
 def _first_calls(request: Request, model: Model, smallest: Feeds, largest: Feeds) -> FirstCalls:
