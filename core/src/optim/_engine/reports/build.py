@@ -118,6 +118,7 @@ def _original(outcome: Outcome) -> OriginalReport:
         size_bytes=outcome.source.size_bytes,
         peak_memory_bytes=timed.ready.peak_memory_bytes if timed and timed.ready else None,
         operators=outcome.source.operators,
+        operator_ms=outcome.operator_ms[0] if outcome.operator_ms else {},
     )
 
 
@@ -175,10 +176,17 @@ def _result(outcome: Outcome) -> ResultReport | None:
         drift=_drift(found.candidate.drift),
         task=_task(outcome, found.candidate.task),
         operators=outcome.operators,
+        operator_ms=_operator_ms(found, outcome),
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
         loader=outcome.loader,
     )
+
+
+def _operator_ms(found: Measured, outcome: Outcome) -> dict[str, float]:
+    """Of the result; the original is its own result where nothing was better."""
+    times = outcome.operator_ms
+    return times[-1] if len(times) == (2 if found.candidate.steps else 1) else {}
 
 
 def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:

@@ -105,13 +105,19 @@ def _announce(bench: Workbench, load: Load, plan: Plan, say: Callable[[str], Non
 
 
 def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
-    from optim._engine.runs.judge import judge_chain, judge_search  # the search; a run from the cache has none
+    # the search; a run from the cache has none
+    from optim._engine.runs.judge import judge_chain, judge_search
+    from optim._engine.runs.operator_times import operator_times
+    from optim._engine.search.blaming import blame_dropped
 
     own_data = bench.prepared.origin != SYNTHESIZED
     budget = Budget.of(bench.settings, bench.prepared.tolerance, foresees=own_data)
     started = time.monotonic()
     verdict = judge_chain(bench, budget) if bench.settings.chain is not None else judge_search(bench, budget, plan)
-    result = verdict.result
+    result, search_s = verdict.result, time.monotonic() - started
+    timed = verdict.original is not None
+    operator_ms = operator_times(bench, result.candidate if result else None) if timed else ()
+    blame_dropped(bench, budget, verdict.journal)
     return Outcome(
         settings=bench.settings,
         target=bench.target,
@@ -123,17 +129,18 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
         result=result,
         timing=verdict.timing,
         operators=operator_counts(result.candidate.model.path) if result else {},
-        attempts=verdict.attempts,
+        attempts=verdict.journal.attempts,
         points=verdict.points,
         versions=_versions(bench),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
-        search_s=time.monotonic() - started,
+        search_s=search_s,
         announced_s=None if math.isinf(bench.run_time.announced_s) else bench.run_time.announced_s,
         notes=tuple(bench.run_time.notes),
         computed=bench.runner.count,
         from_cache=bench.runner.from_cache,
         exported=bench.exported,
         known=_known_export(bench.settings),
+        operator_ms=operator_ms,
     )
 
 

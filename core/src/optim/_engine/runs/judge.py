@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from optim._engine.gate.budget import Budget
 from optim._engine.runs.outcome import RunStatus
-from optim._engine.search.blaming import blame_dropped
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.journal import Journal, failures
 from optim._engine.search.measure.racing import TimingFailed, original_failed
@@ -15,7 +14,7 @@ from optim._engine.search.select.archive import ParetoArchive, Point
 from optim._engine.search.select.chains import repeat
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.selection import Selection
-from optim._engine.search.state import Attempt, LaneResult, Measured, StepStatus
+from optim._engine.search.state import LaneResult, Measured, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
@@ -37,7 +36,7 @@ class Verdict:
         status: in a word.
         reason: in a sentence, where there is more to say than the figures do.
         result: what is delivered, or None.
-        attempts: rows of the report.
+        journal: rows of the report.
         original: the clock's figures of the original.
         timing: the clock's figures of the result.
         points: everything that was measured.
@@ -46,7 +45,7 @@ class Verdict:
     status: RunStatus
     reason: str
     result: Measured | None
-    attempts: list[Attempt]
+    journal: Journal
     original: LaneResult | None = None
     timing: LaneResult | None = None
     points: list[Point] = field(default_factory=list)
@@ -57,13 +56,11 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
     beam = Beam(bench, budget, plan)
     selection = Selection(bench, budget, beam.journal, beam.archive, beam.time)
     try:
-        verdict = _judged(bench, beam, selection, plan, budget)
+        return _judged(bench, beam, selection, plan, budget)
     except TimingFailed as failed:
         beam.journal.conclude(bench.original)
         what = f"{failed.what}, by {failed.package}: {failed.cause}. What was found before is in the report"
-        return Verdict(RunStatus.FAILED, what, None, beam.journal.attempts, points=beam.archive.points())
-    blame_dropped(bench, budget, beam.journal)
-    return verdict
+        return Verdict(RunStatus.FAILED, what, None, beam.journal, points=beam.archive.points())
 
 
 def _judged(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, budget: Budget) -> Verdict:
@@ -130,7 +127,7 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
         _delivered(measured[0], selection) if candidate.steps else RunStatus.UNCHANGED,
         "repeated from a lock, verified, not searched again",
         measured[0],
-        journal.attempts,
+        journal,
         original=selection.clock.base,
         timing=score.result,
         points=archive.points(candidate),
@@ -145,7 +142,7 @@ def _verdict(status: RunStatus, reason: str, winner: Measured, beam: Beam, selec
         status,
         reason,
         winner,
-        beam.journal.attempts,
+        beam.journal,
         original=score.base or selection.clock.base or beam.clock.base,
         timing=score.result,
         points=beam.archive.points(winner.candidate),
@@ -189,11 +186,10 @@ def _not_held(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, re
     """The verdict where a named pass did not hold: the budget is missed where that is why, else the run failed."""
     beam.journal.conclude(bench.original)
     forced = {planned.ordered.name for planned in plan.forced()}
-    attempts = beam.journal.attempts
-    if any(attempt.step.pass_name in forced and attempt.beyond_budget for attempt in attempts):
+    if any(attempt.step.pass_name in forced and attempt.beyond_budget for attempt in beam.journal.attempts):
         _measure_nearest(bench, beam, selection)
         return _missed(beam, selection, reason)
-    return Verdict(RunStatus.FAILED, reason, None, attempts, points=beam.archive.points())
+    return Verdict(RunStatus.FAILED, reason, None, beam.journal, points=beam.archive.points())
 
 
 def _measure_nearest(bench: Workbench, beam: Beam, selection: Selection) -> Measured | None:
@@ -214,7 +210,7 @@ def _missed(beam: Beam, selection: Selection, reason: str) -> Verdict:
         RunStatus.BUDGET_MISSED,
         reason,
         None,
-        beam.journal.attempts,
+        beam.journal,
         original=selection.clock.base or beam.clock.base,
         points=beam.archive.points(),
     )

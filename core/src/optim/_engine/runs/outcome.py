@@ -57,6 +57,7 @@ class Outcome:
         known: what an earlier export says of the original, where it came as a file of one.
         checks: what was looked at after delivery.
         loader: whether onnxruntime can open what is delivered.
+        operator_ms: of a run, by operator, of the original and of the result; empty where nobody looked.
     """
 
     settings: RunSettings
@@ -86,6 +87,7 @@ class Outcome:
     known: KnownExport | None = None
     checks: tuple[Check, ...] = ()
     loader: bool = True
+    operator_ms: tuple[dict[str, float], ...] = ()
 
     @property
     def delivered(self) -> Candidate | None:

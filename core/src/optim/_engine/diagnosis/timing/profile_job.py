@@ -7,31 +7,25 @@ times of nodes, with the runtime's optimizers on as the user has them.
 from __future__ import annotations
 
 import json
-import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
-import onnx
 
 from optim._engine.compare.place import Place
 from optim._engine.diagnosis.couple import two_sizes
 from optim._engine.diagnosis.cutting import OpenGraph
 from optim._engine.diagnosis.matching import paired
 from optim._engine.diagnosis.timing.origin import Origin, joined
-from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, read_timeline
+from optim._engine.diagnosis.timing.profiled import Runs, executed_graph, largest_weights, profiled, run_ms
+from optim._engine.diagnosis.timing.trace import NodeTime, Timeline
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
 from optim.arrays import Feeds
-from optim.backend import Session
-from optim.errors import ExitStatus, OptimError
 from optim.jobs.channel import Channel
-from optim.model import Model, SessionConfig, SessionValue
+from optim.model import Model
 
-_WARM_UP = 3
-_LEAST_RUNS, _MOST_RUNS = 5, 200
 _MATRIX = 768
 """Rows and columns of the product that the roofline is measured with: in cache, and long enough for all threads."""
 
@@ -133,7 +127,9 @@ def run(request: Request, channel: Channel) -> Answer:
     for number, model in enumerate(request.models, 1):
         channel.event("progress", text=f"profiling model {number} of {len(request.models)}")
         first = _first_calls(request, model, smallest, largest)
-        timeline, graph = _profiled(request, model, largest)
+        graph = executed_graph(request.place, model)
+        weights = largest_weights(graph) if graph else {}
+        timeline = profiled(request.place, model, largest, Runs(request.seconds), weights)
         nodes = tuple(sorted(timeline.nodes, key=lambda node: -node.ms))
         profiles.append(Profile(nodes, timeline.run_ms, timeline.share, first))
         timelines.append(timeline)
@@ -165,62 +161,10 @@ def _first_calls(request: Request, model: Model, smallest: Feeds, largest: Feeds
     started = time.perf_counter()
     with request.place.backend().open(model, request.place.target) as session:
         opened = 1e3 * (time.perf_counter() - started)
-        first, again = _timed(session, smallest), _timed(session, smallest)
+        first, again = run_ms(session, smallest), run_ms(session, smallest)
         same = all(smallest[name].shape == array.shape for name, array in largest.items())
-        grown, settled = (0.0, again) if same else (_timed(session, largest), _timed(session, largest))
+        grown, settled = (0.0, again) if same else (run_ms(session, largest), run_ms(session, largest))
         return FirstCalls(opened, first, again, grown, settled)
-
-
-def _timed(session: Session, feeds: Feeds) -> float:
-    started = time.perf_counter()
-    session.run(feeds)
-    return 1e3 * (time.perf_counter() - started)
-
-
-def _profiled(request: Request, model: Model, feeds: Feeds) -> tuple[Timeline, onnx.ModelProto | None]:
-    """The times of nodes, and the graph that the runtime made of the model, where it writes one."""
-    backend, target = request.place.backend(), request.place.target
-    with TemporaryDirectory(prefix="optim-profile-") as text:
-        folder, graph = Path(text), Path(text) / "optimized.onnx"
-        asked: dict[str, SessionValue] = {"enable_profiling": True, "profile_file_prefix": str(folder / "profile")}
-        writing = SessionConfig(
-            {"optimized_model_filepath": str(graph)},
-            {
-                "session.optimized_model_external_initializers_file_name": "weights.bin",
-                "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
-            },
-        )
-        try:
-            with backend.open(_with(model, writing), target):
-                made = onnx.load(graph, load_external_data=False) if graph.is_file() else None
-        except OptimError:  # a provider that compiles whole graphs cannot write theirs
-            made = None
-        with backend.open(_with(model, SessionConfig(asked)), target) as session:
-            for _ in range(_WARM_UP):
-                last = _timed(session, feeds)
-            runs = int(min(_MOST_RUNS, max(_LEAST_RUNS, 1e3 * request.seconds / max(last, 1e-3))))
-            for _ in range(runs):
-                session.run(feeds)
-        written = sorted(folder.glob("profile*.json"))
-        if not written:
-            raise OptimError(
-                "not-profiled",
-                f"nothing is profiled on target {target.name}",
-                f"backend {target.backend} writes no profile of ONNX Runtime",
-                "profile on a target that onnxruntime runs: optim targets",
-                status=ExitStatus.USAGE,
-            )
-        return read_timeline(written[0], _WARM_UP, runs, _weights(made) if made else {}), made
-
-
-def _weights(graph: onnx.ModelProto) -> dict[str, list[int]]:
-    shapes = {tensor.name: list(tensor.dims) for tensor in graph.graph.initializer}
-    found = {node.name: [shapes[name] for name in node.input if name in shapes] for node in graph.graph.node}
-    return {name: max(known, key=math.prod) for name, known in found.items() if known}
-
-
-def _with(model: Model, settings: SessionConfig) -> Model:
-    return replace(model, session=model.session.updated(settings))
 
 
 def _write_trace(path: Path, timelines: list[Timeline]) -> None:

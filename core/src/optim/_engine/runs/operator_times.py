@@ -1,0 +1,42 @@
+"""Where the time of the original and of the result goes, operator by operator: one short profile of each."""
+
+from __future__ import annotations
+
+from optim._engine.diagnosis.timing import operators_job
+from optim._engine.search.state import Candidate
+from optim._engine.search.workbench import Workbench
+from optim.jobs.process import WorkerFailed
+
+_START_S = 1.5
+"""A process of its own, and reading two profiles."""
+
+_RUNS = 4.0
+"""Of each model: two that count little, and what the profiler adds."""
+
+_MOST_S = 20.0
+
+
+def operator_times(bench: Workbench, result: Candidate | None) -> tuple[dict[str, float], ...]:
+    """Milliseconds of a run by operator: of the original, and of the result where that is another model.
+
+    Empty where the target is no provider of onnxruntime, where nothing is timed on it, or where there is no time left:
+    what a run must deliver comes first.
+    """
+    target, time = bench.target, bench.run_time
+    if not target.timed or not target.provider:
+        return ()
+    models = [operators_job.Fed(bench.original.model)]
+    if result is not None and result.steps and result.recast is None:  # a recast is fed something else
+        models.append(operators_job.Fed(result.model, result.interfaces))
+    needed = _START_S + len(models) * (bench.prepared.open_s + _RUNS * bench.prepared.run_s)
+    left = min(_MOST_S, time.left - time.closing_s)
+    if needed > left:
+        return ()
+    sample = bench.prepared.timed[0]
+    request = operators_job.Request(tuple(models), bench.place, bench.reference.feeds, sample)
+    key = bench.keys.operator_times([one.model for one in models], sample)
+    try:
+        with bench.turns.turn():
+            return bench.runner.call(operators_job.JOB, request, timeout_s=left, key=key).models
+    except WorkerFailed:  # its figures are an extra: the run has proven what it delivers
+        return ()
