@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import math
+
 from optim._engine.diagnosis.timing import operators_job
 from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 
-_START_S = 1.5
+_START_S = 0.5
 """A process of its own, and reading two profiles."""
+
+_SHARE = 0.04
+"""Of the run, what this may take in any case: on a busy machine little else is left of a short one."""
 
 _RUNS = 4.0
 """Of each model: two that count little, and what the profiler adds."""
 
 _MOST_S = 20.0
+"""What is begun ends after that at the latest: it hangs."""
 
 
 def operator_times(bench: Workbench, result: Candidate | None) -> tuple[dict[str, float], ...]:
     """Milliseconds of a run by operator: of the original, and of the result where that is another model.
 
-    Empty where the target is no provider of onnxruntime, where nothing is timed on it, or where there is no time left:
-    what a run must deliver comes first.
+    Empty where the target is no provider of onnxruntime, where nothing is timed on it, or where there is no time left.
     """
     target, time = bench.target, bench.run_time
     if not target.timed or not target.provider:
@@ -29,7 +34,8 @@ def operator_times(bench: Workbench, result: Candidate | None) -> tuple[dict[str
     if result is not None and result.steps and result.recast is None:  # a recast is fed something else
         models.append(operators_job.Fed(result.model, result.interfaces))
     needed = _START_S + len(models) * (bench.prepared.open_s + _RUNS * bench.prepared.run_s)
-    left = min(_MOST_S, time.left - time.closing_s)
+    share_s = 0.0 if math.isinf(time.announced_s) else _SHARE * time.announced_s
+    left = min(_MOST_S, max(share_s, time.left - time.closing_s))
     if needed > left:
         return ()
     sample = bench.prepared.timed[0]
@@ -37,6 +43,6 @@ def operator_times(bench: Workbench, result: Candidate | None) -> tuple[dict[str
     key = bench.keys.operator_times([one.model for one in models], sample)
     try:
         with bench.turns.turn():
-            return bench.runner.call(operators_job.JOB, request, timeout_s=left, key=key).models
+            return bench.runner.call(operators_job.JOB, request, timeout_s=_MOST_S, key=key).models
     except WorkerFailed:  # its figures are an extra: the run has proven what it delivers
         return ()
