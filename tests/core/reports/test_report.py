@@ -27,6 +27,7 @@ STEP_FIELDS = {
     "ratio_to_best",
     "ratio_ci",
     "size_bytes",
+    "target",
     "task_value",
     "task_loss",
     "drift",
@@ -60,6 +61,7 @@ def test_the_report_has_the_figures_of_the_run():
         "peak_memory_bytes": 120_000_000,
         "operators": {"MatMul": 36, "Add": 100, "Gelu": 6},
         "operator_ms": {},
+        "start": None,
     }
     result = data["result"]
     assert (result["latency_ms"], result["latency_ratio"], result["latency_ratio_ci"]) == (

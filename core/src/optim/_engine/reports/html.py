@@ -13,7 +13,7 @@ from optim._engine.drawing import svg
 from optim._engine.reports import plots, words
 from optim._engine.reports.blame_section import blame_sections
 from optim._engine.reports.compiled import compiled_beside
-from optim._engine.reports.schema import Report, StepReport
+from optim._engine.reports.schema import Report, StartReport, StepReport
 from optim._engine.reports.words import not_here
 from optim.cli_kit.output import printable
 
@@ -209,6 +209,8 @@ def _figures(report: Report) -> list[Figure]:
         note = f"ratio {after.latency_ratio:.2f}" + (f", {interval[0]:.2f} to {interval[1]:.2f}" if interval else "")
         texts = words.latency_text(before.latency_ms), words.latency_text(after.latency_ms)
         found.append(Figure("Latency", *texts, after.latency_ratio, note))
+    if before.start is not None and after.start is not None:
+        found.append(_start_up(before.start, after.start))
     sizes = [
         ("Size", before.size_bytes, after.size_bytes),
         ("Peak memory", before.peak_memory_bytes, after.peak_memory_bytes),
@@ -217,6 +219,17 @@ def _figures(report: Report) -> list[Figure]:
         if old and new:
             found.append(Figure(title, words.size_text(old), words.size_text(new), new / old, f"ratio {new / old:.2f}"))
     return found
+
+
+def _start_up(before: StartReport, after: StartReport) -> Figure:
+    """From opening a model to its first answer."""
+    old, new = before.open_ms + before.first_ms, after.open_ms + after.first_ms
+    parts = [("open", "open_ms"), ("first call", "first_ms"), ("later calls", "run_ms")]
+    texts = (
+        f"{title} {words.latency_text(getattr(before, name))} → {words.latency_text(getattr(after, name))}"
+        for title, name in parts
+    )
+    return Figure("Start-up", words.latency_text(old), words.latency_text(new), new / old, "; ".join(texts))
 
 
 def _operators(report: Report) -> tuple[list[OperatorRow], list[OperatorRow]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.reports.plots import front_of
-from optim._engine.reports.schema import Report, StepReport
+from optim._engine.reports.schema import Report, StartReport, StepReport
 from optim._engine.reports.words import (
     NOTHING,
     best_of,
@@ -165,8 +165,15 @@ def _figures(report: Report) -> Iterator[tuple[str, str, str]]:
     if after.latency_ms is None and after.executed_on:
         shares = [f"{share_text(share)} of its nodes on {name}" for name, share in after.executed_on.items()]
         yield "ran", NOTHING, ", ".join(shares)
+    if before.start is not None and after.start is not None:
+        yield "start-up", _start_text(before.start), _start_text(after.start)
     if before.peak_memory_bytes and after.peak_memory_bytes:
         yield "peak memory", size_text(before.peak_memory_bytes), size_text(after.peak_memory_bytes)
+
+
+def _start_text(start: StartReport) -> str:
+    """From opening a model to its first answer."""
+    return latency_text(start.open_ms + start.first_ms)
 
 
 def _rows(steps: tuple[StepReport, ...]) -> Iterator[tuple[StepReport, int]]:

@@ -78,7 +78,10 @@ def open_folder(path: Path) -> onnxruntime.InferenceSession | OwnSession:
         return open_own(path / MODEL_FILE, saved.target, saved.package, saved.config)
     from optim.onnx.sessions import open_session
 
-    return open_session(path / MODEL_FILE, saved.config, saved.opened_on, libraries=saved.operator_libraries)
+    session = open_session(path / MODEL_FILE, saved.config, saved.opened_on, libraries=saved.operator_libraries)
+    if saved.warm_up:
+        session.run(None, {name: zeros.array() for name, zeros in saved.warm_up.items()})
+    return session
 
 
 def _open(model: Path) -> onnxruntime.InferenceSession:

@@ -22,25 +22,31 @@ _MOST_S = 20.0
 """What is begun ends after that at the latest: it hangs."""
 
 
-def operator_times(bench: Workbench, result: Candidate | None) -> tuple[dict[str, float], ...]:
+def operator_times(bench: Workbench, won: Workbench, result: Candidate | None) -> tuple[dict[str, float], ...]:
     """Milliseconds of a run by operator: of the original, and of the result where that is another model.
 
     Empty where the target is no provider of onnxruntime, where nothing is timed on it, or where there is no time left.
+
+    Args:
+        bench: where the original is.
+        won: where the result is: the same, or another target.
+        result: what is delivered.
     """
     target, time = bench.target, bench.run_time
     if not target.timed or not target.provider:
         return ()
-    models = [operators_job.Fed(bench.original.model)]
-    if result is not None and result.steps and result.recast is None:  # a recast is fed something else
-        models.append(operators_job.Fed(result.model, result.interfaces))
+    models = [operators_job.Fed(bench.original.model, bench.place)]
+    profiles_result = result is not None and won.target.timed and bool(won.target.provider)
+    if result is not None and profiles_result and not result.is_original and result.recast is None:
+        models.append(operators_job.Fed(result.model, won.place, result.interfaces))  # a recast is fed something else
     needed = _START_S + len(models) * (bench.prepared.open_s + _RUNS * bench.prepared.run_s)
     share_s = 0.0 if math.isinf(time.announced_s) else _SHARE * time.announced_s
     left = min(_MOST_S, max(share_s, time.left - time.closing_s))
     if needed > left:
         return ()
     sample = bench.prepared.timed[0]
-    request = operators_job.Request(tuple(models), bench.place, bench.reference.feeds, sample)
-    key = bench.keys.operator_times([one.model for one in models], sample)
+    request = operators_job.Request(tuple(models), bench.reference.feeds, sample)
+    key = bench.keys.operator_times([(one.model, one.place.target) for one in models], sample)
     try:
         with bench.turns.turn():
             return bench.runner.call(operators_job.JOB, request, timeout_s=_MOST_S, key=key).models

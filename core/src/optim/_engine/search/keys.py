@@ -49,6 +49,11 @@ class Keys:
         self._prepared = prepared
         self._reference = [self._place, prepared.versions, prepared.digest, original.digest, measured]
 
+    def hold_beside(self, baseline: Keys, prepared: Prepared) -> None:
+        """Says that everything is compared with what ``baseline`` is, of a run on another target."""
+        self._prepared = prepared
+        self._reference = [self._place, prepared.versions, baseline._reference]
+
     def ingest(self, stamps: Sequence[Stamp]) -> str:
         """Of what a file becomes in the store."""
         versions = [importlib.metadata.version(package) for package in ("onnx", "onnx-ir")]
@@ -103,9 +108,10 @@ class Keys:
         """Returns the key of what is to blame for what lies between two models."""
         return cache_key("blame", before.digest, after.digest, samples, self._reference)
 
-    def operator_times(self, models: Sequence[Model], sample: int) -> str:
-        """Returns the key of the times of operators in a run of these models."""
-        return cache_key("operator-times", [one.digest for one in models], sample, self._reference, machine_key())
+    def operator_times(self, models: Sequence[tuple[Model, Target]], sample: int) -> str:
+        """Returns the key of the times of operators in a run of these models, each on its target."""
+        ran = [[model.digest, to_wire(target)] for model, target in models]
+        return cache_key("operator-times", ran, sample, self._reference, machine_key())
 
     def repair(
         self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], limit: float, samples: Sequence[int]

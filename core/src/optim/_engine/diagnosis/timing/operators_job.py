@@ -19,9 +19,10 @@ _FEW = Runs(0.2, warm_up=1, least=1)
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """A model, and what lies between the original's feeds and its own."""
+    """A model, where it runs, and what lies between the original's feeds and its own."""
 
     model: Model
+    place: Place
     interfaces: tuple[Interface, ...] = ()
 
 
@@ -31,13 +32,11 @@ class Request:
 
     Attributes:
         models: the original and the result, or the original alone.
-        place: where.
         feeds: folder of the samples, named as the original's inputs.
         sample: the one.
     """
 
     models: tuple[Fed, ...]
-    place: Place
     feeds: Path
     sample: int
 
@@ -62,7 +61,7 @@ def run(request: Request, channel: Channel) -> Answer:
     found = []
     for number, one in enumerate(request.models, 1):
         channel.event("progress", text=f"profiling model {number} of {len(request.models)}")
-        timeline = profiled(request.place, one.model, mapped_feeds(feeds, one.interfaces), _FEW)
+        timeline = profiled(one.place, one.model, mapped_feeds(feeds, one.interfaces), _FEW)
         times: dict[str, float] = {}
         for node in timeline.nodes:
             times[node.operator] = times.get(node.operator, 0.0) + node.ms
