@@ -14,7 +14,7 @@ from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.start_up import StartUp, timed_run, warm_up_of
 from optim.arrays import Feeds
-from optim.backend import Session
+from optim.backend import KernelCount, Session
 from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
 from optim.jobs.memory import peak_memory_bytes
@@ -66,6 +66,7 @@ class Ready:
         run_s: duration of one run of each timed sample, in seconds.
         task: the task metric, where it was asked for.
         start: how it began; other models may have been opened beside it.
+        kernels: that compute it, where the runtime tells.
     """
 
     comparisons: tuple[OutputComparison, ...]
@@ -74,6 +75,7 @@ class Ready:
     run_s: tuple[float, ...]
     task: TaskFigure | None = None
     start: StartUp | None = None
+    kernels: tuple[KernelCount, ...] = ()
 
 
 JOB = Job(__name__, Request, Answer)
@@ -102,7 +104,15 @@ def run(request: Request, channel: Channel) -> Answer:
         own = session.peak_memory_bytes()
         peak = max(0, peak_memory_bytes() - before) if own is None else own
         judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
-        ready = Ready(judged.comparisons, peak, dict(session.executed_on), tuple(duration), judged.task, start)
+        ready = Ready(
+            judged.comparisons,
+            peak,
+            dict(session.executed_on),
+            tuple(duration),
+            judged.task,
+            start,
+            tuple(session.kernels()),
+        )
         session.release()  # where the device takes one session at a time, the other lanes open now
         channel.event("ready", ready=to_wire(ready))
         runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
