@@ -25,7 +25,7 @@ _MOST_S = 20.0
 def operator_times(bench: Workbench, won: Workbench, result: Candidate | None) -> tuple[dict[str, float], ...]:
     """Milliseconds of a run by operator: of the original, and of the result where that is another model.
 
-    Empty where the target is no provider of onnxruntime, where nothing is timed on it, or where there is no time left.
+    Empty where the runtime of the target says nothing of its nodes, where nothing is timed, or where no time is left.
 
     Args:
         bench: where the original is.
@@ -33,11 +33,10 @@ def operator_times(bench: Workbench, won: Workbench, result: Candidate | None) -
         result: what is delivered.
     """
     target, time = bench.target, bench.run_time
-    if not target.timed or not target.provider:
+    if not target.timed:
         return ()
     models = [operators_job.Fed(bench.original.model, bench.place)]
-    profiles_result = result is not None and won.target.timed and bool(won.target.provider)
-    if result is not None and profiles_result and not result.is_original and result.recast is None:
+    if result is not None and not result.is_original and result.recast is None:
         models.append(operators_job.Fed(result.model, won.place, result.interfaces))  # a recast is fed something else
     needed = _START_S + len(models) * (bench.prepared.open_s + _RUNS * bench.prepared.run_s)
     share_s = 0.0 if math.isinf(time.announced_s) else _SHARE * time.announced_s

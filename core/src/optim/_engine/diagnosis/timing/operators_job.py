@@ -9,6 +9,7 @@ from optim._engine.compare.place import Place, mapped_feeds
 from optim._engine.diagnosis.timing.profiled import Runs, profiled
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
+from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.model import Model
 from optim.passes import Interface
@@ -43,7 +44,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Milliseconds of a run by operator, the dearest first, of each model; the operators that the runtime executes."""
+    """Milliseconds of a run by operator, the dearest first, of each model that is profiled; as the runtime executes."""
 
     models: tuple[dict[str, float], ...]
 
@@ -58,10 +59,15 @@ def run(request: Request, channel: Channel) -> Answer:
         OptimError[not-profiled]: the target's runtime writes no profile.
     """
     feeds = FeedSet.open(request.feeds).sample(request.sample)
-    found = []
+    found: list[dict[str, float]] = []
     for number, one in enumerate(request.models, 1):
         channel.event("progress", text=f"profiling model {number} of {len(request.models)}")
-        timeline = profiled(one.place, one.model, mapped_feeds(feeds, one.interfaces), _FEW)
+        try:
+            timeline = profiled(one.place, one.model, mapped_feeds(feeds, one.interfaces), _FEW)
+        except OptimError:
+            if not found:
+                raise
+            break  # the runtime of the result says nothing of its nodes
         times: dict[str, float] = {}
         for node in timeline.nodes:
             times[node.operator] = times.get(node.operator, 0.0) + node.ms

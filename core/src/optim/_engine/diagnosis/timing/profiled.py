@@ -1,7 +1,8 @@
-"""A model run with ONNX Runtime's own profiler, and the graph that the runtime made of it."""
+"""A model run with its runtime's own profiler, and the graph that the runtime made of it."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Mapping
@@ -12,9 +13,9 @@ from tempfile import TemporaryDirectory
 import onnx
 
 from optim._engine.compare.place import Place
-from optim._engine.diagnosis.timing.trace import Timeline, read_timeline
+from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, read_timeline
 from optim.arrays import Feeds
-from optim.backend import Session
+from optim.backend import NodeProfile, Session
 from optim.errors import ExitStatus, OptimError
 from optim.model import Model, SessionConfig
 
@@ -49,9 +50,11 @@ def profiled(
         weights: shape of the largest weight of nodes, by name.
 
     Raises:
-        OptimError[not-profiled]: the target's runtime writes no profile.
+        OptimError[not-profiled]: the target's runtime says nothing of its nodes.
     """
     backend, target = place.backend(), place.target
+    if backend.owner is not None:
+        return _told(backend.profile(model, target, feeds, runs.seconds), place)
     with TemporaryDirectory(prefix="optim-profile-") as text:
         folder = Path(text)
         asked = SessionConfig({"enable_profiling": True, "profile_file_prefix": str(folder / "profile")})
@@ -62,18 +65,14 @@ def profiled(
                 session.run(feeds)
         written = sorted(folder.glob("profile*.json"))
         if not written:
-            raise OptimError(
-                "not-profiled",
-                f"nothing is profiled on target {target.name}",
-                f"backend {target.backend} writes no profile of ONNX Runtime",
-                "profile on a target that onnxruntime runs: optim targets",
-                status=ExitStatus.USAGE,
-            )
+            raise _not_profiled(place)
         return read_timeline(written[0], runs.warm_up, count, weights or {})
 
 
 def executed_graph(place: Place, model: Model) -> onnx.ModelProto | None:
     """The graph that the runtime makes of a model, without its weights; None where it writes none."""
+    if place.backend().owner is not None:
+        return None
     with TemporaryDirectory(prefix="optim-profile-") as text:
         graph = Path(text) / "optimized.onnx"
         writing = SessionConfig(
@@ -102,6 +101,29 @@ def run_ms(session: Session, feeds: Feeds) -> float:
     started = time.perf_counter()
     session.run(feeds)
     return 1e3 * (time.perf_counter() - started)
+
+
+def _told(profile: NodeProfile | None, place: Place) -> Timeline:
+    """What a runtime of its own says, with its nodes one after the other as events."""
+    if profile is None:
+        raise _not_profiled(place)
+    nodes = tuple(NodeTime(one.name, one.operator, 1e3 * one.seconds, 0.0, 0.0, 0.0) for one in profile.nodes)
+    ends = list(itertools.accumulate(node.ms for node in nodes))
+    events = [
+        {"name": node.name, "ph": "X", "tid": 0, "ts": 1e3 * (end - node.ms), "dur": 1e3 * node.ms}
+        for node, end in zip(nodes, ends, strict=True)
+    ]
+    return Timeline(nodes, 1e3 * profile.run_s, min(1.0, (ends or [0.0])[-1] / (1e3 * profile.run_s)), events)
+
+
+def _not_profiled(place: Place) -> OptimError:
+    return OptimError(
+        "not-profiled",
+        f"nothing is profiled on target {place.target.name}",
+        f"backend {place.target.backend} does not say how long nodes take",
+        "profile on another target: optim targets",
+        status=ExitStatus.USAGE,
+    )
 
 
 def _with(model: Model, settings: SessionConfig) -> Model:
