@@ -4,10 +4,10 @@ Such as RMS normalization::
 
     y = x / Sqrt(ReduceMean(x^2) + e)
 
-ONNX Runtime makes its own operator of that when it opens a model. On the CPU, where it puts casts around nodes of 16 bits,
-it takes 1e-05 for the epsilon of such a node, whatever that is, as soon as a graph has two of them (1.31.1: a Llama with
-an epsilon of 1e-06 drifted by 0.013 in place of 0.0015). These nodes stay in float32, between casts, as transformers
-compute them; the runtime reads the epsilon of that form.
+ONNX Runtime makes its own operator of that when it opens a model. On the CPU, where it puts casts around nodes of 16
+bits, it takes 1e-05 for the epsilon of such nodes, whatever that is, as soon as two of them follow each other (1.31.1:
+a Llama with an epsilon of 1e-06 drifted by 0.013 in place of 0.0015). They stay in float32, between casts, as
+transformers compute them; the runtime reads the epsilon of that form.
 """
 
 from __future__ import annotations
