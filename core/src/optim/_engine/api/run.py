@@ -53,7 +53,7 @@ def run(
         target: where it will run, see ``optim targets``; by default ``cpu``.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; a sample, which is a mapping of
             names to arrays; several; or a function that returns them. By default they are made up.
-        goal: ``latency``, ``size`` or ``memory``.
+        goal: ``latency``, ``size``, ``memory`` or ``startup``.
         max_drift: largest relative L2 of any output that lossy passes may cause; by default 0.05, or no bound where
             ``max_loss`` is given.
         metric: task metric: a name of ``optim metrics`` with its options, ``package.module:function``, a function

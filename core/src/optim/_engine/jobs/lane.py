@@ -12,7 +12,7 @@ from optim._engine.compare.comparison import Comparison
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.start_up import StartUp, timed_run, warm_up_of
+from optim._engine.jobs.start_up import StartUp, started_s, timed_run, warm_up_of
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.jobs.channel import Channel
@@ -41,6 +41,7 @@ class Request:
         compared: samples to compare on; empty for the original itself.
         timed: samples to time; none where the target cannot be timed.
         measure_task: whether the task metric is measured, on all its samples.
+        starts: whether each round also opens the model anew, and runs its first sample.
     """
 
     model: Model
@@ -48,6 +49,7 @@ class Request:
     compared: tuple[int, ...]
     timed: tuple[int, ...]
     measure_task: bool = False
+    starts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ def run(request: Request, channel: Channel) -> Answer:
                 for (_, sample), count, took in zip(feeds, runs, duration, strict=True)
             ]
             session.release()
-            channel.event("times", seconds=seconds, cpu_s=session.processor_s() - cpu)
+            start_s = started_s(backend, request.model, place.target, feeds[0][1]) if request.starts else 0.0
+            channel.event("times", seconds=seconds, cpu_s=session.processor_s() - cpu, start_s=start_s)
     return Answer()
 
 

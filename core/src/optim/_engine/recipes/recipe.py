@@ -48,7 +48,7 @@ class Recipe(_Table):
     """Everything a recipe can say; a key that is left out is None or empty, and the command line goes before it."""
 
     target: str | None = Field(default=None, description="as in `optim targets`")
-    goal: Literal["latency", "size", "memory"] | None = Field(default=None, description="what better means")
+    goal: Literal["latency", "size", "memory", "startup"] | None = Field(default=None, description="what better means")
     data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")
     metric: str | None = Field(default=None, description="task metric, as after --metric")
     seed: int | None = Field(default=None, ge=0, strict=True, description="of everything random")

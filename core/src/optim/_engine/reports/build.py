@@ -25,6 +25,7 @@ from optim._engine.reports.schema import (
     SearchReport,
     ShapeReport,
     SourceDriftReport,
+    StartRatioReport,
     StartReport,
     StepReport,
     TaskReport,
@@ -33,7 +34,7 @@ from optim._engine.reports.verdict import verdict
 from optim._engine.reports.words import options_text
 from optim._engine.runs.outcome import Outcome
 from optim._engine.search.select.archive import Point
-from optim._engine.search.state import Attempt, Measured
+from optim._engine.search.state import Attempt, Measured, Ratio
 
 _ROUNDS_FOR_95 = 6
 """With so many the smallest and the largest of them hold the median in 97 % of cases."""
@@ -124,6 +125,10 @@ def _original(outcome: Outcome) -> OriginalReport:
     )
 
 
+def _start_ratio(found: Ratio | None) -> StartRatioReport | None:
+    return StartRatioReport(value=found.value, ci=(found.low, found.high), rounds=found.rounds) if found else None
+
+
 def _start(found: StartUp | None) -> StartReport | None:
     if found is None or not found.first_s:
         return None
@@ -193,6 +198,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
         shapes=_shapes(outcome),
         loader=outcome.loader,
         start=_start(outcome.start),
+        start_ratio=_start_ratio(found.start),
     )
 
 

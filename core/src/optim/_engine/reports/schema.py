@@ -45,6 +45,14 @@ class StartReport(Part):
     open_memory_bytes: int = Field(description="peak while it was opened, imports excluded")
 
 
+class StartRatioReport(Part):
+    """The result's start-up to the original's, both timed again in every round."""
+
+    value: float
+    ci: tuple[float, float] = Field(description="95 % interval")
+    rounds: int
+
+
 class OriginalReport(Part):
     """The model as it came."""
 
@@ -171,6 +179,7 @@ class ResultReport(Part):
     shapes: tuple[ShapeReport, ...]
     loader: bool = Field(default=True, description="whether load.py is there, and optim.load opens it")
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
+    start_ratio: StartRatioReport | None = Field(default=None, description="null where start-up is not the goal")
 
 
 class StepReport(Part):
@@ -266,7 +275,7 @@ class Report(Part):
     status: Literal["improved", "prepared", "unchanged", "budget-missed", "failed"]
     reason: str = Field(description="the verdict in one sentence")
     target: str
-    goal: Literal["latency", "size", "memory"]
+    goal: Literal["latency", "size", "memory", "startup"]
     budget: BudgetReport
     original: OriginalReport
     export: ExportReport | None = Field(default=None, description="null where the source is an ONNX model")

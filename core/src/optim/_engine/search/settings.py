@@ -13,7 +13,7 @@ from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.passes import Stage
 from optim.source import SourceRequest
 
-Goal: TypeAlias = Literal["latency", "size", "memory"]
+Goal: TypeAlias = Literal["latency", "size", "memory", "startup"]
 
 SearchSeconds: TypeAlias = float | Literal["auto"]
 AUTO: Literal["auto"] = "auto"

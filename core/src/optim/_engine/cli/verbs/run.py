@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The run folder. [default: MODEL-optim]")
 @click.option("--target", type=TARGET_NAME, help="Where the model will run. [default: cpu]")
 @data_option
-@click.option("--goal", type=click.Choice(["latency", "size", "memory"]), help="What better means. [default: latency]")
+@click.option(
+    "--goal", type=click.Choice(["latency", "size", "memory", "startup"]), help="What better means. [default: latency]"
+)
 @click.option("--max-drift", type=float, help="Largest relative L2 that lossy passes may cause. [default: 0.05]")
 @click.option("--lossless", is_flag=True, help="Admit only passes held to rounding error.")
 @metric_options

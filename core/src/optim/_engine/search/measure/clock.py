@@ -45,7 +45,7 @@ class Clock:
 
     def is_beaten(self, candidate: Candidate) -> bool:
         """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
-        if self._bench.settings.goal == "memory":
+        if self._bench.settings.goal in ("memory", "startup"):
             return False
         own = self.board[candidate].explored
         return own is not None and own > _BEATEN * self.board.best_of_graph(candidate)

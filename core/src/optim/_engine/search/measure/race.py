@@ -62,6 +62,7 @@ def joined(first: LaneResult, second: LaneResult) -> LaneResult:
         sample_ms=tuple(ms / old.value * new.value for (ms, old), new in zip(before, each, strict=True)),
         sample_ratio=each,
         disturbed=max(first.disturbed, second.disturbed),
+        start=joined_ratio(first.start, second.start) if first.start and second.start else first.start,
     )
 
 
@@ -70,7 +71,8 @@ def as_base(result: LaneResult) -> LaneResult:
     if result.ratio is None:
         return result
     whole, *samples = (replace(ratio, value=1.0, low=1.0, high=1.0) for ratio in (result.ratio, *result.sample_ratio))
-    return replace(result, ratio=whole, sample_ratio=tuple(samples))
+    start = replace(result.start, value=1.0, low=1.0, high=1.0) if result.start else None
+    return replace(result, ratio=whole, sample_ratio=tuple(samples), start=start)
 
 
 @dataclass
@@ -78,6 +80,7 @@ class _Lane:
     worker: WorkerProcess
     ready: Ready
     times: list[list[float]] = field(default_factory=list)  # by round, by sample, in seconds
+    starts: list[float] = field(default_factory=list)  # by round, in seconds; empty where they are not timed
     racing: bool = True
 
 
@@ -208,7 +211,7 @@ def _forget_unfinished(lanes: dict[int, _Lane], alive: Sequence[int], failures: 
     """Whether a round did not come to its end; its times are dropped then."""
     unfinished = any(len(lanes[i].times) <= number for i in alive if i not in failures)
     for i in alive if unfinished else ():
-        del lanes[i].times[number:]
+        del lanes[i].times[number:], lanes[i].starts[number:]
     return unfinished
 
 
@@ -255,7 +258,14 @@ def _figures(lane: _Lane, base: _Lane, rounds: _Rounds) -> LaneResult:
         latency_ms=float(np.exp(np.log(base_ms).mean())) * ratio.value,
         sample_ms=tuple(ms * one.value for ms, one in zip(base_ms.tolist(), each, strict=True)),
         sample_ratio=each,
+        start=_start_ratio(lane, base, rounds.kept),
     )
+
+
+def _start_ratio(lane: _Lane, base: _Lane, kept: list[int]) -> Ratio | None:
+    """From opening to the first answer, over rounds in which both were timed."""
+    rounds = [r for r in kept if r < min(len(lane.starts), len(base.starts))]
+    return paired_ratio([lane.starts[r] for r in rounds], [base.starts[r] for r in rounds]) if rounds else None
 
 
 def _run_lane(lane: _Lane) -> float:
@@ -263,6 +273,8 @@ def _run_lane(lane: _Lane) -> float:
     lane.worker.send({"go": True})
     answer = lane.worker.receive(_ROUND_TIMEOUT_S)
     lane.times.append([float(np.median(burst)) for burst in answer["seconds"]])
+    if answer.get("start_s"):
+        lane.starts.append(float(answer["start_s"]))
     return float(answer["cpu_s"])
 
 

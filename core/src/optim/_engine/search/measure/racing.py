@@ -70,7 +70,10 @@ def race_candidates(
     Returns:
         What became of the original, and of every candidate and place, in order.
     """
-    key = bench.keys.race(candidates, effort, to_wire(wanted))
+    starts = bench.settings.goal == "startup"
+    if starts:
+        effort = replace(effort, drop=False)  # what is slow to run may be quick to open
+    key = bench.keys.race(candidates, effort, [to_wire(wanted), starts])
     known = bench.runner.known(key, tuple[LaneResult, list[LaneResult]])
     if known is not None:
         return known
@@ -80,7 +83,8 @@ def race_candidates(
         replace(_lane(bench, one, compared=wanted.samples, measure_task=wanted.measure_task), timed=timed)
         for one in candidates
     ]
-    base = replace(_lane(bench, original), timed=timed)
+    base = replace(_lane(bench, original), timed=timed, starts=starts)
+    lanes = [replace(one, starts=starts) for one in lanes]
     lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
     admit = _admission(bench, candidates, wanted.budget) if wanted.budget else None
     with bench.turns.turn():
