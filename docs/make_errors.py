@@ -48,6 +48,7 @@ GROUPS = {
         "search/plan.py",
     ),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/select/chains.py"),
+    "Many runs": ("batch",),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py", "locks.py", "folders.py"),
     "What a pass or a model did wrong": ("jobs", "diagnosis", "compare", "backends", "gate", "testing"),
 }

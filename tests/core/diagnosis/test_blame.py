@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from optim._engine.cli.main import main
 from optim._engine.diagnosis.matching import fingerprint
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.compare import Conditions
+from optim._engine.runs.compare.conditions import Conditions
 from optim._engine.runs.diagnosis.blame import Blame, blame_models
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError

@@ -27,6 +27,7 @@ STEP_FIELDS = {
     "ratio_to_best",
     "ratio_ci",
     "size_bytes",
+    "target",
     "task_value",
     "task_loss",
     "drift",

@@ -43,9 +43,7 @@ def _run_lane(lane: Any) -> float:
 _open = race._open_one
 
 
-def test_what_opens_sooner_is_delivered_where_that_is_the_goal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_opens_sooner_is_delivered_where_that_is_the_goal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with installed(tmp_path, "timed_plugin"), counted(), done_here():
         monkeypatch.setattr(race, "_open_one", _opened)
         monkeypatch.setattr(race, "_run_lane", _run_lane)

@@ -206,8 +206,9 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
     with tempfile.NamedTemporaryFile(dir=store, suffix=".tmp", delete=False) as stream:
         temporary = Path(stream.name)
     try:
-        digest = write_tensors(todo, temporary)
-        final = store / (name or f"{digest}.data")
+        digest = hashlib.sha256()
+        write_tensors(todo, temporary, digest.update)
+        final = store / (name or f"{digest.hexdigest()}.data")
         os.replace(temporary, final)
     finally:
         temporary.unlink(missing_ok=True)

@@ -7,8 +7,6 @@ it reads wrongly would be wrong in the original as well.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any
 
 from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
 from optim.backend import Delivery
@@ -34,13 +32,16 @@ class OpenVinoBackend(Backend):
             OptimError[openvino-dynamic]: the device takes fixed sizes.
             OptimError[openvino-refused]: anything else.
         """
+        from optim_openvino.runtime.core import core
+        from optim_openvino.runtime.model_cache import cache_folder
         from optim_openvino.runtime.refusals import refused
         from optim_openvino.runtime.session import OpenVinoSession
 
         device, properties = settings_of(model, target)
-        properties.pop(MODEL_CACHE, None)
+        if properties.pop(MODEL_CACHE, "NO") == "YES":
+            properties["CACHE_DIR"] = cache_folder()
         try:
-            compiled = _core().compile_model(_core().read_model(str(model.path)), device, properties)
+            compiled = core().compile_model(core().read_model(str(model.path)), device, properties)
             return OpenVinoSession(compiled, model, device)
         except RuntimeError as error:
             raise refused(model, device, error) from error
@@ -80,11 +81,3 @@ class OpenVinoBackend(Backend):
         import onnxruntime
 
         return {RUNTIME: version(), "onnxruntime": onnxruntime.__version__}
-
-
-@cache
-def _core() -> Any:
-    """OpenVINO's entry, one a process: it loads the libraries of devices."""
-    import openvino
-
-    return openvino.Core()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, model_validator
 
@@ -76,6 +76,9 @@ class Recipe(_Table):
         return tuple(Named(asked.name, asked.options, carried=True) for asked in self.passes)
 
 
+R = TypeVar("R", bound=Recipe)
+
+
 def load_recipe(path: Path) -> Recipe:
     """The recipe in a file.
 
@@ -88,9 +91,9 @@ def load_recipe(path: Path) -> Recipe:
     return recipe_from(read_toml(path), path)
 
 
-def recipe_from(data: Mapping[str, Any], path: Path) -> Recipe:
+def recipe_from(data: Mapping[str, Any], path: Path, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
     """The recipe in tables that were read from ``path``; a path of feeds is made relative to it."""
-    recipe = validate(Recipe, data, path)
+    recipe = validate(kind, data, path)
     if recipe.data is not None and (beside := path.absolute().parent / recipe.data).exists():
         return recipe.model_copy(update={"data": str(beside)})
     return recipe

@@ -28,6 +28,7 @@ from optim._engine.reports.schema import (
     StartRatioReport,
     StartReport,
     StepReport,
+    TargetReport,
     TaskReport,
 )
 from optim._engine.reports.verdict import verdict
@@ -35,6 +36,7 @@ from optim._engine.reports.words import options_text
 from optim._engine.runs.outcome import Outcome
 from optim._engine.search.select.archive import Point
 from optim._engine.search.state import Attempt, Measured, Ratio
+from optim._engine.search.targets.entrants import TargetOutcome
 
 _ROUNDS_FOR_95 = 6
 """With so many the smallest and the largest of them hold the median in 97 % of cases."""
@@ -50,6 +52,8 @@ def build_report(outcome: Outcome) -> Report:
         status=outcome.status.value,
         reason=verdict(outcome),
         target=outcome.target.name,
+        baseline=outcome.baseline,
+        targets=tuple(map(_target, outcome.targets)),
         goal=settings.goal,
         budget=BudgetReport(
             max_drift=None if settings.lossless else settings.drift_limit,
@@ -63,7 +67,7 @@ def build_report(outcome: Outcome) -> Report:
         nearest=_point(outcome.nearest, outcome) if outcome.nearest else None,
         points=tuple(_point(point, outcome) for point in outcome.points),
         key=outcome.key,
-        steps=tuple(map(_step, outcome.attempts)),
+        steps=tuple(_step(attempt, outcome) for attempt in outcome.attempts),
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
         notes=_notes(outcome),
@@ -231,7 +235,23 @@ def _latency_ms(found: Measured, outcome: Outcome) -> float | None:
     return base.latency_ms * found.ratio
 
 
-def _step(attempt: Attempt) -> StepReport:
+def _target(row: TargetOutcome) -> TargetReport:
+    interval = (row.low, row.high) if row.low is not None and row.high is not None else None
+    return TargetReport(
+        name=row.name,
+        runtime=row.target.runs_on if row.target else "",
+        status=row.status.value,
+        reason=row.reason,
+        baseline=row.is_baseline,
+        original_ratio=row.ratio,
+        original_ratio_ci=interval,
+        original_drift=_drift(row.drift) if row.ratio is not None else None,
+        best_ratio=row.best_ratio,
+        versions=dict(row.versions),
+    )
+
+
+def _step(attempt: Attempt, outcome: Outcome) -> StepReport:
     step = attempt.step
     against = attempt.ratio / attempt.parent_ratio if attempt.ratio is not None and attempt.parent_ratio else None
     return StepReport(
@@ -254,6 +274,7 @@ def _step(attempt: Attempt) -> StepReport:
         notes=attempt.notes,
         not_here=attempt.not_here,
         printed=attempt.printed,
+        target=attempt.target or outcome.baseline,
         trace=attempt.trace,
         blame=blame_report(attempt.blame) if attempt.blame else None,
     )
@@ -261,7 +282,8 @@ def _step(attempt: Attempt) -> StepReport:
 
 def _point(point: Point, outcome: Outcome) -> PointReport:
     found, candidate = point.measured, point.candidate
-    delivered = outcome.result is not None and outcome.result.candidate.model.digest == candidate.model.digest
+    result = outcome.result.candidate if outcome.result is not None else None
+    delivered = result is not None and (result.target, result.digest) == (candidate.target, candidate.digest)
     words = ((step.pass_name, options_text(step.options)) for step in candidate.steps)
     return PointReport(
         number=point.number or None,
@@ -277,6 +299,7 @@ def _point(point: Point, outcome: Outcome) -> PointReport:
         proven=point.proven,
         within=point.within,
         delivered=delivered,
+        target=candidate.target or outcome.baseline,
     )
 
 

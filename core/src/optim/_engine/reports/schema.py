@@ -1,7 +1,8 @@
 """``report.json``, field by field.
 
 Infinity and NaN are no JSON: a figure that is not finite is null, and the reason or the problem beside it says so.
-Ratios are latencies against the same backend's own default on the original model: below 1 is faster.
+Ratios are latencies against the original model as the target's own runtime runs it by default; where several targets
+compete, as that of ``baseline`` does: below 1 is faster.
 """
 
 from __future__ import annotations
@@ -206,6 +207,7 @@ class StepReport(Part):
         default=False, description="not tried because of this machine or what is installed, whatever the model is"
     )
     printed: tuple[str, ...] = Field(default=(), description="what the pass printed")
+    target: str = Field(default="", description="that it was tried for, where several competed")
     trace: str = Field(default="", description="of the exception that it ended with, the plugin's own lines first")
     blame: BlameReport | None = Field(
         default=None, description="which nodes make it wrong, where it was dropped for that and there was time to look"
@@ -228,6 +230,24 @@ class PointReport(Part):
     proven: bool = Field(description="on fresh rounds and all samples; else a quick look")
     within: bool = Field(description="within the budget")
     delivered: bool
+    target: str = Field(default="", description="that it runs on, where several competed")
+
+
+class TargetReport(Part):
+    """One of several targets that competed."""
+
+    name: str
+    runtime: str = Field(description="what runs models there: a provider of onnxruntime, or a runtime of its own")
+    status: Literal["delivered", "beaten", "failed", "absent"] = Field(
+        description="absent: it cannot be used on this machine"
+    )
+    reason: str
+    baseline: bool = Field(description="whether all ratios of the report are to the original there")
+    original_ratio: Figure = Field(description="latency of the original there, to the baseline's")
+    original_ratio_ci: tuple[float, float] | None = Field(description="95 % interval")
+    original_drift: DriftReport | None = Field(description="of the original there to the baseline's outputs")
+    best_ratio: Figure = Field(description="of the best that held there")
+    versions: dict[str, str] = Field(description="of the libraries that run it")
 
 
 class Assumption(Part):
@@ -274,7 +294,11 @@ class Report(Part):
 
     status: Literal["improved", "prepared", "unchanged", "budget-missed", "failed"]
     reason: str = Field(description="the verdict in one sentence")
-    target: str
+    target: str = Field(description="where what is delivered runs")
+    baseline: str = Field(default="", description="target that ratios are to, where several competed; else empty")
+    targets: tuple[TargetReport, ...] = Field(
+        default=(), description="those that competed; empty where one was asked for"
+    )
     goal: Literal["latency", "size", "memory", "startup"]
     budget: BudgetReport
     original: OriginalReport

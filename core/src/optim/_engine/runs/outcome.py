@@ -10,6 +10,7 @@ from optim._engine.jobs.start_up import StartUp
 from optim._engine.search.select.archive import Point
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
+from optim._engine.search.targets.entrants import TargetOutcome
 from optim._engine.sources.export_file import KnownExport
 from optim._engine.sources.make import ExportedSource
 from optim.backend import Check
@@ -32,7 +33,7 @@ class Outcome:
 
     Attributes:
         settings: what was asked.
-        target: where it ran.
+        target: where what is delivered runs; where the original ran, where nothing is delivered.
         status: the verdict.
         reason: the verdict in one sentence.
         source: the original in the store.
@@ -58,6 +59,8 @@ class Outcome:
         known: what an earlier export says of the original, where it came as a file of one.
         checks: what was looked at after delivery.
         loader: whether onnxruntime can open what is delivered.
+        baseline: name of the target that ratios are to; empty where that is :attr:`target`.
+        targets: what became of each of several targets.
     """
 
     settings: RunSettings
@@ -87,6 +90,8 @@ class Outcome:
     known: KnownExport | None = None
     checks: tuple[Check, ...] = ()
     loader: bool = True
+    baseline: str = ""
+    targets: tuple[TargetOutcome, ...] = ()
 
     @property
     def delivered(self) -> Candidate | None:

@@ -77,7 +77,8 @@ def run_settings(
 
             outcome = picked(outcome, pick)
         report = publish(outcome, registry, folder, say)
-    store.trim()
+    if not outcome.cached:  # one that was served from the cache left nothing there
+        store.trim()
     return report
 
 

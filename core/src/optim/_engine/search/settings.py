@@ -44,7 +44,9 @@ class RunSettings:
 
     Attributes:
         source: the file, or what is exported first.
-        target: name.
+        target: name; several with commas between, or ``auto``.
+        baseline: name of the target that the original is run on and timed; empty: where candidates are, and for several
+            targets the CPU.
         data: where feeds come from; None: synthesized.
         goal: what better means.
         max_drift: budget for lossy passes, relative L2; None where the user did not say, see :attr:`drift_limit`.
@@ -86,6 +88,7 @@ class RunSettings:
     beam: int = 2
     export: SourceRequest | None = None
     component: str = ""
+    baseline: str = ""
 
     @property
     def needed_timeout_s(self) -> float:

@@ -1,8 +1,7 @@
-"""What a search holds: candidates, what was tried, what the clock said, and the scoreboard of all of it."""
+"""What a search holds: candidates, what was tried, what the clock said."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -62,6 +61,7 @@ class Candidate:
         task: the task metric, where it was measured.
         recast: the step that changed what goes in and comes out; None where no step did.
         given: the model that this step was given.
+        target: name of the target that it runs on; empty on the baseline, where the original is run.
     """
 
     model: Model
@@ -72,11 +72,17 @@ class Candidate:
     task: TaskFigure | None = None
     recast: Step | None = None
     given: Model | None = None
+    target: str = ""
 
     @property
     def digest(self) -> str:
         """Digest of the model."""
         return self.model.digest
+
+    @property
+    def is_original(self) -> bool:
+        """Whether it is what the user has: no step was done, and it runs where the baseline does."""
+        return not self.steps and not self.target
 
     @property
     def is_lossy(self) -> bool:
@@ -88,7 +94,8 @@ class Candidate:
         interfaces = (*self.interfaces, interface) if interface else self.interfaces
         recasts = interface is not None and bool(interface.raw)
         recast, given = (step, self.model) if recasts else (self.recast, self.given)
-        return Candidate(model, size_bytes, (*self.steps, step), interfaces, self.drift, self.task, recast, given)
+        longer = replace(self, model=model, size_bytes=size_bytes, steps=(*self.steps, step), interfaces=interfaces)
+        return replace(longer, recast=recast, given=given)
 
     def compared(self, ready: Ready) -> Candidate:
         """Returns the candidate with its drift and its metric as a lane found them."""
@@ -125,6 +132,7 @@ class Attempt:
         unrepaired: why it was not repaired, where that was looked into; it follows the reason.
         start_ratio: from opening the model after it to the first answer, to the original's, the least seen; None where
             that is not the goal.
+        target: name of the target that it was tried for; empty where the run has one only.
         objected: whether the gate dropped it: its outputs are not right.
         blame: the nodes that make it wrong, where that was looked into.
     """
@@ -151,6 +159,7 @@ class Attempt:
     trace: str = ""
     unrepaired: str = ""
     start_ratio: float | None = None
+    target: str = ""
     objected: bool = False
     blame: Blame | None = None
 
@@ -280,70 +289,6 @@ class Measured:
             peak_memory_bytes=max(self.peak_memory_bytes, result.ready.peak_memory_bytes),
             start=result.start,
         )
-
-
-@dataclass
-class Score:
-    """What a search knows of one model.
-
-    Attributes:
-        objection: why it does not hold; empty where nothing speaks against it.
-        broken: the candidate as it was compared, where it ran and did not hold.
-        explored: its latency ratio in the last race.
-        result: all that its lane said, of both races where it was timed twice.
-        base: the original in the same race.
-        source: how far it is from the source that was exported.
-        source_objection: why it is not what that source computes.
-    """
-
-    objection: str = ""
-    broken: Candidate | None = None
-    explored: float | None = None
-    result: LaneResult | None = None
-    base: LaneResult | None = None
-    source: SourceDrift | None = None
-    source_objection: str = ""
-
-    @property
-    def times_too_far(self) -> float:
-        """By which factor it is further from its source than it may be; 1 where it is not, or was not looked at."""
-        if self.source is None or not self.source_objection or not math.isfinite(self.source.drift.relative_l2):
-            return 1.0
-        return max(1.0, self.source.drift.relative_l2 / self.source.limit)
-
-
-class Scoreboard:
-    """One :class:`Score` for each model, by its digest."""
-
-    def __init__(self) -> None:
-        self._scores: dict[str, Score] = {}
-        self._best_of_graph: dict[str, float] = {}
-
-    def __getitem__(self, candidate: Candidate) -> Score:
-        return self.of_model(candidate.model)
-
-    def of_model(self, model: Model) -> Score:
-        """The score of a model; an empty one where nothing is known of it."""
-        return self._scores.setdefault(model.digest, Score())
-
-    def note_explored(self, candidate: Candidate, ratio: float) -> None:
-        """Note the ratio of a race."""
-        self[candidate].explored = ratio
-        self._best_of_graph[candidate.model.path.name] = min(ratio, self.best_of_graph(candidate))
-
-    def best_of_graph(self, candidate: Candidate) -> float:
-        """The best ratio seen of the same graph under any session settings; infinite where none was."""
-        return self._best_of_graph.get(candidate.model.path.name, math.inf)
-
-    @property
-    def objections(self) -> list[str]:
-        """Every objection, the first found first."""
-        return [score.objection for score in self._scores.values() if score.objection]
-
-    @property
-    def broken(self) -> list[Candidate]:
-        """The candidates that ran and did not hold."""
-        return [score.broken for score in self._scores.values() if score.broken is not None]
 
 
 def unique(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -160,21 +160,24 @@ class TimeBudget(LaneSeconds):
         self._now = now
         self._run = run or RunTime(AUTO, now)
         self._timeout_s = timeout_s
-        self._begin = now()
-        self.search_s = search_s
-        self._end = self._begin + search_s
-        self._races = races
-        self._races_s = RACES_SHARE * search_s if races else 0.0
-        self._later_s = 0.0
+        self._races, self._later_s = races, 0.0
         self._floor_s = math.inf if must else self._run.floor_s
         part = self._run.part
         self.grace_s = part * GRACE_S
-        self.repairs = Allowance(REPAIR_SHARE * (search_s - self._races_s), now)
-        self.sameness = Allowance(SAMENESS_SHARE * search_s, now)
+        self.repairs, self.sameness = Allowance(0.0, now), Allowance(0.0, now)
+        self.begin(search_s)
         self.last_sameness = Allowance(part * LAST_SAMENESS_S, now, self._left_before_proof)
         self.final_repairs = Allowance(part * FINAL_REPAIRS_S, now, self._left_before_proof)
         self.shorter = Allowance(part * SHORTER_S, now, self._left_before_proof)
         self.fallbacks = Allowance(part * FALLBACKS_S, now, self._left_before_proof)
+
+    def begin(self, search_s: float) -> None:
+        """Explore for so many seconds from now on: of several targets each begins more than once."""
+        self._begin, self.search_s = self._now(), search_s
+        self._end = self._begin + search_s
+        self._races_s = RACES_SHARE * search_s if self._races else 0.0
+        self.repairs.give(REPAIR_SHARE * (search_s - self._races_s))
+        self.sameness.give(SAMENESS_SHARE * search_s)
 
     @classmethod
     def of_run(cls, run: RunTime, timeout_s: float, *, races: bool = True, must: bool = False) -> TimeBudget:
@@ -187,10 +190,8 @@ class TimeBudget(LaneSeconds):
         end_s = run.closing_s + whole.proof_s(LEAST_LANES)  # what is smaller is proven in a race too
         if races:
             end_s += _SHORTER_SHARE * whole.shorter.left_of_its_own
-        search_s = max(0.0, left - min(end_s, MOST_FOR_THE_END * left))
-        found = cls(search_s, timeout_s, races=races, now=run.now, run=run, must=must)
-        found.expect_lanes(run.open_s, run.run_s)
-        return found
+        whole.begin(max(0.0, left - min(end_s, MOST_FOR_THE_END * left)))
+        return whole
 
     @property
     def left(self) -> float:

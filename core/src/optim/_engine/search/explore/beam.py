@@ -48,13 +48,17 @@ class NamedPassError(OptimError):
 
 
 class Beam:
-    """One search."""
+    """One search.
+
+    Attributes:
+        start: the original where candidates run: its ratio is 1, unless that is another target than the baseline's.
+    """
 
     def __init__(self, bench: Workbench, budget: Budget, plan: Plan) -> None:
         self._bench = bench
         self._plan = plan
         self._objective = Objective(bench.settings.goal, bench.target.timed)
-        self.journal = Journal(self._objective.goal)
+        self.journal = Journal(self._objective.goal, bench.original.target)
         self.archive = ParetoArchive(budget, [planned.ordered.name for planned in plan.forced()])
         settings = bench.settings
         races = self._objective.goal != "size"
@@ -64,26 +68,41 @@ class Beam:
         self._expander = Expander(bench, budget, self.journal, self.archive, self.time, self._promises)
         self._asker = self._expander.asker
         self.clock = Clock(bench, budget, self.time)
+        self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
         self._legs = legs(plan)
         self._legs_left = len(self._legs)
         self._note_left_out()
 
     def run(self) -> list[Measured]:
-        """Search; what held, best first. The original is among them unless a pass was named.
+        """Look, then search; what held, best first. The original is among them unless a pass was named.
 
         Raises:
             NamedPassError: no chain with a pass that was named is left.
         """
+        self.look()
+        return self.search()
+
+    def look(self) -> float:
+        """Have a first look at what may be tried; returns the best ratio seen, also of what is near the budget.
+
+        Raises:
+            NamedPassError: a pass that was named does not work on the original.
+        """
         self._try_recasts()
-        if self._objective.goal == "latency":
-            self._expander.kernels.find()
-            looks = FirstLooks(self._bench, self._expander, self.clock, self.journal, self.time)
-            looked = looks.run(self._plan)
-            self._looked = {item.digest: item for item in looked}
-            self.archive.explored(looked)
-        beam = [Measured(self._bench.original, 1.0, 1.0, 1.0)]
-        ranking = beam
+        start = self.start.ratio or 1.0
+        if self._objective.goal != "latency":
+            return start
+        self._expander.kernels.find()
+        looks = FirstLooks(self._bench, self._expander, self.clock, self.journal, self.time)
+        looked = looks.run(self._plan, start)
+        self._looked = {item.digest: item for item in looked}
+        self.archive.explored([self.start, *looked])
+        return start * math.exp(-self._promises.best_gain)
+
+    def search(self) -> list[Measured]:
+        """Go from stage to stage after :meth:`look`; returns what :meth:`run` does, and raises as it does."""
+        beam = ranking = [self.start]
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:

@@ -21,9 +21,10 @@ from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
+from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Repairer
-from optim._engine.search.state import Attempt, Candidate, Scoreboard, Step, StepStatus
+from optim._engine.search.state import Attempt, Candidate, Step, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines

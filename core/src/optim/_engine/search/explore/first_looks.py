@@ -54,8 +54,13 @@ class FirstLooks:
         self._time = time
         self._promises: Promises = expander.promises
 
-    def run(self, plan: Plan) -> list[Measured]:
-        """Looks at each pass; returns what holds and was timed. Rows of the journal and promises have the rest."""
+    def run(self, plan: Plan, start: float) -> list[Measured]:
+        """Looks at each pass; returns what holds and was timed. Rows of the journal and promises have the rest.
+
+        Args:
+            plan: the passes.
+            start: latency ratio of the original where candidates run.
+        """
         passes = _fair_order(plan)
         if len(passes) < 2 or plan.forced():
             return []
@@ -71,9 +76,9 @@ class FirstLooks:
         for one in found:
             item = ratios.get(one.candidate.digest)
             if item is not None and item.ratio is not None:
-                self._promises.note_ratio(one.attempt.step, item.ratio)
-                self._journal.timed(item, 1.0)
-        self._repair(found, ratios)
+                self._promises.note_ratio(one.attempt.step, item.ratio / start)
+                self._journal.timed(item, start)
+        self._repair(found, ratios, start)
         return [ratios[one.candidate.digest] for one in found if one.holds and one.candidate.digest in ratios]
 
     def _try(self, passes: Sequence[Planned]) -> list[_Look]:
@@ -114,17 +119,17 @@ class FirstLooks:
                 found.append(_Look(planned, attempt, tried, beyond, holds=False))
         return found
 
-    def _repair(self, found: Sequence[_Look], measured: dict[str, Measured]) -> None:
+    def _repair(self, found: Sequence[_Look], measured: dict[str, Measured], start: float) -> None:
         """Repairs what is faster than anything that holds, the fastest first."""
 
         def ratio(one: _Look) -> float:
             item = measured.get(one.candidate.digest)
-            return item.ratio if item is not None and item.ratio is not None else 1.0
+            return item.ratio if item is not None and item.ratio is not None else start
 
-        held = min((ratio(one) for one in found if one.holds), default=1.0)
+        held = min((ratio(one) for one in found if one.holds), default=start)
         broken = sorted((one for one in found if not one.holds), key=ratio)
         for one in broken[:_REPAIRED]:
-            if ratio(one) < min(held, _WORTH_A_REPAIR):
+            if ratio(one) < min(held, _WORTH_A_REPAIR * start):
                 self._expander.repair(self._bench.original, one.planned, one.attempt, one.tried)
 
 

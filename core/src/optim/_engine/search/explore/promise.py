@@ -89,6 +89,11 @@ class Promises:
         lost = max(of_pass) - expected if expected is not None else 0.0
         return self._gain_of_pass[step.pass_name] - lost
 
+    @property
+    def best_gain(self) -> float:
+        """The most that any step gained; 0 where none gained anything."""
+        return max(0.0, *self._gain_of_step.values()) if self._gain_of_step else 0.0
+
     def per_second(self, step: Step) -> float:
         """Returns what decides which candidate is tried first."""
         return self.gain(step) / (self._seconds.get(step.pass_name) or _GUESSED_S)

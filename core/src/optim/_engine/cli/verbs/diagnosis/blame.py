@@ -53,7 +53,7 @@ def blame(
         require_drawing(svg, "--svg")
     require_models((reference, other), data, target)
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare import Conditions
+    from optim._engine.runs.compare.conditions import Conditions
     from optim._engine.runs.diagnosis.blame import blame_models
     from optim._engine.store import Store
 

@@ -57,7 +57,7 @@ def profile(
             status=ExitStatus.USAGE,
         )
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare import Conditions
+    from optim._engine.runs.compare.conditions import Conditions
     from optim._engine.runs.diagnosis.profile import profile_models
     from optim._engine.store import Store
 

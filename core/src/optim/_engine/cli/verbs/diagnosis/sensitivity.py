@@ -58,7 +58,7 @@ def sensitivity(
     """Show which nodes of MODEL cost how much drift when they alone are converted."""
     from optim._engine.cli.request import parse_named, require_drawing
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare import Conditions
+    from optim._engine.runs.compare.conditions import Conditions
     from optim._engine.runs.diagnosis.sensitivity import measure_sensitivity
     from optim._engine.store import Store
     from optim.cli_kit.progress import progress
