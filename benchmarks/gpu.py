@@ -73,6 +73,11 @@ class Asked:
             return f"{said}\nit took longer than {timeout_s:.0f} s"
         return f"{done.stderr}\n{done.stdout}"
 
+    @property
+    def budget(self) -> str:
+        """Drift that optim may spend; enough in a rehearsal that there is a result to be opened."""
+        return "0.3" if self.rehearse else BUDGET
+
     def batch(self, name: str) -> int:
         """Samples in one run of a model."""
         return 1 if self.rehearse else MODELS[name]
@@ -171,7 +176,7 @@ def _optimize(asked: Asked, places: tuple[Path, Path, Path], target: str, second
     """``optim run``; why it delivered nothing lies in the folder, where it did."""
     file, data, folder = places
     search = str(max(2, int(seconds - 25)))  # the end of a run takes some 25 s more
-    words = ["run", str(file), "--target", target, "--data", str(data), "--max-drift", BUDGET]
+    words = ["run", str(file), "--target", target, "--data", str(data), "--max-drift", asked.budget]
     said = asked.run(["-m", "optim", *words, "--search-seconds", search, "-o", str(folder)], seconds + 120)
     folder.mkdir(exist_ok=True)
     (folder / "why.txt").write_text(said, encoding="utf-8")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from optim._engine.compare.batching import BatchDrift
 from optim._engine.compare.comparison import Comparison
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
@@ -42,6 +43,7 @@ class Request:
         timed: samples to time; none where the target cannot be timed.
         measure_task: whether the task metric is measured, on all its samples.
         starts: whether each round also opens the model anew, and runs its first sample.
+        batched: whether it is looked at how far answers move in a batch and with padding.
     """
 
     model: Model
@@ -50,6 +52,7 @@ class Request:
     timed: tuple[int, ...]
     measure_task: bool = False
     starts: bool = False
+    batched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class Ready:
         run_s: duration of one run of each timed sample, in seconds.
         task: the task metric, where it was asked for.
         start: how it began; other models may have been opened beside it.
+        batch: how far its answers move in a batch and with padding, where that was asked for.
     """
 
     comparisons: tuple[OutputComparison, ...]
@@ -76,6 +80,7 @@ class Ready:
     run_s: tuple[float, ...]
     task: TaskFigure | None = None
     start: StartUp | None = None
+    batch: BatchDrift | None = None
 
 
 JOB = Job(__name__, Request, Answer)
@@ -104,7 +109,8 @@ def run(request: Request, channel: Channel) -> Answer:
         own = session.peak_memory_bytes()
         peak = max(0, peak_memory_bytes() - before) if own is None else own
         judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
-        ready = Ready(judged.comparisons, peak, dict(session.executed_on), tuple(duration), judged.task, start)
+        batch = comparison.batch_drift(session, request.model) if request.batched else None
+        ready = Ready(judged.comparisons, peak, dict(session.executed_on), tuple(duration), judged.task, start, batch)
         session.release()  # where the device takes one session at a time, the other lanes open now
         channel.event("ready", ready=to_wire(ready))
         runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]

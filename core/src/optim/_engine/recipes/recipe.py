@@ -27,6 +27,9 @@ class BudgetTable(_Table):
         default=None, description="how much worse the metric may get: '1%' of the original's, or an amount"
     )
     lossless: bool = Field(default=False, strict=True, description="admit only passes held to rounding error")
+    batch_invariant: float | None = Field(
+        default=None, gt=0, strict=True, description="how far a sample's answer may move in a batch and with padding"
+    )
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:

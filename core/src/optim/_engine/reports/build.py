@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
-from optim._engine.jobs.start_up import StartUp
 from optim._engine.reports.blamed import blame_report
 from optim._engine.reports.machine import this_machine
+from optim._engine.reports.running import batch_report, start_ratio_report, start_report
 from optim._engine.reports.schema import (
     Assumption,
     BudgetReport,
@@ -25,8 +25,6 @@ from optim._engine.reports.schema import (
     SearchReport,
     ShapeReport,
     SourceDriftReport,
-    StartRatioReport,
-    StartReport,
     StepReport,
     TargetReport,
     TaskReport,
@@ -35,7 +33,7 @@ from optim._engine.reports.verdict import verdict
 from optim._engine.reports.words import options_text
 from optim._engine.runs.outcome import Outcome
 from optim._engine.search.select.archive import Point
-from optim._engine.search.state import Attempt, Measured, Ratio
+from optim._engine.search.state import Attempt, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
 
 _ROUNDS_FOR_95 = 6
@@ -125,22 +123,8 @@ def _original(outcome: Outcome) -> OriginalReport:
         size_bytes=outcome.source.size_bytes,
         peak_memory_bytes=timed.ready.peak_memory_bytes if timed and timed.ready else None,
         operators=outcome.source.operators,
-        start=_start(timed.ready.start if timed and timed.ready else None),
-    )
-
-
-def _start_ratio(found: Ratio | None) -> StartRatioReport | None:
-    return StartRatioReport(value=found.value, ci=(found.low, found.high), rounds=found.rounds) if found else None
-
-
-def _start(found: StartUp | None) -> StartReport | None:
-    if found is None or not found.first_s:
-        return None
-    return StartReport(
-        open_ms=1e3 * found.open_s,
-        first_ms=1e3 * found.first_s[0],
-        run_ms=1e3 * found.run_s[0],
-        open_memory_bytes=found.open_memory_bytes,
+        start=start_report(timed.ready.start if timed and timed.ready else None),
+        batch=batch_report(timed),
     )
 
 
@@ -201,8 +185,9 @@ def _result(outcome: Outcome) -> ResultReport | None:
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
         loader=outcome.loader,
-        start=_start(outcome.start),
-        start_ratio=_start_ratio(found.start),
+        start=start_report(outcome.start),
+        batch=batch_report(outcome.timing or outcome.original),
+        start_ratio=start_ratio_report(found.start),
     )
 
 

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from optim._engine.reports.blamed import BlameReport
 from optim._engine.reports.fields import Figure, Part
+from optim._engine.reports.running import BatchReport, StartRatioReport, StartReport
 
 REPORT_FILE = "report.json"
 
@@ -37,23 +38,6 @@ class BudgetReport(Part):
     max_loss: str | None = Field(default=None, description="a share of the original's value as 1%, or an amount")
 
 
-class StartReport(Part):
-    """What comes before a model is as fast as it gets; other models may have been opened beside it."""
-
-    open_ms: float = Field(description="until it was open, imports of the runtime excluded")
-    first_ms: float = Field(description="the first call")
-    run_ms: float = Field(description="a later call on the same inputs")
-    open_memory_bytes: int = Field(description="peak while it was opened, imports excluded")
-
-
-class StartRatioReport(Part):
-    """The result's start-up to the original's, both timed again in every round."""
-
-    value: float
-    ci: tuple[float, float] = Field(description="95 % interval")
-    rounds: int
-
-
 class OriginalReport(Part):
     """The model as it came."""
 
@@ -64,6 +48,7 @@ class OriginalReport(Part):
     peak_memory_bytes: int | None = Field(description="of opening and running it, imports excluded")
     operators: dict[str, int] = Field(description="nodes by operator")
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
+    batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
 
 
 class ExportStepReport(Part):
@@ -180,6 +165,7 @@ class ResultReport(Part):
     shapes: tuple[ShapeReport, ...]
     loader: bool = Field(default=True, description="whether load.py is there, and optim.load opens it")
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
+    batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
     start_ratio: StartRatioReport | None = Field(default=None, description="null where start-up is not the goal")
 
 

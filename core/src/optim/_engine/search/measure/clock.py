@@ -182,6 +182,8 @@ class Clock:
             objection = self._budget.objection(result.ready.comparisons, lossy, result.ready.task)
             if objection:
                 score.broken = candidate.compared(result.ready)
+            else:
+                objection = self._budget.batch_objection(result.ready.batch)
         if objection:
             score.objection = objection
         return bool(objection)
