@@ -30,6 +30,7 @@ GROUPS = {
     "The model": ("graphs", "onnx", "providers"),
     "Sources and their export": ("sources", "generation", "runs/source_run.py"),
     "The feeds": ("feeds", "api/given.py"),
+    "Adapters": ("adapters",),
     "Task metrics": (
         "compare/metric_callback.py",
         "compare/metric_spec.py",

@@ -76,8 +76,14 @@ class OpenVinoBackend(Backend):
         del delivery
         return load_script()
 
+    def requirements(self, target: Target) -> Sequence[str]:
+        """OpenVINO alone, which brings numpy."""
+        del target
+        return (f"openvino=={version()}",)
+
     def versions(self) -> Mapping[str, str]:
-        """Of OpenVINO, and of what it is held against."""
+        """Of OpenVINO, and of what it is held against; both are imported, so that no model's memory counts that."""
         import onnxruntime
+        import openvino  # noqa: F401
 
         return {RUNTIME: version(), "onnxruntime": onnxruntime.__version__}

@@ -13,7 +13,7 @@ from optim._engine.backends.device import Device, device
 from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
 from optim._engine.plugins.registry import Registry
 from optim.arrays import Feeds, Outputs
-from optim.backend import Backend, BackendLimits, Check, Delivery, KernelProbe, KernelRatio, Session
+from optim.backend import Backend, BackendLimits, Check, Delivery, KernelCount, KernelProbe, KernelRatio, Session
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.model import Model, SessionConfig
 from optim.onnx.backend import OnnxRuntimeSession
@@ -121,6 +121,10 @@ class HeldBackend(Backend):
         if not isinstance(text, str):
             raise self.broken(f"load_script() returned {type(text).__name__}, not a text")
         return text
+
+    def requirements(self, target: Target) -> Sequence[str]:
+        """Returns what its results need."""
+        return self.blame("could not say what its results need", lambda: tuple(self._inner.requirements(target)))
 
     def versions(self) -> Mapping[str, str]:
         """Returns the versions of its libraries."""
@@ -274,6 +278,10 @@ class HeldSession(Session):
         if self._on_target and (elsewhere := ran_elsewhere(found, self._target)):
             raise self._backend.elsewhere(self._subject, elsewhere)
         return dict(found)
+
+    def kernels(self) -> Sequence[KernelCount]:
+        """Returns which kernels compute it."""
+        return self._backend.blame("could not say its kernels", lambda: tuple(self._live().kernels()))
 
     def time_runs(self, feeds: Feeds, count: int) -> list[float]:
         """Seconds of runs, all of one opening."""

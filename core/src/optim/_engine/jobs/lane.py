@@ -15,7 +15,7 @@ from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.start_up import StartUp, started_s, timed_run, warm_up_of
 from optim.arrays import Feeds
-from optim.backend import Session
+from optim.backend import KernelCount, Session
 from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
 from optim.jobs.memory import peak_memory_bytes
@@ -71,7 +71,11 @@ class Ready:
         run_s: duration of one run of each timed sample, in seconds.
         task: the task metric, where it was asked for.
         start: how it began; other models may have been opened beside it.
+<<<<<<< HEAD
         batch: how far its answers move in a batch and with padding, where that was asked for.
+=======
+        kernels: that compute it, where the runtime tells.
+>>>>>>> main
     """
 
     comparisons: tuple[OutputComparison, ...]
@@ -80,7 +84,11 @@ class Ready:
     run_s: tuple[float, ...]
     task: TaskFigure | None = None
     start: StartUp | None = None
+<<<<<<< HEAD
     batch: BatchDrift | None = None
+=======
+    kernels: tuple[KernelCount, ...] = ()
+>>>>>>> main
 
 
 JOB = Job(__name__, Request, Answer)
@@ -109,8 +117,20 @@ def run(request: Request, channel: Channel) -> Answer:
         own = session.peak_memory_bytes()
         peak = max(0, peak_memory_bytes() - before) if own is None else own
         judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
+<<<<<<< HEAD
         batch = comparison.batch_drift(session, request.model) if request.batched else None
         ready = Ready(judged.comparisons, peak, dict(session.executed_on), tuple(duration), judged.task, start, batch)
+=======
+        ready = Ready(
+            judged.comparisons,
+            peak,
+            dict(session.executed_on),
+            tuple(duration),
+            judged.task,
+            start,
+            tuple(session.kernels()),
+        )
+>>>>>>> main
         session.release()  # where the device takes one session at a time, the other lanes open now
         channel.event("ready", ready=to_wire(ready))
         runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]

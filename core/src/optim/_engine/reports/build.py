@@ -17,6 +17,7 @@ from optim._engine.reports.schema import (
     ExportReport,
     ExportStepReport,
     FeedsReport,
+    KernelReport,
     OriginalReport,
     OutputReport,
     PointReport,
@@ -35,6 +36,7 @@ from optim._engine.runs.outcome import Outcome
 from optim._engine.search.select.archive import Point
 from optim._engine.search.state import Attempt, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
+from optim.backend import KernelCount
 
 _ROUNDS_FOR_95 = 6
 """With so many the smallest and the largest of them hold the median in 97 % of cases."""
@@ -185,10 +187,23 @@ def _result(outcome: Outcome) -> ResultReport | None:
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
         loader=outcome.loader,
+<<<<<<< HEAD
         start=start_report(outcome.start),
         batch=batch_report(outcome.timing or outcome.original),
         start_ratio=start_ratio_report(found.start),
+=======
+        load_script=outcome.load_script,
+        requirements=outcome.requirements,
+        kernels=tuple(KernelReport(**asdict(one)) for one in _kernels(outcome)),
+        start=_start(outcome.start),
+>>>>>>> main
     )
+
+
+def _kernels(outcome: Outcome) -> tuple[KernelCount, ...]:
+    """Of the result, or of the original where that is delivered."""
+    timing = outcome.timing or outcome.original
+    return timing.ready.kernels if timing is not None and timing.ready else ()
 
 
 def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:

@@ -148,6 +148,15 @@ class CheckReport(Part):
     text: str
 
 
+class KernelReport(Part):
+    """Nodes of the runtime's own graph that one kernel computed."""
+
+    operator: str
+    precision: str
+    kernel: str = Field(description="its family, as the runtime calls it")
+    nodes: int
+
+
 class ResultReport(Part):
     """The model that is delivered."""
 
@@ -164,6 +173,9 @@ class ResultReport(Part):
     outputs: tuple[OutputReport, ...]
     shapes: tuple[ShapeReport, ...]
     loader: bool = Field(default=True, description="whether load.py is there, and optim.load opens it")
+    load_script: str = Field(default="", description="text of load.py where another runtime than onnxruntime opens it")
+    requirements: tuple[str, ...] = Field(default=(), description="what load.py needs, as pip takes it")
+    kernels: tuple[KernelReport, ...] = Field(default=(), description="empty where the runtime does not tell")
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
     batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
     start_ratio: StartRatioReport | None = Field(default=None, description="null where start-up is not the goal")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from optim._engine.compare.variants import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import ingest
@@ -82,9 +83,10 @@ def execute(
         outcome.key = key
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
         proven = [point.candidate.model.path for point in outcome.points if point.proven]
-        kept = {bench.original.model.path, *proven} | (
-            {outcome.result.candidate.model.path} if outcome.result else set()
-        )
+        kept = {bench.original.model.path, *proven}
+        if outcome.result:
+            chain = outcome.result.candidate
+            kept |= {chain.model.path, *(model.path for model in variant_models(chain.interfaces))}
         store.keep_only(bench.made | set(store.models.iterdir()) - there, kept)
         outcome.seconds = time.monotonic() - started
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again

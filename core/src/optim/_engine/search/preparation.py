@@ -24,10 +24,9 @@ from optim._engine.jobs.runner import Runner, Say
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys
 from optim._engine.search.restore import damaged_files
-from optim._engine.search.run_time import RunTime
+from optim._engine.search.run_time import REFUSAL_S, RunTime
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import REFUSAL_S
 from optim._engine.search.time_estimate import in_time
 from optim._engine.search.turns import Turns
 from optim._engine.sources.make import ExportedSource, make_graphs
@@ -150,7 +149,9 @@ class Preparation:
         if known is not None:
             return known
         self.say(f"reading {path.name}")
+        began = self.run_time.now()
         answer = self.need(ingest.JOB, ingest.Request(path.absolute(), self.store.models), "ingest")
+        self.run_time.note_reading(self.run_time.now() - began)
         if key and answer.read:
             self.runner.keep(key, answer)
         return answer
