@@ -71,11 +71,8 @@ class Ready:
         run_s: duration of one run of each timed sample, in seconds.
         task: the task metric, where it was asked for.
         start: how it began; other models may have been opened beside it.
-<<<<<<< HEAD
         batch: how far its answers move in a batch and with padding, where that was asked for.
-=======
         kernels: that compute it, where the runtime tells.
->>>>>>> main
     """
 
     comparisons: tuple[OutputComparison, ...]
@@ -84,11 +81,8 @@ class Ready:
     run_s: tuple[float, ...]
     task: TaskFigure | None = None
     start: StartUp | None = None
-<<<<<<< HEAD
     batch: BatchDrift | None = None
-=======
     kernels: tuple[KernelCount, ...] = ()
->>>>>>> main
 
 
 JOB = Job(__name__, Request, Answer)
@@ -117,10 +111,7 @@ def run(request: Request, channel: Channel) -> Answer:
         own = session.peak_memory_bytes()
         peak = max(0, peak_memory_bytes() - before) if own is None else own
         judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
-<<<<<<< HEAD
         batch = comparison.batch_drift(session, request.model) if request.batched else None
-        ready = Ready(judged.comparisons, peak, dict(session.executed_on), tuple(duration), judged.task, start, batch)
-=======
         ready = Ready(
             judged.comparisons,
             peak,
@@ -128,9 +119,9 @@ def run(request: Request, channel: Channel) -> Answer:
             tuple(duration),
             judged.task,
             start,
+            batch,
             tuple(session.kernels()),
         )
->>>>>>> main
         session.release()  # where the device takes one session at a time, the other lanes open now
         channel.event("ready", ready=to_wire(ready))
         runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]

@@ -187,16 +187,12 @@ def _result(outcome: Outcome) -> ResultReport | None:
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
         loader=outcome.loader,
-<<<<<<< HEAD
         start=start_report(outcome.start),
         batch=batch_report(outcome.timing or outcome.original),
         start_ratio=start_ratio_report(found.start),
-=======
         load_script=outcome.load_script,
         requirements=outcome.requirements,
         kernels=tuple(KernelReport(**asdict(one)) for one in _kernels(outcome)),
-        start=_start(outcome.start),
->>>>>>> main
     )
 
 
