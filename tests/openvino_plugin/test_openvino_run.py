@@ -98,3 +98,10 @@ def test_a_model_cache_is_used_again_and_one_that_is_damaged_is_left_alone(tmp_p
     blob.write_bytes(b"of another version" + blob.read_bytes()[18:])
     with OpenVinoBackend().open(model, TARGET) as session:
         assert np.array_equal(session.run(feeds)["y"], expected)
+
+
+def test_a_profile_says_how_long_each_node_takes(tmp_path):
+    model = describe(models.mlp(tmp_path))
+    found = OpenVinoBackend().profile(model, TARGET, {"x": np.ones((2, 32), np.float32)}, 0.01)
+    assert [node.operator for node in found.nodes].count("FullyConnected") == 2
+    assert 0 <= sum(node.seconds for node in found.nodes) <= found.run_s

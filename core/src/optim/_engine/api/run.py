@@ -7,10 +7,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from optim._engine.api.given import Data, TaskMetric, joined_names, named_data, named_metric
+from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import default_output, require_run, settings_from
 from optim._engine.compare.metric_spec import parse_max_loss
-from optim._engine.search.settings import Goal, Named, parse_stage
+from optim._engine.search.settings import Goal, Named, joined_targets, parse_stage
 from optim._engine.sources.naming import needs_export
 from optim.source import SourceRequest
 
@@ -93,7 +93,7 @@ def run(
     path = Path(model)
     named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
     given: dict[str, Any] = {
-        "target": joined_names(target),
+        "target": joined_targets(target),
         "goal": goal,
         "max_drift": max_drift,
         "max_loss": parse_max_loss(str(max_loss)) if max_loss is not None else None,

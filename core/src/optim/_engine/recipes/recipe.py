@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictFloat, model_validator
 
 from optim._engine.recipes.toml import read_toml, validate
 from optim.passes import Stage
@@ -47,10 +47,17 @@ class NamedPass(_Table):
     options: Mapping[str, Any] | None = Field(default=None, description="left out: what the pass itself proposes")
 
 
+def _joined(target: Any) -> Any:
+    """Several names as the command line has them; what is no list of names is refused as it is."""
+    return ",".join(target) if isinstance(target, list) and all(isinstance(name, str) for name in target) else target
+
+
 class Recipe(_Table):
     """Everything a recipe can say; a key that is left out is None or empty, and the command line goes before it."""
 
-    target: str | None = Field(default=None, description="as in `optim targets`")
+    target: Annotated[str | None, BeforeValidator(_joined)] = Field(
+        default=None, description="as in `optim targets`; a list of several, or auto: the fastest is delivered"
+    )
     goal: Literal["latency", "size", "memory", "startup"] | None = Field(default=None, description="what better means")
     data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")
     metric: str | None = Field(default=None, description="task metric, as after --metric")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.drawing import svg
-from optim._engine.reports import plots, words
+from optim._engine.reports import plots, targets, words
 from optim._engine.reports.blame_section import blame_sections
 from optim._engine.reports.compiled import compiled_beside
 from optim._engine.reports.running import StartReport
@@ -114,6 +114,9 @@ def render_html(report: Report) -> str:
         plots=_plots(report),
         plot_style=svg.STYLE,
         front=plots.front_of(report.points),
+        target_columns=targets.TARGET_COLUMNS,
+        target_rows=targets.target_rows(report),
+        about_targets=targets.about_targets(report),
         blames=blame_sections(report),
     )
 
@@ -186,8 +189,9 @@ def _merged(steps: Sequence[StepReport]) -> list[StepRow]:
     alike: dict[object, list[StepReport]] = {}
     for place, step in enumerate(steps):
         never_ran = step.status in ("not-applicable", "skipped")
-        alike.setdefault((step.pass_name, step.reason, str(step.options)) if never_ran else place, []).append(step)
-    return [StepRow(same[0], len(same)) for same in alike.values()]
+        same = (step.target, step.pass_name, step.reason, str(step.options)) if never_ran else place
+        alike.setdefault(same, []).append(step)
+    return [StepRow(group[0], len(group)) for group in alike.values()]
 
 
 def _figures(report: Report) -> list[Figure]:

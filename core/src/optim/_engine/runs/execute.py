@@ -59,6 +59,8 @@ def execute(
     started = time.monotonic()
     chosen = _chosen(settings, registry)
     plans = Plans(settings, registry, chosen)
+    if chosen.note:
+        say(chosen.note)
     with store.in_use(), ending_workers(), thread_executor() as executor:
         there = set(store.models.iterdir())
         failed = dict(plans.refused)
@@ -78,7 +80,7 @@ def execute(
             earlier.cached, earlier.seconds, earlier.settings = True, time.monotonic() - started, bench.settings
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
             earlier.exported, earlier.known = bench.exported, _known_export(settings)
-            return earlier
+            return _noting(earlier, chosen)
         outcome = _judged(bench, source, chosen, plans, failed)
         outcome.key = key
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
@@ -91,6 +93,13 @@ def execute(
         outcome.seconds = time.monotonic() - started
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
             store.write("runs", key, to_wire(outcome))
+    return _noting(outcome, chosen)
+
+
+def _noting(outcome: Outcome, chosen: ChosenTargets) -> Outcome:
+    """The same, and what became of auto: the run itself is that of the one target."""
+    if chosen.note:
+        outcome.notes = (*outcome.notes, chosen.note)
     return outcome
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -179,6 +179,11 @@ def _bad_time(option: str, seconds: float, usual: str) -> OptimError:
         f"leave it out for {usual}",
         status=ExitStatus.USAGE,
     )
+
+
+def joined_targets(names: str | Sequence[str] | None) -> str | None:
+    """One name of a target, or several, as the command line has them; None where there is none."""
+    return names if names is None or isinstance(names, str) else ",".join(names) or None
 
 
 def parse_stage(name: str) -> Stage:

@@ -81,7 +81,7 @@ class Beam:
         return self.search()
 
     def look(self) -> float:
-        """Have a first look at what may be tried; returns the best ratio seen, also of what is near the budget.
+        """Have a first look at what may be tried; returns the best ratio to hope for, also of what is near the budget.
 
         Raises:
             NamedPassError: a pass that was named does not work on the original.

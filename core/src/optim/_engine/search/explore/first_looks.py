@@ -110,6 +110,9 @@ class FirstLooks:
             return max(self._time.for_first_looks, self._time.grace_s if place < _WHATEVER_THE_TIME else 0.0)
 
         outcomes = self._bench.try_all(jobs, seconds)
+        for (_, attempt), tried in zip(wanted, outcomes, strict=True):
+            if tried is None:
+                self._promises.leave_open(attempt.step)
         looks = [
             self._look(planned, original, attempt, tried)
             for (planned, attempt), tried in zip(wanted, outcomes, strict=True)

@@ -154,7 +154,7 @@ def none_runs(failed: Mapping[str, OptimError], chosen: ChosenTargets) -> OptimE
 
 
 def rows_of_absent(chosen: ChosenTargets, failed: Mapping[str, OptimError]) -> list[TargetOutcome]:
-    """Rows of the targets that did not take part."""
+    """Rows of the targets that did not take part; who said auto asked for those that are here."""
     targets = {target.name: target.plain for target in chosen.targets}
     rows = [
         TargetOutcome(
@@ -162,4 +162,4 @@ def rows_of_absent(chosen: ChosenTargets, failed: Mapping[str, OptimError]) -> l
         )
         for name, error in failed.items()
     ]
-    return rows + [TargetOutcome(one.name, TargetStatus.ABSENT, one.reason) for one in chosen.absent]
+    return rows + [TargetOutcome(one.name, TargetStatus.ABSENT, one.reason) for one in chosen.absent if not chosen.auto]
