@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
-from optim._engine.reports.blamed import blame_report
 from optim._engine.reports.machine import this_machine
-from optim._engine.reports.running import batch_report, start_ratio_report, start_report
+from optim._engine.reports.parts.blamed import blame_report
+from optim._engine.reports.parts.running import batch_report, start_ratio_report, start_report
 from optim._engine.reports.schema import (
     Assumption,
     BudgetReport,
