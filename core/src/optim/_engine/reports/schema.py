@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from optim._engine.reports.fields import Figure, Part
 from optim._engine.reports.parts.blamed import BlameReport
+from optim._engine.reports.parts.fields import Figure, Part
 from optim._engine.reports.parts.running import BatchReport, StartRatioReport, StartReport
 
 REPORT_FILE = "report.json"
