@@ -47,6 +47,9 @@ class OriginalReport(Part):
     size_bytes: int
     peak_memory_bytes: int | None = Field(description="of opening and running it, imports excluded")
     operators: dict[str, int] = Field(description="nodes by operator")
+    operator_ms: dict[str, float] = Field(
+        default={}, description="ms of a run by operator, as the runtime executes them; empty where nobody looked"
+    )
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
     batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
 
@@ -170,6 +173,7 @@ class ResultReport(Part):
     drift: DriftReport
     task: TaskReport | None = Field(default=None, description="null where no metric was asked for")
     operators: dict[str, int]
+    operator_ms: dict[str, float] = Field(default={}, description="as the original's")
     outputs: tuple[OutputReport, ...]
     shapes: tuple[ShapeReport, ...]
     loader: bool = Field(default=True, description="whether load.py is there, and optim.load opens it")

@@ -24,6 +24,8 @@ _ONCE = "there was no time to time the result again in fresh processes: what dif
 
 NOT_TIMED = "the time of the run was over before all was timed that may be faster: give more with --search-seconds"
 
+SIZE_ALONE = "there was no time to time what is smaller: its size and its outputs are known, its latency is not"
+
 _BEATEN = 1.08
 """Settings slower than others of the same graph by more are not raced again: less drops what noise made look slow."""
 
