@@ -21,7 +21,8 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
 from optim.model import UNKNOWN_DTYPE, Model, SessionConfig, TensorInfo
-from optim.onnx.context_files import context_files, deliver_contexts, set_artefacts, store_contexts
+from optim.onnx.adapter_inputs import adapter_inputs_of, keep_adapter_inputs
+from optim.onnx.context_files import context_files, deliver_contexts, keep_attachments, set_artefacts, store_contexts
 from optim.onnx.data_files import bytes_key, pieces, placed, replacing, write_tensors
 from optim.onnx.digests import model_digest
 from optim.onnx.external_data import external_files
@@ -57,6 +58,7 @@ def describe(
         ir_version=proto.ir_version,
         session=settings,
         provenance=provenance,
+        adapters=adapter_inputs_of(proto),
     )
 
 
@@ -111,10 +113,13 @@ def adopt_into_store(
 def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | None = None) -> ir.Model:
     """A graph whose large tensors are those of ``like`` where the bytes are equal, with these artefacts and no others.
 
-    A library may have written on what the graph that it was given says of its own.
+    A library may have written on what the graph that it was given says of its own. Attachments and adapter inputs are
+    said anew: a library may have dropped what is said of them.
     """
     graph = read_ir(path)
     set_artefacts(graph, artefacts or {})
+    keep_attachments(graph, like.path)
+    keep_adapter_inputs(graph, like.adapters)
     known = {bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
     for value, tensor in _large_tensors(graph):
         same = known.get(bytes_key(tensor))
@@ -263,10 +268,14 @@ def tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
     dtype = dtype_name(tensor.elem_type)
     if not tensor.HasField("shape"):
         return TensorInfo(value.name, dtype, None)
-    shape = tuple(
-        size.dim_value if size.HasField("dim_value") else (size.dim_param or None) for size in tensor.shape.dim
-    )
-    return TensorInfo(value.name, dtype, shape)
+    return TensorInfo(value.name, dtype, tuple(_size(dimension) for dimension in tensor.shape.dim))
+
+
+def _size(dimension: onnx.TensorShapeProto.Dimension) -> int | str | None:
+    """A size, its name, or None where it is free: some exporters write -1 for that."""
+    if dimension.HasField("dim_value"):
+        return dimension.dim_value if dimension.dim_value >= 0 else None
+    return dimension.dim_param or None
 
 
 def dtype_name(elem_type: int) -> str:

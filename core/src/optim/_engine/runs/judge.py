@@ -68,7 +68,7 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
         beam.journal.conclude(bench.original)
         what = f"{failed.what}, by {failed.package}: {failed.cause}. What was found before is in the report"
         return Verdict(RunStatus.FAILED, what, None, beam.journal.attempts, points=beam.archive.points())
-    blame_dropped(bench, budget, beam.journal)
+    blame_dropped(budget, [(bench, beam.journal)])
     return verdict
 
 
@@ -109,6 +109,7 @@ def judge_contest(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
     delivered = result.candidate if result is not None else base.original
     for one in contest.contenders:
         one.beam.journal.conclude(delivered, result if result is not None and not delivered.is_original else None)
+    blame_dropped(budget, [(one.bench, one.beam.journal) for one in contest.contenders])
     return replace(
         verdict,
         attempts=[attempt for one in contest.contenders for attempt in one.beam.journal.attempts],

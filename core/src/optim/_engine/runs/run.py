@@ -153,7 +153,8 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
     libraries = libraries_of(model.opset)
     delivery = Delivery(folder, model, outcome.target, candidate.interfaces)
     script = LOAD_TEXT if backend.owner is None else backend.load_script(delivery)
-    outcome.loader = bool(script)
+    outcome.loader, outcome.load_script = bool(script), "" if backend.owner is None else script
+    outcome.requirements = tuple(backend.requirements(outcome.target))
     write_session_files(
         folder,
         model.session,

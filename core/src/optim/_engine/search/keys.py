@@ -108,6 +108,11 @@ class Keys:
         """Returns the key of what is to blame for what lies between two models."""
         return cache_key("blame", before.digest, after.digest, samples, self._reference)
 
+    def operator_times(self, models: Sequence[tuple[Model, Target]], sample: int) -> str:
+        """Returns the key of the times of operators in a run of these models, each on its target."""
+        ran = [[model.digest, to_wire(target)] for model, target in models]
+        return cache_key("operator-times", ran, sample, self._reference, machine_key())
+
     def repair(
         self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], limit: float, samples: Sequence[int]
     ) -> str:
@@ -142,13 +147,18 @@ class Keys:
 
 def machine_key() -> str:
     """What a timing depends on of the machine."""
+    return f"{platform.node()}/{machine_kind()}"
+
+
+def machine_kind() -> str:
+    """What machines have in common whose timings can be compared: the processor, and how many there are of it."""
     model = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
     except OSError:
         pass
-    return f"{platform.node()}/{model}/{os.cpu_count()}"
+    return f"{model}/{os.cpu_count()}"
 
 
 def _of(candidate: Candidate) -> list[object]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any, Self
 
+from optim._engine.compare.variants import variant_models
 from optim._engine.diagnosis import measure_job, repair_job
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
@@ -268,7 +269,11 @@ class Workbench(Preparation):
 
 def _is_there(tried: Tried) -> bool:
     """Whether the files of what an earlier run tried are still in the store."""
-    return tried.answer is not None and is_whole(tried.answer.result.model.path)
+    if tried.answer is None:
+        return False
+    result = tried.answer.result
+    variants = variant_models((result.interface,)) if result.interface else []
+    return all(is_whole(model.path) for model in (result.model, *variants))
 
 
 def _candidate_failure(failed: WorkerFailed, phase: str) -> str:

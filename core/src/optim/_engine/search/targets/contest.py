@@ -38,7 +38,7 @@ class Contender:
     Attributes:
         entrant: the run on this target.
         beam: its search.
-        promise: the best figure that a first look saw, also of what does not hold yet.
+        promise: the best ratio to hope for after first looks, also of what does not hold yet.
         ranking: what held, best first.
         reason: why it had no more time, or was not proven.
         failed: whether it cannot take part.
@@ -112,7 +112,8 @@ class Contest:
         leader: Contender | None = None
         for place, one in enumerate(going):
             if leader is not None and one.promise > _BEHIND * max(leader.promise, self._best(leader)):
-                one.reason = f"first looks saw {one.promise:.2f} at best, clearly behind {leader.name}"
+                hoped, there = f"{one.promise:.2f}", f"{min(leader.promise, self._best(leader)):.2f}"
+                one.reason = f"first looks promised {hoped} at best, clearly behind {leader.name} ({there})"
                 one.ranking = self._held(one, one.beam.archive.held())
                 continue
             weights = [max(_LEAST_WEIGHT, going[place].promise / other.promise) for other in going[place:]]
