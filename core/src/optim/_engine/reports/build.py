@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
-from optim._engine.jobs.start_up import StartUp
-from optim._engine.reports.blamed import blame_report
 from optim._engine.reports.machine import this_machine
+from optim._engine.reports.parts.blamed import blame_report
+from optim._engine.reports.parts.running import batch_report, start_ratio_report, start_report
 from optim._engine.reports.schema import (
     Assumption,
     BudgetReport,
@@ -26,7 +26,6 @@ from optim._engine.reports.schema import (
     SearchReport,
     ShapeReport,
     SourceDriftReport,
-    StartReport,
     StepReport,
     TargetReport,
     TaskReport,
@@ -93,18 +92,8 @@ def _original(outcome: Outcome) -> OriginalReport:
         peak_memory_bytes=timed.ready.peak_memory_bytes if timed and timed.ready else None,
         operators=outcome.source.operators,
         operator_ms=outcome.operator_ms[0] if outcome.operator_ms else {},
-        start=_start(timed.ready.start if timed and timed.ready else None),
-    )
-
-
-def _start(found: StartUp | None) -> StartReport | None:
-    if found is None or not found.first_s:
-        return None
-    return StartReport(
-        open_ms=1e3 * found.open_s,
-        first_ms=1e3 * found.first_s[0],
-        run_ms=1e3 * found.run_s[0],
-        open_memory_bytes=found.open_memory_bytes,
+        start=start_report(timed.ready.start if timed and timed.ready else None),
+        batch=batch_report(timed),
     )
 
 
@@ -166,10 +155,12 @@ def _result(outcome: Outcome) -> ResultReport | None:
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
         loader=outcome.loader,
+        start=start_report(outcome.start),
+        batch=batch_report(outcome.timing or outcome.original),
+        start_ratio=start_ratio_report(found.start),
         load_script=outcome.load_script,
         requirements=outcome.requirements,
         kernels=tuple(KernelReport(**asdict(one)) for one in _kernels(outcome)),
-        start=_start(outcome.start),
     )
 
 

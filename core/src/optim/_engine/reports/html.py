@@ -13,7 +13,8 @@ from optim._engine.drawing import svg
 from optim._engine.reports import plots, targets, words
 from optim._engine.reports.blame_section import blame_sections
 from optim._engine.reports.compiled import compiled_beside
-from optim._engine.reports.schema import Report, StartReport, StepReport
+from optim._engine.reports.parts.running import StartReport
+from optim._engine.reports.schema import Report, StepReport
 from optim._engine.reports.words import not_here
 from optim.cli_kit.output import printable
 

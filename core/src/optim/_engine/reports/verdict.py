@@ -10,7 +10,7 @@ from optim._engine.reports.words import share_text
 
 if TYPE_CHECKING:
     from optim._engine.runs.outcome import Outcome
-    from optim._engine.search.state import Measured
+    from optim._engine.search.state import Measured, Ratio
 
 _SAME = 0.005
 """Within half a per cent two figures are called the same."""
@@ -45,6 +45,8 @@ def verdict(outcome: Outcome) -> str:
         parts = parts[::-1]
     if outcome.settings.goal == "memory":
         parts.insert(0, _memory(outcome))
+    if outcome.settings.goal == "startup" and result.start is not None:
+        parts.insert(0, _start_up(result.start))
     return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [outcome.reason])])
 
 
@@ -117,6 +119,14 @@ def _size(before: int, after: int) -> str:
     if after < before:
         return f"{times(before / after)} times smaller"
     return f"{times(after / before)} times larger"
+
+
+def _start_up(start: Ratio) -> str:
+    figures = f"(start-up ratio {start.value:.2f}, 95 % interval {start.low:.2f} to {start.high:.2f})"
+    if start.low <= 1.0 <= start.high:
+        return f"starts as fast as before {figures}"
+    word, factor = ("faster", 1 / start.value) if start.value < 1 else ("slower", start.value)
+    return f"starts {times(factor)} times {word} {figures}"
 
 
 def _memory(outcome: Outcome) -> str:

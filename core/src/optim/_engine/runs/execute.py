@@ -180,7 +180,7 @@ def _judged(
         else:
             contest = Contest(entrants, budget)
             verdict = judge_contest(contest, bench, budget)
-            rows, won = contest.rows(verdict.delivered), contest.bench_of(verdict.delivered, bench)
+            rows, won = contest.rows(verdict.delivered, bench), contest.bench_of(verdict.delivered, bench)
         rows += rows_of_absent(chosen, failed)
         target, versions = won.target, {**bench.prepared.versions, **won.prepared.versions}
     search_s, result = time.monotonic() - started, verdict.result

@@ -132,7 +132,7 @@ def _decided(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
         winner = selection.decide(one.ranking)
         if winner is None:
             one.reason = "nothing of it is better than the baseline on fresh rounds"
-        elif best is None or contest.figure(winner, one) < contest.figure(best[0], best[1]):
+        elif best is None or contest.is_better((winner, one), (best[0], best[1])):
             best = winner, one, selection
     if best is not None:
         return _delivery(best[0], best[1].beam, best[2])

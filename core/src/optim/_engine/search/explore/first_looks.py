@@ -64,6 +64,8 @@ class FirstLooks:
         """
         passes = _fair_order(plan)
         if len(passes) < 2 or plan.forced():
+            for planned in passes:
+                self._promises.leave_open(step_of(planned.offered))
             return []
         self._bench.say("first looks")
         self._bench.teller.stage("first looks", lambda: self._bench.run_time.left)
