@@ -8,6 +8,7 @@ import pytest
 
 from optim import Stage
 from optim.testing import BackendConformance, PassConformance, TargetConformance, models
+from optim_openvino.deploy.save_ir import SaveIr
 from optim_openvino.precision.precision import Precision
 from optim_openvino.quantize.compress_weights import CompressWeights
 from optim_openvino.quantize.quantize import Quantize
@@ -79,6 +80,17 @@ class TestCompressWeights(OnOpenVino):
     @pytest.fixture
     def pass_class(self):
         return CompressWeights
+
+
+class TestSaveIr(OnOpenVino):
+    __test__ = True
+    max_drift = 1e-6
+    stage = Stage.POST_PROCESS
+    fires_on_everything = True
+
+    @pytest.fixture
+    def pass_class(self):
+        return SaveIr
 
 
 class TestPrecision(OnOpenVino):

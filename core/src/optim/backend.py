@@ -123,6 +123,34 @@ class KernelCount:
     nodes: int
 
 
+@dataclass(frozen=True, slots=True)
+class NodeSeconds:
+    """Time of a node of a runtime's own graph.
+
+    Attributes:
+        name: as the runtime calls it.
+        operator: its type there.
+        seconds: of a run, the mean.
+    """
+
+    name: str
+    operator: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProfile:
+    """Where the time of a model's runs went.
+
+    Attributes:
+        nodes: that were computed, in the order of the runtime.
+        run_s: of a run, the mean, with the profiler on.
+    """
+
+    nodes: tuple[NodeSeconds, ...]
+    run_s: float
+
+
 class Session(ABC):
     """A model opened for running; a context manager that closes itself.
 
@@ -254,6 +282,14 @@ class Backend(ABC):
         """What stands for them where the machine is too busy to be timed: figures of hardware of its kind."""
         del target
         return ()
+
+    def profile(self, model: Model, target: Target, feeds: Feeds, seconds: float) -> NodeProfile | None:
+        """Run a model for about ``seconds``, and say how long each of its nodes took; None where nobody can tell.
+
+        Not asked of a backend on onnxruntime, which writes a profile of its own.
+        """
+        del model, target, feeds, seconds
+        return None
 
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
         """Add files of its own to a run folder, and look whether what lies there works.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
+from optim_openvino.deploy.save_ir import SaveIr
 from optim_openvino.precision.precision import Precision
 from optim_openvino.quantize.compress_weights import CompressWeights
 from optim_openvino.quantize.quantize import Quantize
@@ -32,6 +33,12 @@ def optim_convert_precision(target: Target) -> Sequence[type[Pass]]:
 def optim_tune(target: Target) -> Sequence[type[Pass]]:
     """How the runtime is set."""
     return (Tune,) if _is_ours(target) else ()
+
+
+@hookimpl
+def optim_post_process(target: Target) -> Sequence[type[Pass]]:
+    """OpenVINO's own format, on request."""
+    return (SaveIr,) if _is_ours(target) else ()
 
 
 def _is_ours(target: Target) -> bool:

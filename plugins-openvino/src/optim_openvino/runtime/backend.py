@@ -7,11 +7,18 @@ it reads wrongly would be wrong in the original as well.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
-from optim.backend import Delivery
+from optim.backend import Delivery, NodeProfile
 from optim_openvino.runtime.installed import version
 from optim_openvino.runtime.properties import MODEL_CACHE, RUNTIME, THREADS, as_session, settings_of
+
+if TYPE_CHECKING:
+    from optim.arrays import Feeds
+    from optim_openvino.runtime.session import OpenVinoSession
 
 _CPU = "CPUExecutionProvider"
 _DOMAINS = {"com.microsoft": 1}
@@ -23,7 +30,7 @@ class OpenVinoBackend(Backend):
 
     name = "openvino"
 
-    def open(self, model: Model, target: Target) -> Session:
+    def open(self, model: Model, target: Target) -> OpenVinoSession:
         """Read and compile; what cannot be is refused with the operator, the device or the input that is at fault.
 
         Raises:
@@ -32,6 +39,7 @@ class OpenVinoBackend(Backend):
             OptimError[openvino-dynamic]: the device takes fixed sizes.
             OptimError[openvino-refused]: anything else.
         """
+        from optim.onnx.linked import openable
         from optim_openvino.runtime.core import core
         from optim_openvino.runtime.model_cache import cache_folder
         from optim_openvino.runtime.refusals import refused
@@ -41,7 +49,9 @@ class OpenVinoBackend(Backend):
         if properties.pop(MODEL_CACHE, "NO") == "YES":
             properties["CACHE_DIR"] = cache_folder()
         try:
-            compiled = core().compile_model(core().read_model(str(model.path)), device, properties)
+            with TemporaryDirectory(prefix="optim-openvino-") as folder:
+                read = core().read_model(str(openable(model.path, Path(folder))))
+                compiled = core().compile_model(read, device, properties)
             return OpenVinoSession(compiled, model, device)
         except RuntimeError as error:
             raise refused(model, device, error) from error
@@ -68,6 +78,14 @@ class OpenVinoBackend(Backend):
         """One thread, which adds up in another order."""
         del target
         return (as_session({THREADS: "1"}),)
+
+    def profile(self, model: Model, target: Target, feeds: Feeds, seconds: float) -> NodeProfile:
+        """OpenVINO's own counters; what it fused is one node."""
+        from optim_openvino.runtime.profile import profile
+
+        counted = model.with_session(as_session({"PERF_COUNT": "YES"}))
+        with self.open(counted, target) as session:
+            return profile(session, feeds, seconds)
 
     def load_script(self, delivery: Delivery) -> str:
         """OpenVINO alone."""

@@ -79,6 +79,16 @@ class OpenVinoSession(Session):
             KernelCount(*key, count) for key, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))
         )
 
+    def node_times(self) -> dict[tuple[str, str], float]:
+        """Seconds of each node by its name and operator, the mean of all runs so far, of a session that counts."""
+        if self._request is None:
+            raise RuntimeError("the session is closed")
+        return {
+            (info.node_name, info.node_type): info.real_time.total_seconds()
+            for info in self._request.profiling_info
+            if info.status == info.Status.EXECUTED
+        }
+
     def close(self) -> None:
         """Let the compiled model go."""
         self._request = None

@@ -7,8 +7,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.api.given import Data, joined_names, named_data
+from optim._engine.api.given import Data, named_data
 from optim._engine.api.request import require_models
+from optim._engine.search.settings import joined_targets
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Benchmark
@@ -52,7 +53,7 @@ def bench(
     named = [models] if isinstance(models, str | PathLike) else models
     paths = [Path(fspath(model)) for model in named]
     with named_data(data, seed) as feeds:
-        names = joined_names(target) or "cpu"
+        names = joined_targets(target) or "cpu"
         require_models(paths, feeds, names)
         from optim.jobs.process import expect_workers
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -30,11 +30,6 @@ Data: TypeAlias = str | PathLike[str] | Sample | Iterable[Sample] | Callable[...
 
 TaskMetric: TypeAlias = str | Metric | Callable[..., "float | Array"]
 """A name of ``optim metrics``, ``package.module:function``, a metric, or a function of outputs, labels and feeds."""
-
-
-def joined_names(names: str | Sequence[str] | None) -> str | None:
-    """One name or several as a command line has them; None where there is none."""
-    return names if names is None or isinstance(names, str) else ",".join(names) or None
 
 
 @contextmanager

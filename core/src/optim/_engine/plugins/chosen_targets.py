@@ -40,6 +40,14 @@ class ChosenTargets:
     auto: bool = False
 
     @property
+    def note(self) -> str:
+        """That nothing competes, where whoever said auto may expect it; else empty."""
+        if not self.auto or self.compete:
+            return ""
+        reasons = "; ".join(f"{one.name}: {one.reason}" for one in self.absent) or "no other is installed"
+        return f"--target auto is {self.baseline.name}: no other target can be timed on this machine ({reasons})"
+
+    @property
     def compete(self) -> bool:
         """Whether more is asked for than the baseline alone."""
         return self.targets != (self.baseline,)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictFloat, model_validator
 
 from optim._engine.recipes.toml import read_toml, validate
 from optim.passes import Stage
@@ -27,6 +27,9 @@ class BudgetTable(_Table):
         default=None, description="how much worse the metric may get: '1%' of the original's, or an amount"
     )
     lossless: bool = Field(default=False, strict=True, description="admit only passes held to rounding error")
+    batch_invariant: float | None = Field(
+        default=None, gt=0, strict=True, description="how far a sample's answer may move in a batch and with padding"
+    )
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
@@ -44,11 +47,18 @@ class NamedPass(_Table):
     options: Mapping[str, Any] | None = Field(default=None, description="left out: what the pass itself proposes")
 
 
+def _joined(target: Any) -> Any:
+    """Several names as the command line has them; what is no list of names is refused as it is."""
+    return ",".join(target) if isinstance(target, list) and all(isinstance(name, str) for name in target) else target
+
+
 class Recipe(_Table):
     """Everything a recipe can say; a key that is left out is None or empty, and the command line goes before it."""
 
-    target: str | None = Field(default=None, description="as in `optim targets`")
-    goal: Literal["latency", "size", "memory"] | None = Field(default=None, description="what better means")
+    target: Annotated[str | None, BeforeValidator(_joined)] = Field(
+        default=None, description="as in `optim targets`; a list of several, or auto: the fastest is delivered"
+    )
+    goal: Literal["latency", "size", "memory", "startup"] | None = Field(default=None, description="what better means")
     data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")
     metric: str | None = Field(default=None, description="task metric, as after --metric")
     seed: int | None = Field(default=None, ge=0, strict=True, description="of everything random")

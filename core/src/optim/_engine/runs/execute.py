@@ -59,6 +59,8 @@ def execute(
     started = time.monotonic()
     chosen = _chosen(settings, registry)
     plans = Plans(settings, registry, chosen)
+    if chosen.note:
+        say(chosen.note)
     with store.in_use(), ending_workers(), thread_executor() as executor:
         there = set(store.models.iterdir())
         failed = dict(plans.refused)
@@ -78,7 +80,7 @@ def execute(
             earlier.cached, earlier.seconds, earlier.settings = True, time.monotonic() - started, bench.settings
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
             earlier.exported, earlier.known = bench.exported, _known_export(settings)
-            return earlier
+            return _noting(earlier, chosen)
         outcome = _judged(bench, source, chosen, plans, failed)
         outcome.key = key
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
@@ -91,6 +93,13 @@ def execute(
         outcome.seconds = time.monotonic() - started
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
             store.write("runs", key, to_wire(outcome))
+    return _noting(outcome, chosen)
+
+
+def _noting(outcome: Outcome, chosen: ChosenTargets) -> Outcome:
+    """The same, and what became of auto: the run itself is that of the one target."""
+    if chosen.note:
+        outcome.notes = (*outcome.notes, chosen.note)
     return outcome
 
 
@@ -147,13 +156,15 @@ def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], N
 def _judged(
     bench: Workbench, source: ingest.Answer, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]
 ) -> Outcome:
-    from optim._engine.runs.judge import judge_chain, judge_contest, judge_search  # a run from the cache has none
+    # what a run from the cache needs none of
+    from optim._engine.runs.judge import judge_chain, judge_contest, judge_search
+    from optim._engine.runs.operator_times import operator_times
 
     own_data = bench.prepared.origin != SYNTHESIZED
     budget = Budget.of(bench.settings, bench.prepared.tolerance, foresees=own_data)
     started = time.monotonic()
     rows: list[TargetOutcome] = []
-    target, versions, baseline = bench.target, bench.prepared.versions, ""
+    target, versions, baseline, won = bench.target, bench.prepared.versions, "", bench
     if not chosen.compete:
         repeats = bench.settings.chain is not None
         plan = plans.by_target[chosen.baseline.name]
@@ -169,10 +180,11 @@ def _judged(
         else:
             contest = Contest(entrants, budget)
             verdict = judge_contest(contest, bench, budget)
-            rows, won = contest.rows(verdict.delivered), contest.bench_of(verdict.delivered, bench)
+            rows, won = contest.rows(verdict.delivered, bench), contest.bench_of(verdict.delivered, bench)
         rows += rows_of_absent(chosen, failed)
         target, versions = won.target, {**bench.prepared.versions, **won.prepared.versions}
-    result = verdict.result
+    search_s, result = time.monotonic() - started, verdict.result
+    operator_ms = operator_times(bench, won, verdict.delivered) if verdict.original is not None else ()
     return Outcome(
         settings=bench.settings,
         target=target,
@@ -188,13 +200,14 @@ def _judged(
         points=verdict.points,
         versions=_versions(bench, versions),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
-        search_s=time.monotonic() - started,
+        search_s=search_s,
         announced_s=None if math.isinf(bench.run_time.announced_s) else bench.run_time.announced_s,
         notes=tuple(bench.run_time.notes),
         computed=bench.runner.count,
         from_cache=bench.runner.from_cache,
         exported=bench.exported,
         known=_known_export(bench.settings),
+        operator_ms=operator_ms,
         baseline=baseline,
         targets=tuple(rows),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -13,7 +13,7 @@ from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.passes import Stage
 from optim.source import SourceRequest
 
-Goal: TypeAlias = Literal["latency", "size", "memory"]
+Goal: TypeAlias = Literal["latency", "size", "memory", "startup"]
 
 SearchSeconds: TypeAlias = float | Literal["auto"]
 AUTO: Literal["auto"] = "auto"
@@ -53,6 +53,7 @@ class RunSettings:
         metric: task metric, measured beside drift.
         max_loss: how much worse the metric may get.
         lossless: admit only passes held to rounding error.
+        batch_invariant: how far a sample's answer may move in a batch and with padding, relative L2; None: as it likes.
         named: passes that must hold.
         without: passes left out; sorted, so that the same request has the same key.
         stages: only these; empty: all.
@@ -89,6 +90,7 @@ class RunSettings:
     export: SourceRequest | None = None
     component: str = ""
     baseline: str = ""
+    batch_invariant: float | None = None
 
     @property
     def needed_timeout_s(self) -> float:
@@ -147,6 +149,14 @@ class RunSettings:
                 f"leave it out for {DEFAULT_MAX_DRIFT:g}",
                 status=ExitStatus.USAGE,
             )
+        if self.batch_invariant is not None and not 0 < self.batch_invariant < math.inf:
+            raise OptimError(
+                "bad-budget",
+                f"--batch-invariant cannot be {self.batch_invariant:g}",
+                "it is a positive number, relative L2 between a sample alone and the same in a batch",
+                "--batch-invariant 0.01",
+                status=ExitStatus.USAGE,
+            )
         if self.search_seconds != AUTO and not 0 <= self.search_seconds <= LONGEST_S:
             raise _bad_time("--search-seconds", self.search_seconds, "an estimate from the model")
         if not 0 < self.timeout_s <= LONGEST_S:
@@ -169,6 +179,11 @@ def _bad_time(option: str, seconds: float, usual: str) -> OptimError:
         f"leave it out for {usual}",
         status=ExitStatus.USAGE,
     )
+
+
+def joined_targets(names: str | Sequence[str] | None) -> str | None:
+    """One name of a target, or several, as the command line has them; None where there is none."""
+    return names if names is None or isinstance(names, str) else ",".join(names) or None
 
 
 def parse_stage(name: str) -> Stage:

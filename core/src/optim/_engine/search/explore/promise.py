@@ -49,6 +49,7 @@ class Promises:
         self._held: set[str] = set()
         self._expected: dict[tuple[str, str], float] = {}
         self._bounded: set[tuple[str, str]] = set()
+        self._open: list[Step] = []
         self._nothing: set[str] = set()
         self._latency: dict[str, float] = {}
 
@@ -108,6 +109,10 @@ class Promises:
         lost = max(of_pass) - expected if expected is not None else 0.0
         return self._gain_of_pass[step.pass_name] - lost
 
+    def leave_open(self, step: Step) -> None:
+        """Notes a step that there was no time to look at."""
+        self._open.append(step)
+
     def of_pass(self, planned: Planned) -> float:
         """The gain to expect of a pass with the options that suit the model best; 0 where it has nothing to offer."""
         name = planned.ordered.name
@@ -133,8 +138,8 @@ class Promises:
 
     @property
     def best_gain(self) -> float:
-        """The most that any step gained; 0 where none gained anything."""
-        return max(0.0, *self._gain_of_step.values()) if self._gain_of_step else 0.0
+        """The most that any step gained, or may gain that was not looked at; 0 where none is of use."""
+        return max([0.0, *self._gain_of_step.values(), *map(self.gain, self._open)])
 
     def per_second(self, step: Step) -> float:
         """Returns what decides which candidate is tried first."""

@@ -148,13 +148,13 @@ def none_runs(failed: Mapping[str, OptimError], chosen: ChosenTargets) -> OptimE
         "the original runs on none of the targets",
         "; ".join(f"{name}: {reason}" for name, reason in reasons.items()),
         f"--target {next(iter(failed))} alone says more of it",
-        next((error.package for error in errors if error.package), ""),
+        errors[0].package if len({error.package for error in errors}) == 1 else "",
         ExitStatus.TARGET_UNAVAILABLE,
     )
 
 
 def rows_of_absent(chosen: ChosenTargets, failed: Mapping[str, OptimError]) -> list[TargetOutcome]:
-    """Rows of the targets that did not take part."""
+    """Rows of the targets that did not take part; who said auto asked for those that are here."""
     targets = {target.name: target.plain for target in chosen.targets}
     rows = [
         TargetOutcome(
@@ -162,4 +162,4 @@ def rows_of_absent(chosen: ChosenTargets, failed: Mapping[str, OptimError]) -> l
         )
         for name, error in failed.items()
     ]
-    return rows + [TargetOutcome(one.name, TargetStatus.ABSENT, one.reason) for one in chosen.absent]
+    return rows + [TargetOutcome(one.name, TargetStatus.ABSENT, one.reason) for one in chosen.absent if not chosen.auto]
