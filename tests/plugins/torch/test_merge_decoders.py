@@ -24,7 +24,7 @@ def silent(text: str) -> None:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     import two_decoders
 
-    return two_decoders.gpt2(tmp_path_factory.mktemp("gpt2"))
+    return two_decoders.decoder(tmp_path_factory.mktemp("decoder"))
 
 
 @pytest.fixture(autouse=True)
