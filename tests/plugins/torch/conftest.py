@@ -32,7 +32,7 @@ def operators_are_read_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def operators_are_not_looked_up() -> Iterator[None]:
-    """Shapes that are symbols make what torch remembers of an operator dearer than the operator: a sixth of an export."""
+    """With shapes that are symbols, torch's memory of operators is dearer than they: a sixth of an export."""
     import torch._dynamo
 
     with torch._dynamo.config.patch(fake_tensor_cache_enabled=False):
