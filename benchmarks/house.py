@@ -170,6 +170,10 @@ def long_files(most: int) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count > most}
 
 
+_INTERFACE = ("api", "generation")
+"""Folders whose functions users call: optim.run and its like, and Decoder.generate."""
+
+
 def long_signatures(least: int) -> list[str]:
     """Functions that take ``least`` and more arguments, self left out.
 
@@ -192,7 +196,7 @@ def _signatures(least: int) -> Iterator[tuple[str, bool]]:
                 count = len([name for name in names if name not in ("self", "cls")])
                 if count >= least:
                     decorators = {ast.unparse(decorator).split("(")[0] for decorator in node.decorator_list}
-                    by_name = path.parent.name == "api" and len(node.args.kwonlyargs) >= count - 2
+                    by_name = path.parent.name in _INTERFACE and len(node.args.kwonlyargs) >= count - 2
                     text = f"{path.relative_to(ROOT)}:{node.lineno} {node.name} ({count})"
                     yield text, by_name or "click.command" in decorators
 

@@ -30,6 +30,7 @@ GROUPS = {
     "The model": ("graphs", "onnx", "providers"),
     "Sources and their export": ("sources", "generation", "runs/source_run.py"),
     "The feeds": ("feeds", "api/given.py"),
+    "Adapters": ("adapters",),
     "Task metrics": (
         "compare/metric_callback.py",
         "compare/metric_spec.py",
@@ -48,6 +49,7 @@ GROUPS = {
         "search/plan.py",
     ),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/select/chains.py"),
+    "Many runs": ("batch",),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py", "locks.py", "folders.py"),
     "What a pass or a model did wrong": ("jobs", "diagnosis", "compare", "backends", "gate", "testing"),
 }

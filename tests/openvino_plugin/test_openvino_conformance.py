@@ -6,9 +6,16 @@ from typing import ClassVar
 
 import pytest
 
-from optim.testing import BackendConformance, TargetConformance
+from optim import Stage
+from optim.testing import BackendConformance, PassConformance, TargetConformance, models
+from optim_openvino.deploy.save_ir import SaveIr
+from optim_openvino.precision.precision import Precision
+from optim_openvino.quantize.compress_weights import CompressWeights
+from optim_openvino.quantize.quantize import Quantize
 from optim_openvino.runtime.backend import OpenVinoBackend
+from optim_openvino.runtime.core import capabilities
 from optim_openvino.runtime.targets import TARGET
+from optim_openvino.tune.tune import Tune
 
 
 class TestOpenVinoBackend(BackendConformance):
@@ -35,3 +42,77 @@ class TestOpenVino(TargetConformance):
     @pytest.fixture
     def backend_class(self):
         return OpenVinoBackend
+
+
+class OnOpenVino(PassConformance):
+    """What its passes share: a small encoder, run by OpenVINO."""
+
+    __test__ = False
+
+    @pytest.fixture
+    def target(self):
+        return TARGET
+
+    @pytest.fixture
+    def backend(self):
+        return OpenVinoBackend()
+
+    @pytest.fixture
+    def model_path(self, tmp_path):
+        return models.encoder(tmp_path)
+
+
+class TestQuantize(OnOpenVino):
+    __test__ = True
+    max_drift = 0.05
+    stage = Stage.QUANTIZE
+
+    @pytest.fixture
+    def pass_class(self):
+        return Quantize
+
+
+class TestCompressWeights(OnOpenVino):
+    __test__ = True
+    max_drift = 0.05
+    stage = Stage.QUANTIZE
+
+    @pytest.fixture
+    def pass_class(self):
+        return CompressWeights
+
+
+class TestSaveIr(OnOpenVino):
+    __test__ = True
+    max_drift = 1e-6
+    stage = Stage.POST_PROCESS
+    fires_on_everything = True
+
+    @pytest.fixture
+    def pass_class(self):
+        return SaveIr
+
+
+class TestPrecision(OnOpenVino):
+    __test__ = True
+    max_drift = 0.02
+    stage = Stage.CONVERT_PRECISION
+    fires_on_everything = True
+
+    @pytest.fixture
+    def pass_class(self):
+        if not {"BF16", "FP16"} & capabilities("CPU"):
+            pytest.skip("this processor has neither bfloat16 nor float16")
+        return Precision
+
+
+class TestTune(OnOpenVino):
+    __test__ = True
+    max_drift = 1e-6
+    stage = Stage.TUNE
+    options: ClassVar = {"threads": 1}
+    fires_on_everything = True
+
+    @pytest.fixture
+    def pass_class(self):
+        return Tune

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from optim.errors import ExitStatus, OptimError
     from optim.hooks import HOOK_API, hookimpl
     from optim.metric import CannotJudge, Metric, MetricFamily
-    from optim.model import Model, SessionConfig, TensorInfo
+    from optim.model import AdapterInput, Model, SessionConfig, TensorInfo
     from optim.options import NoOptions, PassOptions
-    from optim.passes import APPLICABLE, Applicable, Interface, Pass, PassResult, Role, Stage
+    from optim.passes import APPLICABLE, Applicable, Interface, Pass, PassResult, Role, Stage, Variant
     from optim.source import Component, Source, SourceContext, SourceRequest, Trial, TrialStep
     from optim.source_passes import Exported, Exporter, SourcePass, SourceResult
     from optim.target import Target
@@ -41,9 +41,9 @@ _HOMES = {
     "optim._engine.generation.decoder": ("Decoder",),
     "optim.hooks": ("HOOK_API", "hookimpl"),
     "optim.metric": ("CannotJudge", "Metric", "MetricFamily"),
-    "optim.model": ("Model", "SessionConfig", "TensorInfo"),
+    "optim.model": ("AdapterInput", "Model", "SessionConfig", "TensorInfo"),
     "optim.options": ("NoOptions", "PassOptions"),
-    "optim.passes": ("APPLICABLE", "Applicable", "Interface", "Pass", "PassResult", "Role", "Stage"),
+    "optim.passes": ("APPLICABLE", "Applicable", "Interface", "Pass", "PassResult", "Role", "Stage", "Variant"),
     "optim._engine.runs.load": ("load",),
     "optim._engine.api.bench": ("bench",),
     "optim._engine.api.export": ("export",),
@@ -60,6 +60,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "APPLICABLE",
     "HOOK_API",
+    "AdapterInput",
     "Applicable",
     "Backend",
     "BackendLimits",
@@ -95,6 +96,7 @@ __all__ = [
     "TensorInfo",
     "Trial",
     "TrialStep",
+    "Variant",
     "Verification",
     "bench",
     "export",

@@ -10,9 +10,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     from optim._engine.cli.main import main as run
     from optim._engine.plugins.guard import process_is_a_command
-    from optim.jobs.seldom import put_off_seldom_modules
+    from optim.jobs.seldom import put_off_what_is_seldom_needed
 
-    put_off_seldom_modules()
+    put_off_what_is_seldom_needed()
     process_is_a_command()
     return run(arguments)
 

@@ -106,6 +106,51 @@ class KernelRatio:
     spread: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class KernelCount:
+    """Nodes that one kernel computed, as a runtime tells it of the graph that it made of a model.
+
+    Attributes:
+        operator: as the runtime calls it, e.g. ``FullyConnected``.
+        precision: that it computes in, e.g. ``bf16``.
+        kernel: its family, e.g. ``brgemm_avx512_amx``.
+        nodes: of the runtime's own graph.
+    """
+
+    operator: str
+    precision: str
+    kernel: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeconds:
+    """Time of a node of a runtime's own graph.
+
+    Attributes:
+        name: as the runtime calls it.
+        operator: its type there.
+        seconds: of a run, the mean.
+    """
+
+    name: str
+    operator: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProfile:
+    """Where the time of a model's runs went.
+
+    Attributes:
+        nodes: that were computed, in the order of the runtime.
+        run_s: of a run, the mean, with the profiler on.
+    """
+
+    nodes: tuple[NodeSeconds, ...]
+    run_s: float
+
+
 class Session(ABC):
     """A model opened for running; a context manager that closes itself.
 
@@ -132,6 +177,13 @@ class Session(ABC):
 
         The target's own :attr:`optim.Target.runs_on` must have them all, unless the target admits a fallback.
         """
+
+    def kernels(self) -> Sequence[KernelCount]:
+        """Which kernels compute the model, in which precision; asked after the first run, for the report.
+
+        Empty where the runtime does not tell.
+        """
+        return ()
 
     def time_runs(self, feeds: Feeds, count: int) -> list[float]:
         """Seconds of each of ``count`` runs; a session that hands its feeds to another process measures there."""
@@ -231,6 +283,14 @@ class Backend(ABC):
         del target
         return ()
 
+    def profile(self, model: Model, target: Target, feeds: Feeds, seconds: float) -> NodeProfile | None:
+        """Run a model for about ``seconds``, and say how long each of its nodes took; None where nobody can tell.
+
+        Not asked of a backend on onnxruntime, which writes a profile of its own.
+        """
+        del model, target, feeds, seconds
+        return None
+
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
         """Add files of its own to a run folder, and look whether what lies there works.
 
@@ -249,6 +309,11 @@ class Backend(ABC):
         """
         del delivery
         return ""
+
+    def requirements(self, target: Target) -> Sequence[str]:
+        """What ``load.py`` needs, as pip takes it; the report says so. By default :meth:`versions`, pinned."""
+        del target
+        return tuple(f"{name}=={version}" for name, version in sorted(self.versions().items()))
 
     def device(self, target: Target) -> str:
         """What an exclusive backend's sessions on a target take turns at: two targets on two devices have two names."""

@@ -59,6 +59,7 @@ class Context:
         *,
         session: SessionConfig | None = None,
         artefacts: Mapping[str, Path | str] | None = None,
+        attachments: Mapping[str, Path | str] | None = None,
     ) -> Model:
         """Write ``graph`` into the store as the successor of ``model``.
 
@@ -72,13 +73,15 @@ class Context:
             artefacts: files that were made of this very graph, such as a compiled program, by what the backend calls
                 them (:attr:`optim.Model.artefacts`). They are delivered beside the model. The next graph has none of
                 them, unless its pass hands them over again.
+            attachments: files of arrays for the run folder, by their names there, such as ``mine.onnx_adapter``. They
+                stay with all that is made of the model.
 
         Raises:
             OptimError[bad-artefact]: a name that cannot be a file's, or a file that is not there.
         """
         from optim.onnx.files import save_in_store
 
-        self._carry(artefacts or {}, graph)
+        self._carry(artefacts or {}, attachments or {}, graph)
         return save_in_store(graph, self.store, session=model.session if session is None else session)
 
     def adopt(self, path: Path | str, model: Model, *, artefacts: Mapping[str, Path | str] | None = None) -> Model:
@@ -98,12 +101,15 @@ class Context:
 
         return adopt_into_store(Path(path), self.store, like=model, artefacts=artefacts)
 
-    def _carry(self, artefacts: Mapping[str, Path | str], graph: onnx_ir.Model) -> None:
-        """Bring files into the store and name them in a graph, in place of those that it had."""
-        from optim.onnx.context_files import set_artefacts, store_contexts
+    def _carry(
+        self, artefacts: Mapping[str, Path | str], attachments: Mapping[str, Path | str], graph: onnx_ir.Model
+    ) -> None:
+        """Bring files into the store and name them in a graph: artefacts in place of those that it had."""
+        from optim.onnx.context_files import attach, set_artefacts, store_contexts
 
         set_artefacts(graph, artefacts)
-        if artefacts:
+        attach(graph, attachments)
+        if artefacts or attachments:
             store_contexts(graph, self.store, self.store)
 
 
@@ -124,12 +130,13 @@ class MeasuringContext(Context):
         *,
         session: SessionConfig | None = None,
         artefacts: Mapping[str, Path | str] | None = None,
+        attachments: Mapping[str, Path | str] | None = None,
     ) -> Model:
         """As :meth:`Context.save`, under names of its own."""
         from optim.onnx.files import save_for_measuring
 
         session = model.session if session is None else session
-        self._carry(artefacts or {}, graph)
+        self._carry(artefacts or {}, attachments or {}, graph)
         self.made.append(save_for_measuring(graph, self.store, session=session))
         return self.made[-1]
 

@@ -44,6 +44,7 @@ ENTRY_POINT_GROUP = "optim.plugins"
 
 OWN_COMMANDS: Mapping[str, str] = {
     "run": "Optimize a model and leave a folder to deploy.",
+    "batch": "Optimize many models, for several targets and budgets.",
     "export": "Turn a torch module or a model folder into verified ONNX.",
     "verify": "Compare two models on the same feeds.",
     "bench": "Time models against each other on the real backend.",

@@ -46,6 +46,23 @@ class TensorInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class AdapterInput:
+    """An input that takes weights of an adapter; without one it has a default that changes nothing.
+
+    Attributes:
+        info: name, dtype and shape; the rank of the adapter is a dimension with a name where any rank fits.
+        module: that the adapter belongs to, as its library calls it: ``model.layers.0.self_attn.q_proj``.
+        role: what the arrays are, in the words of the plugin that made the input, e.g. ``down``.
+        required: whether a run must feed it, because it has no default.
+    """
+
+    info: TensorInfo
+    module: str
+    role: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SessionConfig:
     """How a backend should open the model; what ``session.json`` holds.
 
@@ -88,6 +105,7 @@ class Model:
         ir_version: ONNX IR version of the file.
         session: settings to open it with.
         provenance: the steps that made it, oldest first, e.g. ``ort.clean``.
+        adapters: inputs for weights of adapters, in graph order. Every pass keeps them as they are.
     """
 
     path: Path
@@ -98,6 +116,14 @@ class Model:
     ir_version: int
     session: SessionConfig = field(default_factory=SessionConfig)
     provenance: tuple[str, ...] = ()
+    adapters: tuple[AdapterInput, ...] = ()
+
+    @property
+    def attachments(self) -> Mapping[str, Path]:
+        """Files that stay with the model and all that is made of it (:meth:`optim.Context.save`), by their names."""
+        from optim.onnx.context_files import attachments_of
+
+        return attachments_of(self.path)
 
     @property
     def artefacts(self) -> Mapping[str, Path]:

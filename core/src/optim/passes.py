@@ -74,6 +74,23 @@ APPLICABLE = Applicable(True)
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """One more way to feed a new model, which must then compute what another model does: a model without its adapter.
+
+    Attributes:
+        name: what the report calls it, e.g. ``without an adapter``.
+        model: what it is compared with; it takes the feeds of the model that the pass was given, and has its outputs.
+        feeds: called as ``function(feeds, **parameters)``: feeds of that model to feeds of the new one.
+        parameters: JSON values.
+    """
+
+    name: str
+    model: Model
+    feeds: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Interface:
     """How to compare a model whose inputs or outputs a pass changed with the original.
 
@@ -96,6 +113,7 @@ class Interface:
         expected: called as ``function(outputs, feeds, **parameters)``: outputs of that model, for these new feeds, to
             what the new model must give.
         tolerance: how far the two implementations may be apart, relative L2; rounding is allowed in any case.
+        variants: further ways to feed the new model. Each is held to the budget by itself.
     """
 
     feeds: str = ""
@@ -105,6 +123,7 @@ class Interface:
     given: str = ""
     expected: str = ""
     tolerance: float = 0.0
+    variants: tuple[Variant, ...] = ()
 
     def __post_init__(self) -> None:
         """A recast is whole or none."""
@@ -285,4 +304,15 @@ class Pass(ABC):
         """Make the new model; ``options`` is an instance of the pass's own options class. Never mutates ``model``."""
 
 
-__all__ = ["APPLICABLE", "MODEL_STAGES", "Applicable", "Interface", "Pass", "PassResult", "Role", "Sequence", "Stage"]
+__all__ = [
+    "APPLICABLE",
+    "MODEL_STAGES",
+    "Applicable",
+    "Interface",
+    "Pass",
+    "PassResult",
+    "Role",
+    "Sequence",
+    "Stage",
+    "Variant",
+]

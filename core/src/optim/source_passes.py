@@ -52,6 +52,7 @@ class SourcePass(ABC):
         role: ENABLE runs wherever it applies, REQUESTED only when named.
         loads: it turns the request into components.
         lossy: it changes more than rounding explains, and the user named it knowing that.
+        yields_to: passes of any stage before which this one steps back, where the user names them.
         before: passes (or ``plugin:*``) of the same stage that must come after this one.
         after: passes (or ``plugin:*``) of the same stage that must come before this one.
     """
@@ -62,6 +63,7 @@ class SourcePass(ABC):
     role: ClassVar[Role] = Role.ENABLE
     loads: ClassVar[bool] = False
     lossy: ClassVar[bool] = False
+    yields_to: ClassVar[tuple[str, ...]] = ()
     before: ClassVar[tuple[str, ...]] = ()
     after: ClassVar[tuple[str, ...]] = ()
 

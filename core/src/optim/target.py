@@ -32,6 +32,8 @@ class Target:
             looks at the record of what ran where, and refuses a model of which anything else runs there.
         device: what a person calls it, e.g. ``CPU``.
         hardware: the device that is here, with what its speed depends on; what :attr:`identify` found.
+        local: False where no program of this machine runs models on it, as in a browser or on a device elsewhere:
+            ``--target auto`` leaves it out.
         timed: False where time means nothing, as on a simulator: the gate then judges validity, drift, where nodes run,
             and size.
         exact: False where it computes in less precision than a model says: every result is then held to the budget.
@@ -58,6 +60,7 @@ class Target:
     library: str = ""
     fallback: bool = False
     device: str = ""
+    local: bool = True
     timed: bool = True
     exact: bool = True
     remark: str = ""

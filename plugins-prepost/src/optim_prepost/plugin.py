@@ -17,6 +17,7 @@ WEB = Target(
     backend="ort-web",
     provider="wasm",
     device="a browser, with WASM",
+    local=False,
     viewer="optim web serve DIR",
     probe=unavailable,
 )

@@ -13,7 +13,8 @@ from timed_models import BATCH, WIDTH, write_network
 from optim import run as run_api
 from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.compare import Conditions, verify_models
+from optim._engine.runs.compare.conditions import Conditions
+from optim._engine.runs.compare.verify import verify_models
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.settings import Named, RunSettings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import onnx
@@ -13,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from optim._engine.cli.main import main
 from optim._engine.diagnosis.matching import fingerprint
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.compare import Conditions
+from optim._engine.runs.compare.conditions import Conditions
 from optim._engine.runs.diagnosis.blame import Blame, blame_models
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
@@ -299,6 +300,24 @@ def test_the_verb_prints_the_node_and_exits_with_4(tmp_path, capsys):
     assert main(["blame", str(tmp_path / "a.onnx"), str(tmp_path / "a.onnx"), "--json"]) == ExitStatus.DELIVERED
     assert json.loads(capsys.readouterr().out)["blamed"] == []
     assert main(["blame", str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx"), "--map", "x"]) == ExitStatus.USAGE
+    assert main(["blame", str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx"), "--svg", "b.png"]) == ExitStatus.USAGE
+
+
+def test_the_drawing_has_the_blamed_node_in_red_among_its_neighbours(tmp_path, capsys):
+    broken = network()
+    turned(broken)
+    onnx.save(network(), tmp_path / "a.onnx")
+    onnx.save(broken, tmp_path / "b.onnx")
+    models, drawing = [str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx")], tmp_path / "near.svg"
+    assert main(["blame", *models, "--svg", str(drawing)]) == ExitStatus.NOT_HELD
+    assert f"drawing: {drawing}" in capsys.readouterr().out
+    root = ElementTree.parse(drawing).getroot()
+    titles = {kind: [] for kind in ("box missed", "box ")}
+    for group in root.iter("{http://www.w3.org/2000/svg}g"):
+        titles.setdefault(group[1].get("class"), []).append(group[0].text.split("\n")[0])
+    assert titles["box missed"] == ["Softmax soft1_node"]
+    assert "MatMul down1_node" in titles["box "]
+    assert "var(" not in drawing.read_text()
 
 
 def test_a_fingerprint_knows_a_value_in_another_layout_and_no_other():

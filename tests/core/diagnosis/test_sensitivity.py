@@ -17,7 +17,7 @@ from optim._engine.cli.main import main
 from optim._engine.diagnosis import isolate
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.sensitivity_plot import draw
-from optim._engine.runs.compare import Conditions
+from optim._engine.runs.compare.conditions import Conditions
 from optim._engine.runs.diagnosis import sensitivity
 from optim._engine.runs.diagnosis.sensitivity import measure_sensitivity
 from optim._engine.runs.execute import execute

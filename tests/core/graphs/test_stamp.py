@@ -12,6 +12,8 @@ import optim
 from optim._engine.graphs import stamp
 from optim._engine.graphs.stamp import stamps_of, still_there
 from optim._engine.jobs import ingest
+from optim._engine.search import restore
+from optim._engine.store import Store
 from optim.testing import models
 
 LONG_AGO_S = time.time() - 1000
@@ -52,6 +54,8 @@ def test_a_model_is_read_again_after_its_weights_changed_and_not_before(
 ) -> None:
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     read: list[Path] = []
+    trimmed: list[Store] = []
+    monkeypatch.setattr(Store, "trim", lambda store: trimmed.append(store))
     really = ingest.ingest
     monkeypatch.setattr(ingest, "ingest", lambda path, store: read.append(path) or really(path, store))
     model = models.mlp(tmp_path)
@@ -60,12 +64,19 @@ def test_a_model_is_read_again_after_its_weights_changed_and_not_before(
     again = optim.run(model, tmp_path / "out", **quick)
     assert len(read) == 1 and again.cached
     assert again.original.digest == first.original.digest
+    hashed: list[Path] = []
+    digest = restore.file_digest
+    monkeypatch.setattr(restore, "file_digest", lambda path: hashed.append(path) or digest(path))
+    assert optim.run(model, tmp_path / "out", **quick).cached
+    assert hashed == []
+    assert len(trimmed) == 1  # what is served from the cache adds nothing to it
     for file in (tmp_path / "cache").rglob(f"{first.original.digest[:8]}*"):
         file.unlink()
     for graph in (tmp_path / "cache" / "models").glob("*.onnx"):
         graph.write_bytes(b"damaged")
     optim.run(model, tmp_path / "out", **quick)
     assert len(read) == 2  # what the store has is not what it was
+    assert hashed
     time.sleep(0.02)
     models.mlp(tmp_path)
     optim.run(model, tmp_path / "out", **quick)

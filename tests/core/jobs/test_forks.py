@@ -18,7 +18,7 @@ import pytest
 from installed_plugin import workers_import
 
 from optim.jobs import fork_server, forked
-from optim.jobs.process import WorkerFailed, WorkerProcess, run_job
+from optim.jobs.process import WorkerFailed, WorkerProcess, expect_workers, run_job
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux alone")
 
@@ -39,6 +39,17 @@ def test_workers_are_forks_of_one_server_and_know_nothing_of_each_other():
     assert first["own"] != second["own"]
     assert second["left"] == "nothing"
     assert first["random"] != second["random"]
+
+
+def test_a_server_can_be_started_before_the_first_worker_needs_it(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "6")
+    before = forked._kept._server
+    expect_workers()
+    deadline = time.monotonic() + 30.0
+    while forked._kept._server is before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert described()["parent"] == forked._kept._server._server.pid
+    assert forked._kept._server is not before
 
 
 def test_a_worker_has_the_environment_and_the_folders_of_the_moment(monkeypatch, tmp_path):

@@ -27,6 +27,7 @@ STEP_FIELDS = {
     "ratio_to_best",
     "ratio_ci",
     "size_bytes",
+    "target",
     "task_value",
     "task_loss",
     "drift",
@@ -36,6 +37,7 @@ STEP_FIELDS = {
     "not_here",
     "printed",
     "trace",
+    "blame",
 }
 
 
@@ -58,6 +60,7 @@ def test_the_report_has_the_figures_of_the_run():
         "size_bytes": 90_000_000,
         "peak_memory_bytes": 120_000_000,
         "operators": {"MatMul": 36, "Add": 100, "Gelu": 6},
+        "start": None,
     }
     result = data["result"]
     assert (result["latency_ms"], result["latency_ratio"], result["latency_ratio_ci"]) == (

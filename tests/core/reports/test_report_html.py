@@ -153,7 +153,7 @@ def words_of(drawing):
 
 
 def test_the_plots_show_every_point_the_intervals_and_the_steps():
-    measured, _, latency, _, steps, _ = drawn(build_report(sample.improved()))
+    measured, _, latency, _, steps, *_ = drawn(build_report(sample.improved()))
     assert len(list(measured.iter("circle"))) == 1 + 3
     assert {"1", "2", "original", "budget 0.17"} <= set(words_of(measured))
     assert "4.73 ms" in words_of(latency)
@@ -175,7 +175,7 @@ def test_the_drawings_need_no_network_and_escape_what_a_plugin_calls_itself():
 
 
 def test_on_a_telephone_each_plot_is_drawn_for_its_width_and_nothing_lies_outside():
-    found = drawn(build_report(sample.improved()))
+    found = [one for one in drawn(build_report(sample.improved())) if {"wide", "slim"} & set(one.get("class").split())]
     for wide, slim in zip(found[::2], found[1::2], strict=True):
         assert wide.get("class") == "plot wide" and slim.get("class") == "plot slim"
         width = float(slim.get("viewBox").split()[2])
@@ -253,3 +253,19 @@ def test_other_compromises_are_listed_with_what_picks_them():
     page = render_html(build_report(sample.improved()))
     assert "--pick 2" in page
     assert "ort.fuse-transformer (with=onnxscript)" in page
+
+
+def test_what_is_to_blame_for_a_wrong_step_is_told_and_drawn():
+    found = page(sample.improved())
+    assert "What is to blame at ort.quantize-dynamic" in found.text
+    for words in ("down_node (MatMul)", "3 of 96 elements became NaN", "one value is not compared", "17 others"):
+        assert words in found.text
+    drawings = {attrs.get("aria-label"): attrs["class"] for tag, attrs in found.tags if tag == "svg"}
+    assert {"error of each value in graph order", "values of down in both models"} < set(drawings)
+    assert "graph" in drawings["the graph around what is blamed"]
+    boxes = [attrs["class"] for tag, attrs in found.tags if tag == "rect" and "box" in attrs["class"]]
+    assert [kind.split()[1:] for kind in boxes] == [["end"], [], [], ["missed"], [], ["end"]]
+    html = render_html(build_report(sample.improved()))
+    assert "<i>head</i>" not in html
+    without = [replace(one, blame=None) for one in sample.attempts()]
+    assert "What is to blame" not in page(sample.improved(attempts=without)).text

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from small_decoder import FACTS, write_decoder
 
 import optim
 from optim._engine.sources.export_file import ComponentFile, export_file, read_export_file, write_export_file
@@ -18,37 +17,7 @@ from optim.testing import models
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
 
-WORDS, WIDTH = 16, 4
-FACTS = {"kind": "decoder", "eos": WORDS + 1, "pad": 0}
 QUICK = {"search_seconds": 0, "stages": ["post-process"]}
-
-
-def write_decoder(folder: Path, name: str = "model.onnx") -> None:
-    """A memory of another kind than keys and values: only ``export.json`` tells that ``new`` is fed to ``old``."""
-    rng = np.random.default_rng(0)
-    weights = {"table": (WORDS, WIDTH), "head": (WIDTH, WORDS)}
-    constants = [
-        onnx.numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name)
-        for name, shape in weights.items()
-    ]
-    nodes = [
-        helper.make_node("Gather", ["table", "input_ids"], ["words"]),
-        helper.make_node("Concat", ["old", "words"], ["new"], axis=1),
-        helper.make_node("ReduceMean", ["new"], ["mean"], axes=[1], keepdims=1),
-        helper.make_node("Add", ["words", "mean"], ["both"]),
-        helper.make_node("MatMul", ["both", "head"], ["logits"]),
-    ]
-    value = helper.make_tensor_value_info
-    inputs = [
-        value("input_ids", TensorProto.INT64, ["batch", "sequence"]),
-        value("old", TensorProto.FLOAT, ["batch", "past", WIDTH]),
-    ]
-    outputs = [
-        value("logits", TensorProto.FLOAT, ["batch", "sequence", WORDS]),
-        value("new", TensorProto.FLOAT, ["batch", "total", WIDTH]),
-    ]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
-    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), folder / name)
 
 
 @pytest.fixture

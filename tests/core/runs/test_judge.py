@@ -55,6 +55,7 @@ def verdict(monkeypatch):
         class Searched:
             def __init__(self, bench, budget, plan):
                 self.journal, self.archive = Journal(), ParetoArchive(budget)
+                self.start = Measured(bench.original, 1.0, 1.0, 1.0)
                 self.time, self.clock = TimeBudget(10.0, 300.0), SimpleNamespace(base=None)
 
             def run(self):

@@ -43,7 +43,7 @@ def test_the_search_has_what_preparing_and_the_end_leave(clock):
     clock.seconds += 10
     time = TimeBudget.of_run(run, 300.0)
     assert 40 < time.left < 80 - FINAL_S - AGAIN_S - SHORTER_S
-    assert time.left_of_run == 80.0
+    assert run.left == 80.0
 
 
 def test_a_short_run_has_its_part_of_the_end_and_half_of_what_is_left_for_the_search(clock):
@@ -58,10 +58,21 @@ def test_no_race_goes_on_beyond_the_run_but_for_its_floor(clock):
     assert time.again(2, drop=True).whole_s == pytest.approx(100 - 1.8)
     clock.seconds += 97
     assert time.is_up
-    assert time.again(2, drop=True).whole_s == time.look(50.0, 3).whole_s == 20.0
+    assert time.again(2, drop=True).whole_s == 20.0
+    assert time.look(50.0, 3).whole_s == time.first_look(50.0).whole_s == 5.0
     assert not time.may_time_again
     assert (time.shorter.left, time.fallbacks.left, time.final_repairs.left) < (0, 0, 0)
     assert time.lanes_at_the_end(6) == 1
+
+
+def test_the_end_leaves_the_time_that_reading_the_model_took_for_writing_it(clock):
+    run = RunTime(100.0, clock)
+    run.note_reading(25.0)
+    run.expect(open_s=0.3, run_s=0.01, size_bytes=1_000_000_000)
+    assert run.closing_s == 25.0
+    run.note_reading(0.0)  # it was in the store
+    run.expect(open_s=0.3, run_s=0.01, size_bytes=1_000_000_000)
+    assert run.closing_s == pytest.approx(1.5 + 1000 / 300)
 
 
 def test_what_was_named_is_proven_whatever_the_time(clock):
@@ -69,6 +80,7 @@ def test_what_was_named_is_proven_whatever_the_time(clock):
     clock.seconds += 50
     assert time.may_prove
     assert math.isinf(time.final(1, drop=False).whole_s)
+    assert math.isinf(time.look(5.0, 1).whole_s)
 
 
 def test_a_model_that_runs_for_too_long_is_not_begun_to_be_timed(clock):

@@ -166,6 +166,20 @@ def test_each_pass_ends_with_its_own_status_and_reason(outcome, name, status, sa
     assert found.status is status
 
 
+@pytest.mark.parametrize("name", ["zeroing-weight", "making-nan", "swapping-outputs"])
+def test_what_is_wrong_carries_the_node_that_makes_it_so(outcome, name):
+    """Three steps are looked into, those that claim to be exact first."""
+    found = attempt(outcome, name)
+    assert found.blame is not None
+    assert found.blame.blamed
+    assert found.blame.blamed[0].nodes[0] in {node.name for node in found.blame.near.nodes if node.blamed}
+    assert found.why == f"{found.reason}; blamed: {found.blame.blamed[0].name}"
+
+
+def test_what_is_right_or_only_too_far_carries_no_blame(outcome):
+    assert all(attempt(outcome, name).blame is None for name in ("slower", "lossy", "printing"))
+
+
 def test_a_slower_graph_was_timed_and_is_slower(outcome):
     assert attempt(outcome, "slower").ratio > 1.2
 

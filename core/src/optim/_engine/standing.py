@@ -19,6 +19,7 @@ class Standing:
         best_ratio: latency of the best so far to that of the original; None where nothing was timed yet.
         best_drift: of that one.
         seconds_left: of what was announced for the search; None before and after it.
+        target: that is searched for, where several compete.
     """
 
     stage: str = ""
@@ -27,6 +28,7 @@ class Standing:
     best_ratio: float | None = None
     best_drift: float = 0.0
     seconds_left: Callable[[], float] | None = None
+    target: str = ""
 
 
 @runtime_checkable
@@ -44,6 +46,10 @@ class Teller:
         self._listener = say if isinstance(say, Listener) else None
         self._standing = Standing()
         self._lock = threading.Lock()
+
+    def on_target(self, name: str) -> None:
+        """The next of several targets has its turn."""
+        self._note(target=name)
 
     def stage(self, name: str, seconds_left: Callable[[], float] | None = None) -> None:
         """A stage begins; without a name the search is over."""

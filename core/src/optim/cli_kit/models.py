@@ -40,6 +40,23 @@ def read_model(path: Path, store: Path) -> Model:
     return ingest(path, store)
 
 
+def look_at(path: Path) -> Model:
+    """What a model file says of itself; no weight is read, and nothing is written.
+
+    Raises:
+        OptimError: it is missing, or malformed.
+    """
+    from optim._engine.graphs.file_there import check_file
+    from optim.onnx.checker import malformed_is_invalid
+    from optim.onnx.files import describe
+    from optim.onnx.skeleton import read_skeleton
+
+    check_file(path)
+    read_skeleton(path)
+    with malformed_is_invalid(path):
+        return describe(path, digest=path.name)
+
+
 def read_feeds(data: str, model: Model, folder: Path, *, seed: int = 0) -> None:
     """Read what ``--data`` names, as inputs of a model, into a folder that :func:`context_for` takes.
 

@@ -37,6 +37,19 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic only in the n
         return [CompletionItem(name) for name in known if name.startswith(incomplete)]
 
 
+class _Names(_Name):
+    """Several names with commas between; the last is completed."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Returns what may stand for the last, behind those before it."""
+        from click.shell_completion import CompletionItem
+
+        before, comma, last = incomplete.rpartition(",")
+        found = super().shell_complete(ctx, param, last)
+        named = before.split(",")
+        return [CompletionItem(before + comma + item.value) for item in found if item.value not in named]
+
+
 def _pass_names(registry: Registry) -> Iterable[str]:
     from optim._engine.plugins.survey import survey_passes
 
@@ -55,6 +68,7 @@ def _conversions(registry: Registry) -> Iterable[str]:
 
 PASS_NAME = _Name("pass", _pass_names)
 TARGET_NAME = _Name("target", lambda registry: registry.targets())
+TARGET_NAMES = _Names("target", lambda registry: ("auto", *registry.targets()))
 STAGE_NAME = _Name("stage", lambda registry: Stage)
 METRIC_NAME = _Name("metric", lambda registry: registry.offered("metric"))
 POINT_NAME = _Name("point", lambda registry: ("fastest", "smallest", "most-accurate"))

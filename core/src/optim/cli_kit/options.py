@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from optim.cli_kit.names import METRIC_NAME, TARGET_NAME
+from optim.cli_kit.names import METRIC_NAME, TARGET_NAME, TARGET_NAMES
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -45,6 +45,22 @@ data_option = click.option(
 target_option = click.option(
     "--target", type=TARGET_NAME, default="cpu", show_default=True, help="Where the model will run."
 )
+
+
+def targets_option(about: str, *, default: str | None = None) -> Callable[[Decorated], Decorated]:
+    """The option ``--target`` of commands that take several: with commas between, or given more than once.
+
+    Args:
+        about: for the help.
+        default: name of a target.
+    """
+
+    def joined(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> str | None:
+        del ctx, param
+        return ",".join(names) or default
+
+    shown = f"{about} [default: cpu]"
+    return click.option("--target", type=TARGET_NAMES, multiple=True, callback=joined, help=shown)
 
 
 def metric_options(function: Decorated) -> Decorated:

@@ -93,7 +93,8 @@ def _standing_text(standing: Standing) -> str:
         parts.append(f"best so far: ratio {standing.best_ratio:.2f}, drift {standing.best_drift:.2g}")
     if standing.stage:
         candidates = f", candidate {min(standing.tried, standing.of)} of {standing.of}" if standing.of else ""
-        parts.append(f"stage {standing.stage}{candidates}")
+        target = f"{standing.target}: " if standing.target else ""
+        parts.append(f"{target}stage {standing.stage}{candidates}")
     return " · ".join(parts)
 
 

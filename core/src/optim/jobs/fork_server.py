@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from select import select
 
 from optim.jobs import worker
-from optim.jobs.seldom import put_off_seldom_modules
+from optim.jobs.seldom import put_off_what_is_seldom_needed
 from optim.jobs.talk import inherited
 
 PACKET_BYTES = 4096
@@ -50,7 +50,7 @@ _IMPORTED_AHEAD = (
 
 def main() -> None:
     """Fork workers until the client is gone."""
-    put_off_seldom_modules()
+    put_off_what_is_seldom_needed()
     for name in _IMPORTED_AHEAD:
         with contextlib.suppress(Exception):  # what is missing or broken shows in the job that needs it
             importlib.import_module(name)

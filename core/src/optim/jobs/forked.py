@@ -212,6 +212,12 @@ def fork(handle: int, output: IO[bytes], environment: Mapping[str, str]) -> Fork
     return _kept.get(environment).fork(handle, output)
 
 
+def start_server(environment: Mapping[str, str]) -> None:
+    """Start this process's server before the first worker needs it; where that fails, the first worker finds out."""
+    with contextlib.suppress(OSError):
+        _kept.get(environment)
+
+
 def _kind(environment: Mapping[str, str]) -> tuple[str, ...]:
     differ = [f"{name}={value}" for name, value in environment.items() if not name.startswith(_MAY_DIFFER)]
     return (sys.executable, *sorted(differ))

@@ -7,13 +7,14 @@ import os
 import secrets
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from optim.errors import ExitStatus, OptimError
-from optim.jobs.forked import Forked, can_fork, fork
+from optim.jobs.forked import Forked, can_fork, fork, start_server
 from optim.jobs.leftovers import MARK_VARIABLE, end_descendants, end_marked
 from optim.jobs.owner import FOLDER_VARIABLE, workers_folder
 from optim.jobs.spawned import Spawned
@@ -53,6 +54,17 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
         self.printed = printed
 
 
+def expect_workers() -> None:
+    """Have what workers need imported while this process does its own imports: for who surely starts one soon."""
+    environment = _environment()
+    if can_fork(environment):
+        threading.Thread(target=start_server, args=(environment,), daemon=True).start()
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", FOLDER_VARIABLE: str(workers_folder())}
+
+
 class WorkerProcess:
     """A subprocess in its own process group that runs one job; a context manager that kills the group at its end.
 
@@ -74,13 +86,7 @@ class WorkerProcess:
         self.send({"job": job, "request": request})
 
     def _start(self, handle: int, *, fresh: bool) -> Spawned | Forked:
-        environment = {
-            **os.environ,
-            "PYTHONHASHSEED": "0",
-            "PYTHONUNBUFFERED": "1",
-            FOLDER_VARIABLE: str(workers_folder()),
-            MARK_VARIABLE: self._mark,
-        }
+        environment = {**_environment(), MARK_VARIABLE: self._mark}
         if can_fork(environment) and not fresh:
             with contextlib.suppress(OSError):  # no server: the worker tells better what is wrong
                 forked = fork(handle, self._stderr, environment)

@@ -25,13 +25,13 @@ from optim.jobs.channel import Channel
 from optim.jobs.doing import tell_by
 from optim.jobs.frames import foreign_first
 from optim.jobs.memory import peak_memory_bytes
-from optim.jobs.seldom import put_off_seldom_modules
+from optim.jobs.seldom import put_off_what_is_seldom_needed
 from optim.jobs.talk import Talk, inherited
 
 
 def main() -> None:
     """Run one job and exit."""
-    put_off_seldom_modules()
+    put_off_what_is_seldom_needed()
     work(inherited(int(sys.argv[1])))
 
 

@@ -40,7 +40,7 @@ class OnnxRuntimeSession(Session):
     def __init__(self, session: onnxruntime.InferenceSession, provider: str, *, recorded: bool = False) -> None:
         self._session = session
         self._names = [output.name for output in session.get_outputs()]
-        self._inputs = {value.name for value in session.get_inputs()}
+        self._inputs = {value.name for value in (*session.get_inputs(), *session.get_overridable_initializers())}
         self._shares = {provider: 1.0}
         if recorded:
             from optim.providers.assignment import nodes_by_provider, shares

@@ -6,6 +6,11 @@ So does an entry of the graph's metadata, for what a runtime compiles that no no
 
     metadata_props["optim.artefact/program.bin"] = "model.onnx.program.bin"
 
+A file that a pass hands to the run folder, whatever becomes of the graph afterwards, is named in the same way: an
+attachment.
+
+    metadata_props["optim.attachment/support.onnx_adapter"] = "support.onnx_adapter"
+
 In the store such a file is called by the digest of its bytes, as a data file is.
 """
 
@@ -30,13 +35,24 @@ _OPERATOR, _FILE, _EMBEDDED = "EPContext", "ep_cache_context", "embed_mode"
 ARTEFACT = "optim.artefact/"
 """Beginning of the keys of metadata that name artefacts; the rest is what its pass calls it."""
 
+ATTACHMENT = "optim.attachment/"
+"""Beginning of the keys that name attachments; the rest is what the file is called in the run folder."""
+
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")
+_ARRAYS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}\.(onnx_adapter|safetensors|npz)")
+"""What an attachment may be called: files of arrays, which nothing in a run folder imports or runs."""
 
 
 def artefacts_of(path: Path) -> dict[str, Path]:
     """The artefacts of a graph, by what its pass called them."""
     graph = onnx.load(path, load_external_data=False)
-    return {name: path.parent / file for name, file in _artefacts(graph)}
+    return {name: path.parent / file for name, file in _named(graph, ARTEFACT)}
+
+
+def attachments_of(path: Path) -> dict[str, Path]:
+    """The attachments of a graph, by what they are called in the run folder."""
+    graph = onnx.load(path, load_external_data=False)
+    return {name: path.parent / file for name, file in _named(graph, ATTACHMENT)}
 
 
 def set_artefacts(graph: ir.Model, artefacts: Mapping[str, Path | str]) -> None:
@@ -51,28 +67,57 @@ def set_artefacts(graph: ir.Model, artefacts: Mapping[str, Path | str]) -> None:
     """
     for key in [key for key in graph.metadata_props if key.startswith(ARTEFACT)]:
         del graph.metadata_props[key]
-    for name, given in artefacts.items():
+    _name_files(graph, artefacts, ARTEFACT, _PLAIN_NAME)
+
+
+def attach(graph: ir.Model, attachments: Mapping[str, Path | str]) -> None:
+    """Name further attachments of a graph, beside those that it has: ``.onnx_adapter``, ``.safetensors`` or ``.npz``.
+
+    Args:
+        graph: changed in place; it then refers to them by their whole paths, until they are stored.
+        attachments: files by what they are called in the run folder.
+
+    Raises:
+        OptimError[bad-artefact]: a name that cannot be a file's, or a file that is not there.
+    """
+    _name_files(graph, attachments, ATTACHMENT, _ARRAYS)
+
+
+def keep_attachments(graph: ir.Model, path: Path) -> None:
+    """Give a graph that a library wrote the attachments of the graph at ``path`` that it was made from."""
+    for key in [key for key in graph.metadata_props if key.startswith(ATTACHMENT)]:
+        del graph.metadata_props[key]
+    attach(graph, attachments_of(path))
+
+
+def _name_files(graph: ir.Model, files: Mapping[str, Path | str], prefix: str, fits: re.Pattern[str]) -> None:
+    for name, given in files.items():
         path = Path(given)
-        if not _PLAIN_NAME.fullmatch(name) or not path.is_file():
+        if not fits.fullmatch(name) or not path.is_file():
+            wrong = "its name has other than letters and -._"
+            wrong = (
+                wrong if fits is _PLAIN_NAME else f"{wrong}, or another suffix than .onnx_adapter, .safetensors, .npz"
+            )
             raise OptimError(
                 "bad-artefact",
                 f"'{name}' cannot be kept beside a model",
-                f"{path} is not there" if _PLAIN_NAME.fullmatch(name) else "its name has other than letters and -._",
+                f"{path} is not there" if fits.fullmatch(name) else wrong,
                 "a pass writes it into context.scratch and hands it over: context.save(..., artefacts={'a.bin': path})",
             )
-        graph.metadata_props[f"{ARTEFACT}{name}"] = str(path.absolute())
+        graph.metadata_props[f"{prefix}{name}"] = str(path.absolute())
 
 
-def _artefacts(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
+def _named(model: onnx.ModelProto, prefix: str) -> Iterator[tuple[str, str]]:
+    fits = _ARRAYS if prefix == ATTACHMENT else _PLAIN_NAME
     for entry in model.metadata_props:
-        name = entry.key.removeprefix(ARTEFACT)
-        if entry.key != name and entry.value and _PLAIN_NAME.fullmatch(name):
+        name = entry.key.removeprefix(prefix)
+        if entry.key != name and entry.value and fits.fullmatch(name):
             yield name, entry.value
 
 
 def context_files(model: onnx.ModelProto) -> list[str]:
-    """Names of the files that EPContext nodes refer to, and of artefacts, sorted, each once."""
-    found = {file for _, file in _artefacts(model)}
+    """Names of the files that EPContext nodes refer to, of artefacts and attachments, sorted, each once."""
+    found = {file for prefix in (ARTEFACT, ATTACHMENT) for _, file in _named(model, prefix)}
     for node in model.graph.node:
         if node.op_type == _OPERATOR:
             values = {attribute.name: attribute for attribute in node.attribute}
@@ -119,7 +164,7 @@ def store_contexts(graph: ir.Model, folder: Path, store: Path) -> None:
     for node, name in _referring(graph):
         if (stored := _stored(folder / name, store)) is not None:
             node.attributes[_FILE] = ir.AttrString(_FILE, stored)
-    for key in [key for key in graph.metadata_props if key.startswith(ARTEFACT)]:
+    for key in _keys(graph):
         if (stored := _stored(folder / graph.metadata_props[key], store)) is not None:
             graph.metadata_props[key] = stored
 
@@ -156,13 +201,30 @@ def deliver_contexts(graph: ir.Model, store: Path, folder: Path, name: str) -> l
             places[known] = folder / f"{name}.context{number}.bin"
             shutil.copyfile(store / known, places[known])
         node.attributes[_FILE] = ir.AttrString(_FILE, places[known].name)
-    for key in sorted(key for key in graph.metadata_props if key.startswith(ARTEFACT)):
-        known = graph.metadata_props[key]
-        place = folder / f"{name}.{key.removeprefix(ARTEFACT)}"
-        shutil.copyfile(store / known, place)
+    for key in _keys(graph):
+        attached = key.startswith(ATTACHMENT)
+        place = folder / (key.removeprefix(ATTACHMENT) if attached else f"{name}.{key.removeprefix(ARTEFACT)}")
+        shutil.copyfile(store / graph.metadata_props[key], place)
         places[key] = place
         graph.metadata_props[key] = place.name
     return list(places.values())
+
+
+def _keys(graph: ir.Model) -> list[str]:
+    """Keys of metadata that name files, in order; others of that beginning, as of a stranger's model, are taken out."""
+    found = []
+    for key in sorted(key for key in graph.metadata_props if key.startswith((ARTEFACT, ATTACHMENT))):
+        attached = key.startswith(ATTACHMENT)
+        fits = (
+            _ARRAYS.fullmatch(key.removeprefix(ATTACHMENT))
+            if attached
+            else _PLAIN_NAME.fullmatch(key.removeprefix(ARTEFACT))
+        )
+        if fits and graph.metadata_props[key]:
+            found.append(key)
+        else:
+            del graph.metadata_props[key]
+    return found
 
 
 def _referring(graph: ir.Model) -> Iterator[tuple[ir.Node, str]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -18,31 +19,38 @@ if TYPE_CHECKING:
 _PAGE_BYTES = 4096
 _LARGE_BYTES = 1 << 20
 
+_PIECE_BYTES = 1 << 18
+"""What is read at once: a larger piece is memory that the system hands out and takes back each time, which cost five
+times as much as the copying (90 MB: 0.05 s of processor time in pieces of 256 KiB, 0.24 s in pieces of 16 MiB)."""
 
-def write_tensors(tensors: Sequence[tuple[ir.Value, TensorProtocol]], path: Path) -> str:
-    """Stream tensors into one file and point their values at it; the digest of the file.
+
+def write_tensors(
+    tensors: Sequence[tuple[ir.Value, TensorProtocol]], path: Path, tell: Callable[[bytes], object] | None = None
+) -> None:
+    """Stream tensors into one file and point their values at it.
 
     The same bytes in memory (a tensor of two initializers, or two views of one array) are written once.
+
+    Args:
+        tensors: what is written, in this order.
+        path: of the file.
+        tell: called with everything that is written, for a digest of it.
     """
-    digest = hashlib.sha256()
     position = 0
     places: dict[tuple[str, int, int] | int, tuple[int, int]] = {}
     with replacing(path) as stream:
         for value, tensor in tensors:
             key = _place_key(tensor)
             if key not in places:
-                if tensor.nbytes >= _LARGE_BYTES:
-                    padding = b"\0" * (-position % _PAGE_BYTES)
-                    digest.update(padding)
-                    position += stream.write(padding)
-                start = position
-                for piece in pieces(tensor):
-                    digest.update(piece)
+                padding = b"\0" * (-position % _PAGE_BYTES if tensor.nbytes >= _LARGE_BYTES else 0)
+                start = position + len(padding)
+                for piece in chain((padding,), pieces(tensor)):
                     position += stream.write(piece)
+                    if tell:
+                        tell(piece)
                 places[key] = (start, position - start)
             start, length = places[key]
             value.const_value = placed(tensor, path, start, length)
-    return digest.hexdigest()
 
 
 def placed(tensor: TensorProtocol, file: Path, offset: int | None, length: int | None) -> ir.ExternalTensor:
@@ -60,7 +68,7 @@ def pieces(tensor: TensorProtocol) -> Iterator[bytes]:
     with open(tensor.path, "rb") as stream:
         stream.seek(tensor.offset or 0)
         while left:
-            piece = stream.read(min(left, 16 << 20))
+            piece = stream.read(min(left, _PIECE_BYTES))
             if not piece:
                 raise EOFError(f"{tensor.path} ends before tensor {tensor.name}")
             left -= len(piece)

@@ -21,7 +21,8 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
 from optim.model import UNKNOWN_DTYPE, Model, SessionConfig, TensorInfo
-from optim.onnx.context_files import context_files, deliver_contexts, set_artefacts, store_contexts
+from optim.onnx.adapter_inputs import adapter_inputs_of, keep_adapter_inputs
+from optim.onnx.context_files import context_files, deliver_contexts, keep_attachments, set_artefacts, store_contexts
 from optim.onnx.data_files import bytes_key, pieces, placed, replacing, write_tensors
 from optim.onnx.digests import model_digest
 from optim.onnx.external_data import external_files
@@ -57,6 +58,7 @@ def describe(
         ir_version=proto.ir_version,
         session=settings,
         provenance=provenance,
+        adapters=adapter_inputs_of(proto),
     )
 
 
@@ -111,10 +113,13 @@ def adopt_into_store(
 def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | None = None) -> ir.Model:
     """A graph whose large tensors are those of ``like`` where the bytes are equal, with these artefacts and no others.
 
-    A library may have written on what the graph that it was given says of its own.
+    A library may have written on what the graph that it was given says of its own. Attachments and adapter inputs are
+    said anew: a library may have dropped what is said of them.
     """
     graph = read_ir(path)
     set_artefacts(graph, artefacts or {})
+    keep_attachments(graph, like.path)
+    keep_adapter_inputs(graph, like.adapters)
     known = {bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
     for value, tensor in _large_tensors(graph):
         same = known.get(bytes_key(tensor))
@@ -206,8 +211,9 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
     with tempfile.NamedTemporaryFile(dir=store, suffix=".tmp", delete=False) as stream:
         temporary = Path(stream.name)
     try:
-        digest = write_tensors(todo, temporary)
-        final = store / (name or f"{digest}.data")
+        digest = hashlib.sha256()
+        write_tensors(todo, temporary, digest.update)
+        final = store / (name or f"{digest.hexdigest()}.data")
         os.replace(temporary, final)
     finally:
         temporary.unlink(missing_ok=True)

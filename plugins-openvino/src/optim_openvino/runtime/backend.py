@@ -7,13 +7,16 @@ it reads wrongly would be wrong in the original as well.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
-from optim.backend import Delivery
+from optim.backend import Delivery, NodeProfile
 from optim_openvino.runtime.installed import version
 from optim_openvino.runtime.properties import MODEL_CACHE, RUNTIME, THREADS, as_session, settings_of
+
+if TYPE_CHECKING:
+    from optim.arrays import Feeds
+    from optim_openvino.runtime.session import OpenVinoSession
 
 _CPU = "CPUExecutionProvider"
 _DOMAINS = {"com.microsoft": 1}
@@ -25,7 +28,7 @@ class OpenVinoBackend(Backend):
 
     name = "openvino"
 
-    def open(self, model: Model, target: Target) -> Session:
+    def open(self, model: Model, target: Target) -> OpenVinoSession:
         """Read and compile; what cannot be is refused with the operator, the device or the input that is at fault.
 
         Raises:
@@ -34,13 +37,16 @@ class OpenVinoBackend(Backend):
             OptimError[openvino-dynamic]: the device takes fixed sizes.
             OptimError[openvino-refused]: anything else.
         """
+        from optim_openvino.runtime.core import core
+        from optim_openvino.runtime.model_cache import cache_folder
         from optim_openvino.runtime.refusals import refused
         from optim_openvino.runtime.session import OpenVinoSession
 
         device, properties = settings_of(model, target)
-        properties.pop(MODEL_CACHE, None)
+        if properties.pop(MODEL_CACHE, "NO") == "YES":
+            properties["CACHE_DIR"] = cache_folder()
         try:
-            compiled = _core().compile_model(_core().read_model(str(model.path)), device, properties)
+            compiled = core().compile_model(core().read_model(str(model.path)), device, properties)
             return OpenVinoSession(compiled, model, device)
         except RuntimeError as error:
             raise refused(model, device, error) from error
@@ -68,6 +74,14 @@ class OpenVinoBackend(Backend):
         del target
         return (as_session({THREADS: "1"}),)
 
+    def profile(self, model: Model, target: Target, feeds: Feeds, seconds: float) -> NodeProfile:
+        """OpenVINO's own counters; what it fused is one node."""
+        from optim_openvino.runtime.profile import profile
+
+        counted = model.with_session(as_session({"PERF_COUNT": "YES"}))
+        with self.open(counted, target) as session:
+            return profile(session, feeds, seconds)
+
     def load_script(self, delivery: Delivery) -> str:
         """OpenVINO alone."""
         from optim_openvino.runtime.load_script import load_script
@@ -75,16 +89,14 @@ class OpenVinoBackend(Backend):
         del delivery
         return load_script()
 
+    def requirements(self, target: Target) -> Sequence[str]:
+        """OpenVINO alone, which brings numpy."""
+        del target
+        return (f"openvino=={version()}",)
+
     def versions(self) -> Mapping[str, str]:
-        """Of OpenVINO, and of what it is held against."""
+        """Of OpenVINO, and of what it is held against; both are imported, so that no model's memory counts that."""
         import onnxruntime
+        import openvino  # noqa: F401
 
         return {RUNTIME: version(), "onnxruntime": onnxruntime.__version__}
-
-
-@cache
-def _core() -> Any:
-    """OpenVINO's entry, one a process: it loads the libraries of devices."""
-    import openvino
-
-    return openvino.Core()

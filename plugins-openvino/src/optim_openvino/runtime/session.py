@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optim import Session
+from optim.backend import KernelCount
 from optim_openvino.runtime.properties import RUNTIME
+
+_TOLD = ("layerType", "runtimePrecision", "primitiveType")
+_COMPUTE_NOTHING = ("Const", "Constant", "Input", "Output", "Parameter", "Result")
 
 if TYPE_CHECKING:
     import openvino
@@ -58,6 +62,32 @@ class OpenVinoSession(Session):
         if wanted == "AUTO" or all(name.strip("()").partition(".")[0] == wanted for name in devices):
             return {RUNTIME: 1.0}
         return {f"{RUNTIME} on {' and '.join(devices)}": 1.0}
+
+    def kernels(self) -> Sequence[KernelCount]:
+        """Of the graph that OpenVINO made of the model; inputs, outputs and constants compute nothing."""
+        from collections import Counter
+
+        if self._compiled is None:
+            raise RuntimeError("the session is closed")
+        counts: Counter[tuple[str, str, str]] = Counter()
+        for node in self._compiled.get_runtime_model().get_ops():
+            told = node.get_rt_info()
+            operator, precision, kernel = (str(told[name].value) for name in _TOLD)
+            if operator not in _COMPUTE_NOTHING:
+                counts[operator, precision, kernel.removesuffix(f"_{precision}")] += 1
+        return tuple(
+            KernelCount(*key, count) for key, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+        )
+
+    def node_times(self) -> dict[tuple[str, str], float]:
+        """Seconds of each node by its name and operator, the mean of all runs so far, of a session that counts."""
+        if self._request is None:
+            raise RuntimeError("the session is closed")
+        return {
+            (info.node_name, info.node_type): info.real_time.total_seconds()
+            for info in self._request.profiling_info
+            if info.status == info.Status.EXECUTED
+        }
 
     def close(self) -> None:
         """Let the compiled model go."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from dawdling_plugin import SLEEP_S
 from installed_plugin import installed
 from timed_models import write_network
 
+from optim._engine.gate.budget import Budget
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
-from optim._engine.search.explore.first_looks import _fair_order
+from optim._engine.search.explore.beam import Beam
+from optim._engine.search.explore.first_looks import FirstLooks, _fair_order
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import StepStatus
 from optim._engine.search.time_budget import TimeBudget
+from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.passes import Stage
 
@@ -87,3 +92,33 @@ def test_what_was_right_at_its_first_look_is_raced_though_the_time_is_over(setti
     assert first.on == ()
     assert first.parent_ratio is not None
     assert first.status is not StepStatus.SKIPPED
+
+
+@pytest.fixture
+def looked(folder, settings):
+    """Rows of the first looks of a search that considers these passes alone."""
+
+    def rows_of(*names):
+        registry = load_registry()
+        offers = {offered.name for offered in registry.offers(registry.target("cpu"))}
+        chosen = replace(settings, search_seconds=80.0, without=tuple(sorted(offers - set(names))))
+        bench = Workbench(chosen, registry, Store(folder / "direct"), None, lambda text: None)
+        bench.prepare(bench.ingest().model)
+        plan = make_plan(chosen, registry, bench.target)
+        beam = Beam(bench, Budget(0.05, 1e-4), plan)
+        FirstLooks(bench, beam._expander, beam.clock, beam.journal, beam.time).run(plan, 1.0)
+        return [(one.step.pass_name, one.on, one.ratio is not None) for one in beam.journal.attempts]
+
+    return rows_of
+
+
+def test_what_makes_way_has_a_first_look_with_what_it_makes_way_for(looked):
+    found = looked("timed.drop-a", "timed.make-way", "timed.drop-b")
+    assert ("timed.drop-b", ("timed.make-way",), True) in found
+    assert ("timed.make-way", (), False) in found
+
+
+def test_what_makes_way_for_nothing_is_not_looked_at_further(looked):
+    found = looked("timed.drop-a", "timed.drop-b", "timed.pointless")
+    assert [row for row in found if row[1]] == []
+    assert ("timed.pointless", (), False) in found

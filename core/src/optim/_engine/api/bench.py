@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from optim._engine.api.given import Data, named_data
 from optim._engine.api.request import require_models
+from optim._engine.search.settings import joined_targets
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Benchmark
@@ -19,7 +20,7 @@ def bench(
     *,
     data: Data | None = None,
     seconds: float = 20.0,
-    target: str = "cpu",
+    target: str | Sequence[str] = "cpu",
     beside: Sequence[str] = (),
     component: str = "",
     seed: int = 0,
@@ -32,7 +33,7 @@ def bench(
             tuned settings; or sources, which are exported. Ratios are to the first.
         data: as :func:`optim.run` takes it; by default made up.
         seconds: of timing, at most.
-        target: where all run.
+        target: where all run; one model may be timed on several, or with ``"auto"`` on all that can be timed here.
         beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
         component: of a source with several, e.g. ``decoder``.
         seed: of made-up feeds, and of the order.
@@ -52,9 +53,14 @@ def bench(
     named = [models] if isinstance(models, str | PathLike) else models
     paths = [Path(fspath(model)) for model in named]
     with named_data(data, seed) as feeds:
-        require_models(paths, feeds, target)
+        names = joined_targets(target) or "cpu"
+        require_models(paths, feeds, names)
+        from optim.jobs.process import expect_workers
+
+        expect_workers()  # they import what this process goes on to import, meanwhile
         from optim._engine.plugins.registry import load_registry
-        from optim._engine.runs.compare import Conditions, bench_models
+        from optim._engine.runs.compare.bench import bench_models
+        from optim._engine.runs.compare.conditions import Conditions
         from optim._engine.store import Store
 
         conditions = Conditions(
@@ -62,7 +68,7 @@ def bench(
             Store(),
             say or (lambda text: None),
             data=feeds,
-            target=target,
+            target=names,
             seed=seed,
             component=component,
         )

@@ -112,11 +112,12 @@ def require_models(models: Sequence[Path], data: str | None, target: str) -> Non
 
 def _require_place(data: str | None, target: str) -> None:
     """Refuse feeds or a target that are not there."""
-    from optim._engine.plugins.registry import load_registry, require_target
+    from optim._engine.plugins.chosen_targets import choose_targets
+    from optim._engine.plugins.registry import load_registry
 
     if data is not None:
         require_feeds(data)
-    require_target(load_registry(), target)
+    choose_targets(load_registry(), target)
 
 
 def default_output(source: Path) -> Path:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import default_output, require_run, settings_from
 from optim._engine.compare.metric_spec import parse_max_loss
-from optim._engine.search.settings import Goal, Named, parse_stage
+from optim._engine.search.settings import Goal, Named, joined_targets, parse_stage
 from optim._engine.sources.naming import needs_export
 from optim.source import SourceRequest
 
@@ -22,7 +22,7 @@ def run(
     model: str | PathLike[str],
     output: str | PathLike[str] | None = None,
     *,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     data: Data | None = None,
     goal: Goal | None = None,
     max_drift: float | None = None,
@@ -50,7 +50,8 @@ def run(
         model: an ``.onnx`` file, a folder of :func:`optim.export`, a Hugging Face folder, or
             ``package.module:factory``.
         output: the run folder; absent, empty, or of an earlier run. By default ``MODEL-optim``.
-        target: where it will run, see ``optim targets``; by default ``cpu``.
+        target: where it will run, see ``optim targets``; by default ``cpu``. Of several, or of all that can be timed
+            here with ``"auto"``, the fastest is delivered.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; a sample, which is a mapping of
             names to arrays; several; or a function that returns them. By default they are made up.
         goal: ``latency``, ``size`` or ``memory``.
@@ -90,7 +91,7 @@ def run(
     path = Path(model)
     named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
     given: dict[str, Any] = {
-        "target": target,
+        "target": joined_targets(target),
         "goal": goal,
         "max_drift": max_drift,
         "max_loss": parse_max_loss(str(max_loss)) if max_loss is not None else None,

@@ -9,14 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from optim._engine.backends.device import Device, device
-from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
+from optim._engine.backends.device import device
+from optim._engine.backends.held_session import HeldSession
 from optim._engine.plugins.registry import Registry
-from optim.arrays import Feeds, Outputs
-from optim.backend import Backend, BackendLimits, Check, Delivery, KernelProbe, KernelRatio, Session
+from optim.arrays import Feeds
+from optim.backend import Backend, BackendLimits, Check, Delivery, KernelProbe, KernelRatio, NodeProfile, Session
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.model import Model, SessionConfig
-from optim.onnx.backend import OnnxRuntimeSession
 from optim.target import Target
 
 T = TypeVar("T")
@@ -111,6 +110,10 @@ class HeldBackend(Backend):
         """What stands for them."""
         return self.blame("could not say its kernels", lambda: self._inner.known_kernels(target))
 
+    def profile(self, model: Model, target: Target, feeds: Feeds, seconds: float) -> NodeProfile | None:
+        """Returns the times of nodes; the device is not taken in turn, as a profile is the only one that runs."""
+        return self.blame("could not profile", lambda: self._inner.profile(model, target, feeds, seconds))
+
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
         """Returns what it adds to a run folder."""
         return tuple(self.blame("could not add its files to the result", lambda: self._inner.deliver(delivery)))
@@ -121,6 +124,10 @@ class HeldBackend(Backend):
         if not isinstance(text, str):
             raise self.broken(f"load_script() returned {type(text).__name__}, not a text")
         return text
+
+    def requirements(self, target: Target) -> Sequence[str]:
+        """Returns what its results need."""
+        return self.blame("could not say what its results need", lambda: tuple(self._inner.requirements(target)))
 
     def versions(self) -> Mapping[str, str]:
         """Returns the versions of its libraries."""
@@ -198,141 +205,6 @@ class HeldBackend(Backend):
     def _held(self, opening: Callable[[], Session], model: Model, target: Target, *, on_target: bool) -> HeldSession:
         turns = device(self._inner.device(target)) if on_target and self.kind.exclusive else None
         return HeldSession(self, opening, model, target, on_target=on_target, turns=turns)
-
-
-class HeldSession(Session):
-    """A session of a plugin's backend.
-
-    Args:
-        backend: that opens it.
-        opening: opens it; called again when it had to make way on its device.
-        model: what is open.
-        target: where it should run.
-        on_target: whether it is opened there, and not where the reference is computed.
-        turns: the device that it takes, where that takes one session at a time.
-
-    Raises:
-        OptimError: it does not open.
-    """
-
-    def __init__(
-        self,
-        backend: HeldBackend,
-        opening: Callable[[], Session],
-        model: Model,
-        target: Target,
-        *,
-        on_target: bool,
-        turns: Device | None = None,
-    ) -> None:
-        self._backend = backend
-        self._opening = opening
-        self._model = model
-        self._target = target
-        self._on_target = on_target
-        self._subject = f"{model.path.name} on {target.name}"
-        self._turns = turns
-        self._session: Session | None = None
-        self._used_s = 0.0
-        self._mark_s = 0.0
-        try:
-            self._live()
-        except BaseException:
-            self.make_way()
-            self.release()
-            raise
-
-    @property
-    def is_exclusive(self) -> bool:
-        """Whether no other session can be open beside it."""
-        return self._turns is not None
-
-    def run(self, feeds: Feeds) -> Outputs:
-        """One run, again where it failed in a way that passes.
-
-        Raises:
-            OptimError[backend-contract]: the outputs are not those that the model declares.
-            OptimError[backend-failed]: it raised what is no diagnosis.
-        """
-        outputs = self._patient("run", lambda session: session.run(feeds))
-        shapes = not isinstance(self._session, OnnxRuntimeSession)
-        if defect := outputs_defect(outputs, self._model.outputs, shapes=shapes):
-            raise self._backend.broken(defect)
-        return {info.name: outputs[info.name] for info in self._model.outputs}
-
-    @property
-    def executed_on(self) -> Mapping[str, float]:
-        """Where it says that nodes ran.
-
-        Raises:
-            OptimError[backend-contract]: it says nothing that can be.
-            OptimError[ran-elsewhere]: nodes ran elsewhere than on the target, and nobody admitted that.
-        """
-        found = self._backend.blame(f"could not say where {self._subject} ran", lambda: self._live().executed_on)
-        if defect := executed_defect(found):
-            raise self._backend.broken(defect)
-        if self._on_target and (elsewhere := ran_elsewhere(found, self._target)):
-            raise self._backend.elsewhere(self._subject, elsewhere)
-        return dict(found)
-
-    def time_runs(self, feeds: Feeds, count: int) -> list[float]:
-        """Seconds of runs, all of one opening."""
-        times = self._patient("time", lambda session: session.time_runs(feeds, count))
-        if defect := times_defect(times, count):
-            raise self._backend.broken(defect)
-        return times
-
-    def processor_s(self) -> float:
-        """Returns the seconds of all openings, opening included."""
-        return self._used_s + (self._session.processor_s() - self._mark_s if self._session else 0.0)
-
-    def peak_memory_bytes(self) -> int | None:
-        """Returns the peak of the opening that it has now."""
-        return self._live().peak_memory_bytes()
-
-    def release(self) -> None:
-        """Leave the device to others until the next run; nothing where it need not be left."""
-        if self._turns is not None:
-            self.make_way()
-            self._turns.leave(self)
-
-    def make_way(self) -> None:
-        """Close what is open; the next run opens it anew."""
-        session, self._session = self._session, None
-        if session is not None:
-            self._used_s += session.processor_s() - self._mark_s
-            self._backend.blame(f"could not close {self._subject}", session.close)
-
-    def close(self) -> None:
-        """Close what is open, and leave the device."""
-        try:
-            self.make_way()
-        finally:
-            self.release()
-
-    def _patient(self, doing: str, work: Callable[[Session], T]) -> T:
-        """Do something with the plugin's session; one whose failure passes is opened anew for the next attempt."""
-        self._live()
-        return self._backend.blame(
-            f"could not {doing} {self._subject}",
-            lambda: self._backend.patient(lambda: work(self._live()), before_again=self.make_way),
-        )
-
-    def _live(self) -> Session:
-        """The plugin's session, opened where it is not."""
-        if self._turns is not None:
-            self._turns.take(self)
-        if self._session is None:
-            started = time.process_time()
-            self._session = self._backend.blame(
-                f"could not open {self._subject}", lambda: self._backend.patient(self._opening)
-            )
-            if not isinstance(self._session, Session):
-                kind, self._session = type(self._session).__name__, None
-                raise self._backend.broken(f"opening {self._subject} returned {kind}, not a Session")
-            self._used_s += time.process_time() - started
-            self._mark_s = self._session.processor_s()
-        return self._session
 
 
 def _is_of_core(error: OptimError) -> bool:

@@ -3,44 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optim._engine.search.settings import Named, RunSettings
 from optim.cli_kit.output import echo, print_json, print_table
 
 if TYPE_CHECKING:
     from optim._engine.plugins.registry import Registry
+    from optim._engine.search.plan import Plan
     from optim.target import Target
 
 
 def print_plan(settings: RunSettings, *, as_json: bool) -> None:
-    """Print what a run would consider; reads no model and runs nothing."""
-    from optim._engine.plugins.registry import load_registry, require_target
-    from optim._engine.search.plan import make_plan
+    """Print what a run would consider, target by target; reads no model and runs nothing."""
+    from optim._engine.plugins.chosen_targets import choose_targets
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.search.targets.entrants import Plans
 
     registry = load_registry()
-    target = require_target(registry, settings.target, here=False)
-    unavailable = registry.unavailable(target) or ""
+    chosen = choose_targets(registry, settings.target, here=False)
+    unavailable = registry.unavailable(chosen.baseline) or ""
     if settings.chain is not None:
-        _print_chain(settings.chain, registry, target, as_json=as_json)
+        _print_chain(settings.chain, registry, chosen.targets[0], as_json=as_json)
         return
-    plan = make_plan(settings, registry, target)
-    if as_json:
-        considered = [
-            {
-                "stage": stage,
-                "pass": planned.ordered.name,
-                "role": planned.pass_class.role,
-                "lossy": planned.pass_class.lossy,
-                "forced": planned.forced,
-                "reasons": list(planned.ordered.reasons),
-            }
-            for stage, passes in plan.stages.items()
-            for planned in passes
-        ]
-        left_out = [{"pass": item.offered.name, "reason": item.reason} for item in plan.left_out]
-        print_json({"target": target.name, "passes": considered, "left_out": left_out, "unavailable": unavailable})
-        return
+    plans = Plans(settings, registry, chosen)
+    absent = {one.name: one.reason for one in chosen.absent}
+    absent |= {name: f"{error.what}: {error.cause}" for name, error in plans.refused.items()}
+    if not chosen.compete and not absent:
+        plan = plans.by_target[chosen.baseline.name]
+        if as_json:
+            print_json({"target": chosen.baseline.name, **_as_json(plan), "unavailable": unavailable})
+            return
+        _print(plan)
+        if unavailable:
+            echo(f"target {chosen.baseline.name} cannot be used on this machine: {unavailable}")
+        _print_left_out(plan)
+    elif as_json:
+        several = {name: {**_as_json(plan), "unavailable": ""} for name, plan in plans.by_target.items()}
+        several |= {name: {"passes": [], "left_out": [], "unavailable": reason} for name, reason in absent.items()}
+        print_json({"baseline": chosen.baseline.name, "targets": several})
+    else:
+        for name, plan in plans.by_target.items():
+            echo(f"target {name}{', the baseline' if name == chosen.baseline.name else ''}")
+            _print(plan)
+            _print_left_out(plan)
+            echo("")
+        for name, reason in absent.items():
+            echo(f"target {name} takes no part: {reason}")
+
+
+def _as_json(plan: Plan) -> dict[str, Any]:
+    considered = [
+        {
+            "stage": stage,
+            "pass": planned.ordered.name,
+            "role": planned.pass_class.role,
+            "lossy": planned.pass_class.lossy,
+            "forced": planned.forced,
+            "reasons": list(planned.ordered.reasons),
+        }
+        for stage, passes in plan.stages.items()
+        for planned in passes
+    ]
+    left_out = [{"pass": item.offered.name, "reason": item.reason} for item in plan.left_out]
+    return {"passes": considered, "left_out": left_out}
+
+
+def _print(plan: Plan) -> None:
     rows = [
         [
             stage,
@@ -52,8 +81,9 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
         for planned in passes
     ]
     print_table(["stage", "pass", "role", "why here"], rows)
-    if unavailable:
-        echo(f"target {target.name} cannot be used on this machine: {unavailable}")
+
+
+def _print_left_out(plan: Plan) -> None:
     for item in plan.left_out:
         echo(f"left out: {item.offered.name}: {item.reason}")
 

@@ -185,3 +185,19 @@ def parse_named(text: str) -> Named:
             f"values are TOML: --with \"{name}:keep=['a','b'],per_channel=true\"",
             status=ExitStatus.USAGE,
         ) from error
+
+
+def require_drawing(path: Path, flag: str) -> None:
+    """Refuse a place that no drawing can be written to.
+
+    Raises:
+        OptimError[bad-plot]: another suffix, or a folder that is not there.
+    """
+    if path.suffix != ".svg" or not path.absolute().parent.is_dir():
+        raise OptimError(
+            "bad-plot",
+            f"cannot write a plot to {path}",
+            "it must be an .svg in a folder that exists",
+            f"{flag} {path.with_suffix('.svg').name}",
+            status=ExitStatus.USAGE,
+        )

@@ -15,6 +15,7 @@ from pathlib import Path
 from optim._engine.compare.place import Place, Reference, compare_session, mapped_feeds
 from optim._engine.compare.recast import compare_raw, raw_samples, recast_place
 from optim._engine.compare.task import measure_task as measure_task_of
+from optim._engine.compare.variants import compare_variants
 from optim._engine.gate.drift import OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim.arrays import Feeds
@@ -71,6 +72,7 @@ class Comparison:
         place = recast_place(self.interfaces)
         with self._fed_as_original(session, place) as (inner, interfaces):
             found = compare_session(inner, self.reference, samples, interfaces) if samples else []
+            found += compare_variants(inner, self.reference, samples, interfaces, self.place)
             if samples and inner is not session:
                 found += compare_raw(session, inner, self.interfaces[place:])
             if not measure_task or any(comparison.problem for comparison in found):

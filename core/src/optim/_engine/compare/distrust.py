@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from optim.errors import OptimError
 from optim.jobs.wire import from_wire, to_wire
 from optim.model import Model
+from optim.onnx.adapter_inputs import lost_adapter_inputs
 from optim.onnx.checker import check_graph
 from optim.onnx.digests import file_digest
 from optim.onnx.external_data import external_files
@@ -98,7 +99,7 @@ def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> 
     """The model of a result as it really is on disk: in the store, valid, described anew.
 
     Raises:
-        OptimError: not-in-store, store-changed, invalid-graph.
+        OptimError: not-in-store, store-changed, invalid-graph, adapter-input-lost.
     """
     model = result.model
     if model.path.parent.resolve() != store.resolve():
@@ -116,6 +117,8 @@ def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> 
     except OptimError as error:
         what = f"{name} made an invalid graph"
         raise OptimError("invalid-graph", what, error.cause or error.what, _PLUGINS_ISSUE) from error
+    if lost := lost_adapter_inputs(parent.adapters, found.adapters, (info.name for info in found.inputs)):
+        raise OptimError("adapter-input-lost", f"{name} does not keep the inputs of adapters", lost, _PLUGINS_ISSUE)
     return found
 
 

@@ -14,6 +14,7 @@ from optim._engine.diagnosis.couple import Couple, worst
 from optim._engine.diagnosis.cutting import Part, read_by
 from optim._engine.diagnosis.expected import FLOAT_LIMIT, Precision, as_rounded, precision_of, rounded
 from optim._engine.diagnosis.judge import Distance, distance, float64_of, histogram
+from optim._engine.diagnosis.neighbourhood import node_name
 from optim.arrays import Array
 from optim.onnx.operators import qualified_name
 
@@ -73,6 +74,12 @@ class Blamed:
     path: tuple[str, ...]
     edges: tuple[float, ...] = ()
     counts: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its first node with its operator, and how many more there are."""
+        more = f" and {len(self.nodes) - 1} more" if len(self.nodes) > 1 else ""
+        return f"node {self.nodes[0]} ({self.operators[0]}){more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +233,9 @@ def _blamed(couple: Couple, suspect: _Suspect, *, judged: bool) -> Blamed:
             errors = errors if all(map(math.isfinite, errors)) else None
     edges, *counts = histogram(expected, got)
     return Blamed(
-        nodes=tuple(node.name or node.outputs[0].name or "" for node in part.nodes),
+        nodes=tuple(map(node_name, part.nodes)),
         operators=tuple(qualified_name(node.domain, node.op_type) for node in part.nodes),
-        reference_nodes=tuple(node.name or node.outputs[0].name or "" for node in same.nodes),
+        reference_nodes=tuple(map(node_name, same.nodes)),
         value=name,
         reference_value=value,
         given=part.given,
@@ -257,7 +264,7 @@ def _path(couple: Couple, value: str) -> tuple[str, ...]:
     for node in graph:
         made = [one.name for one in node.outputs if one.name]
         for read in read_by(node):
-            readers.setdefault(read.name or "", []).append((node.name or (made or [""])[0], made))
+            readers.setdefault(read.name or "", []).append((node_name(node), made))
     while waiting:
         name = waiting.popleft()
         if name in outputs:
@@ -266,10 +273,10 @@ def _path(couple: Couple, value: str) -> tuple[str, ...]:
                 step, name = before[name]
                 steps.append(step)
             return tuple(reversed(steps))
-        for node_name, made in readers.get(name, []):
+        for reader, made in readers.get(name, []):
             for one in made:
                 if one not in before and one != value:
-                    before[one] = (node_name, name)
+                    before[one] = (reader, name)
                     waiting.append(one)
     return ()
 

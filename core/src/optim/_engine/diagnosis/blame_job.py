@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optim._engine.compare.place import Place
 from optim._engine.diagnosis.blame import Blamed, find_blamed
 from optim._engine.diagnosis.couple import Couple
+from optim._engine.diagnosis.cutting import read_by
+from optim._engine.diagnosis.neighbourhood import Neighbourhood, neighbourhood, node_name
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
 from optim.errors import ExitStatus, OptimError
@@ -64,6 +67,7 @@ class Answer:
         ambiguous: those that several of the reference's are like.
         growth: of paired values in graph order, relative L2 with everything before them as the other model has it.
         notes: what could not be compared, and why.
+        near: the graph around the first that is blamed, else around where the error grows most.
     """
 
     blamed: tuple[Blamed, ...]
@@ -74,6 +78,7 @@ class Answer:
     ambiguous: dict[str, tuple[str, ...]]
     growth: tuple[tuple[str, float | None], ...]
     notes: tuple[str, ...]
+    near: Neighbourhood
 
 
 JOB = Job(__name__, Request, Answer)
@@ -103,7 +108,28 @@ def run(request: Request, channel: Channel) -> Answer:
         ambiguous=couple.pairs.ambiguous,
         growth=tuple((name, _finite(gap)) for name, gap in couple.growth.items()),
         notes=tuple(couple.notes),
+        near=_near(couple, blamed),
     )
+
+
+def _near(couple: Couple, blamed: Sequence[Blamed]) -> Neighbourhood:
+    """What a drawing shows: the first blamed part and what is beside it; all of a small graph."""
+    other = couple.other
+    groups: list[Collection[str]] = [one.nodes for one in blamed]
+    if groups:
+        return neighbourhood(other.graph, other.values, groups, couple.growth)
+    before = {name: max(_before(couple, name), default=0.0) for name in couple.growth}
+    steps = {name: gap - before[name] for name, gap in couple.growth.items() if math.isfinite(before[name])}
+    worst = max(steps, key=lambda name: steps[name], default="")
+    producer = other.values[worst].producer() if worst in other.values else None
+    near = neighbourhood(other.graph, other.values, [{node_name(producer)} if producer else ()], couple.growth)
+    return replace(near, nodes=tuple(replace(node, blamed=False) for node in near.nodes))
+
+
+def _before(couple: Couple, name: str) -> list[float]:
+    """Errors of what the node reads that makes a value."""
+    producer = couple.other.values[name].producer()
+    return [couple.growth[read.name] for read in read_by(producer) if read.name in couple.growth] if producer else []
 
 
 def _require_something_in_common(couple: Couple) -> None:

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optim._engine.generation.interface import DecoderInterface, interface_of, session_inputs
 from optim._engine.generation.sampling import Sampling, choose
+from optim._engine.generation.tensors import AnySession, as_array, tensors_of
 from optim.arrays import Array, Feeds
 from optim.errors import ExitStatus, OptimError
-from optim.providers.memory import TensorMemory
 
 if TYPE_CHECKING:
-    import onnxruntime
+    from optim.adapters.session import AdaptedSession, Adapters
 
 
 class Decoder:
     """Generates text with exported graphs.
 
     Attributes:
-        session: of the decoder, an ``onnxruntime.InferenceSession``.
+        session: of the decoder: an ``onnxruntime.InferenceSession``, or one of a runtime of its own; one that
+            takes adapters, where its graph does.
         encoder: of the encoder, where there is one.
         facts: of ``export.json``: ids that end and pad a text, the token that a decoder starts with.
     """
 
     def __init__(
         self,
-        session: onnxruntime.InferenceSession,
+        session: AnySession | AdaptedSession,
         facts: Mapping[str, Any] | None = None,
-        encoder: onnxruntime.InferenceSession | None = None,
+        encoder: AnySession | None = None,
     ) -> None:
         self.session = session
         self.encoder = encoder
@@ -46,7 +47,7 @@ class Decoder:
             )
 
     @classmethod
-    def of_sessions(cls, sessions: Mapping[str, onnxruntime.InferenceSession], facts: Mapping[str, Any]) -> Decoder:
+    def of_sessions(cls, sessions: Mapping[str, AnySession], facts: Mapping[str, Any]) -> Decoder:
         """From the sessions of a source's components."""
         return cls(sessions.get("decoder", next(iter(sessions.values()))), facts, sessions.get("encoder"))
 
@@ -60,6 +61,7 @@ class Decoder:
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 0,
+        adapter: Adapters | None = None,
     ) -> Array:
         """Continue a prompt.
 
@@ -73,26 +75,36 @@ class Decoder:
             top_k: 0: all tokens.
             top_p: 1: all tokens.
             seed: of the draw.
+            adapter: of the decoder. None: that of :func:`optim.load`; an empty sequence: none. Generations with
+                different adapters may be under way at once.
 
         Returns:
             New tokens, int64, shape (batch, tokens); after a row's end of text come padding ids.
 
         Raises:
             OptimError[bad-prompt]: the model cannot take it.
+            OptimError[adapter-not-taken]: the model takes no adapters. Others, of one that does not fit.
         """
         sampling = Sampling(not sample, temperature, top_k, top_p)
         feeds = self._feeds(prompt)
-        chosen = list(self.stream(feeds, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed))
+        chosen = list(self.stream(feeds, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed, adapter=adapter))
         batch = next(iter(feeds.values())).shape[0]
         return np.stack(chosen, 1) if chosen else np.zeros((batch, 0), np.int64)
 
     def stream(
-        self, prompt: Feeds | Array | list[list[int]], *, max_new_tokens: int, sampling: Sampling, seed: int = 0
+        self,
+        prompt: Feeds | Array | list[list[int]],
+        *,
+        max_new_tokens: int,
+        sampling: Sampling,
+        seed: int = 0,
+        adapter: Adapters | None = None,
     ) -> Iterator[Array]:
         """Tokens one by one, each of shape (batch,), until every row has ended."""
         feeds = self._feeds(prompt)
         constants, ids, mask = self._begin(feeds)
-        steps = Steps(self.session, self.interface, ids.shape[0], constants)
+        session, weights = self._weights(adapter)
+        steps = Steps(session, self.interface, ids.shape[0], {**constants, **weights})
         random = np.random.default_rng(seed)
         ends, padding = _listed(self.facts.get("eos")), self._padding
         finished = np.zeros(ids.shape[0], bool)
@@ -105,6 +117,17 @@ class Decoder:
                 return
             ids = token[:, None]
             mask = np.concatenate([mask, np.ones_like(ids)], 1)
+
+    def _weights(self, adapter: Adapters | None) -> tuple[AnySession, Mapping[str, Any]]:
+        """The session below, and tensors of its adapter inputs for a whole generation."""
+        from optim.adapters.fit import not_taken
+        from optim.adapters.session import AdaptedSession
+
+        if isinstance(self.session, AdaptedSession):
+            return self.session.session, self.session.values(adapter)
+        if adapter is not None:
+            raise not_taken("an adapter")
+        return self.session, {}
 
     @property
     def _padding(self) -> int:
@@ -158,14 +181,13 @@ class Decoder:
                 "decoder.generate({'" + missing[0] + "': array, ...})",
             )
 
-    def _begin(self, feeds: Feeds) -> tuple[dict[str, onnxruntime.OrtValue], Array, Array]:
+    def _begin(self, feeds: Feeds) -> tuple[dict[str, Any], Array, Array]:
         """What stays the same in every step, the first ids and their mask."""
         if self.encoder is None:
             ids = np.asarray(feeds["input_ids"], np.int64)
             mask = np.asarray(feeds.get("attention_mask", np.ones_like(ids)), np.int64)
             known = {*self.interface.state.values(), "input_ids", "attention_mask", "position_ids"}
-            memory = TensorMemory.of(self.session)
-            constants = {n: memory.put(a) for n, a in feeds.items() if n in self.interface.inputs and n not in known}
+            constants = {n: np.asarray(a) for n, a in feeds.items() if n in self.interface.inputs and n not in known}
             return constants, ids, mask
         constants = self._encode(feeds)
         batch = next(iter(feeds.values())).shape[0]
@@ -173,24 +195,22 @@ class Decoder:
         ids = np.asarray(feeds.get("decoder_input_ids", start), np.int64)
         return constants, ids, np.ones_like(ids)
 
-    def _encode(self, feeds: Feeds) -> dict[str, onnxruntime.OrtValue]:
+    def _encode(self, feeds: Feeds) -> dict[str, Any]:
         """Keys and values of the encoder, where it computed them, under the names that the decoder takes them by."""
         assert self.encoder is not None
         takes = [value.name for value in self.encoder.get_inputs()]
         given = dict(feeds)
         if "attention_mask" in takes and "attention_mask" not in given:
             given["attention_mask"] = np.ones_like(given["input_ids"])
-        memory = TensorMemory.of(self.encoder)
-        outputs = run_bound(self.encoder, memory, {name: memory.put(given[name]) for name in takes})
+        tensors = tensors_of(self.encoder)
+        outputs = tensors.run({name: tensors.put(np.asarray(given[name])) for name in takes})
         found = {name.replace("present.", "past_key_values.", 1): value for name, value in outputs.items()}
         if "attention_mask" in given:
-            found["encoder_attention_mask"] = memory.put(np.asarray(given["attention_mask"], np.int64))
+            found["encoder_attention_mask"] = np.asarray(given["attention_mask"], np.int64)
         return {name: value for name, value in found.items() if name in self.interface.inputs}
 
 
-def session_interface(
-    session: onnxruntime.InferenceSession, state: Mapping[str, str] | None = None
-) -> DecoderInterface:
+def session_interface(session: AnySession | AdaptedSession, state: Mapping[str, str] | None = None) -> DecoderInterface:
     """The interface of a session's graph."""
     outputs = [value.name for value in session.get_outputs()]
     return interface_of(session_inputs(session.get_inputs()), outputs, state)
@@ -198,31 +218,6 @@ def session_interface(
 
 def _listed(value: Any) -> list[int]:
     return [] if value is None else [int(one) for one in value] if isinstance(value, list | tuple) else [int(value)]
-
-
-def run_bound(
-    session: onnxruntime.InferenceSession,
-    memory: TensorMemory,
-    given: Mapping[str, onnxruntime.OrtValue],
-    wanted_here: Collection[str] = (),
-) -> dict[str, onnxruntime.OrtValue]:
-    """One run without copies of what stays on the device.
-
-    Args:
-        session: to run.
-        memory: of its device, where outputs are left.
-        given: all inputs.
-        wanted_here: outputs that are brought to the memory of the machine.
-    """
-    binding = session.io_binding()
-    for name, value in given.items():
-        binding.bind_ortvalue_input(name, value)
-    names = [value.name for value in session.get_outputs()]
-    for name in names:
-        place = TensorMemory() if name in wanted_here else memory
-        binding.bind_output(name, place.kind, place.index)
-    session.run_with_iobinding(binding)
-    return dict(zip(names, binding.get_outputs(), strict=True))
 
 
 class Steps:
@@ -236,17 +231,12 @@ class Steps:
     """
 
     def __init__(
-        self,
-        session: onnxruntime.InferenceSession,
-        interface: DecoderInterface,
-        batch: int,
-        constants: Mapping[str, onnxruntime.OrtValue],
+        self, session: AnySession, interface: DecoderInterface, batch: int, constants: Mapping[str, Any]
     ) -> None:
-        self._session = session
         self._interface = interface
-        self._memory = TensorMemory.of(session)
-        self._constants = constants
-        self._state = {name: self._memory.put(array) for name, array in interface.empty_state(batch).items()}
+        self._tensors = tensors_of(session)
+        self._constants = {name: self._tensors.put(tensor) for name, tensor in constants.items()}
+        self._state = {name: self._tensors.put(array) for name, array in interface.empty_state(batch).items()}
 
     def advance(self, ids: Array, mask: Array) -> Array:
         """Feed new tokens; their logits, shape (batch, new tokens, vocabulary).
@@ -255,11 +245,11 @@ class Steps:
             ids: int64, shape (batch, new tokens).
             mask: of past and new tokens, shape (batch, total).
         """
-        fresh = {name: self._memory.put(array) for name, array in self._fresh(ids, mask).items()}
+        fresh = {name: self._tensors.put(array) for name, array in self._fresh(ids, mask).items()}
         given = {**self._constants, **self._state, **fresh}
-        outputs = run_bound(self._session, self._memory, given, (self._interface.logits,))
+        outputs = self._tensors.run(given, (self._interface.logits,))
         self._state = {taker: outputs[giver] for giver, taker in self._interface.state.items()}
-        logits: Array = outputs[self._interface.logits].numpy()
+        logits = as_array(outputs[self._interface.logits])
         return logits if logits.ndim == 3 else logits[:, None]
 
     def _fresh(self, ids: Array, mask: Array) -> dict[str, Array]:

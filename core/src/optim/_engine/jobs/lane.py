@@ -12,20 +12,23 @@ from optim._engine.compare.comparison import Comparison
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.job import Job
+from optim._engine.jobs.start_up import StartUp, timed_run, warm_up_of
 from optim.arrays import Feeds
-from optim.backend import Session
+from optim.backend import KernelCount, Session
 from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
 from optim.jobs.memory import peak_memory_bytes
 from optim.jobs.wire import to_wire
 from optim.model import Model
 
-_WARM_UP_RUNS = 2
 _BURST_S = 0.02
 _MOST_RUNS = 10
 
 _LONG_S = 0.5
-"""A run that takes longer warms itself up: caches and threads are awake after its first hundredth."""
+"""A run on a CPU that takes longer warms itself up: caches and threads are awake after its first hundredth. A GPU
+chooses kernels in a first run, which may take many times a later one."""
+
+_CPU = "CPUExecutionProvider"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class Ready:
         executed_on: share of nodes by provider.
         run_s: duration of one run of each timed sample, in seconds.
         task: the task metric, where it was asked for.
+        start: how it began; other models may have been opened beside it.
+        kernels: that compute it, where the runtime tells.
     """
 
     comparisons: tuple[OutputComparison, ...]
@@ -69,6 +74,8 @@ class Ready:
     executed_on: dict[str, float]
     run_s: tuple[float, ...]
     task: TaskFigure | None = None
+    start: StartUp | None = None
+    kernels: tuple[KernelCount, ...] = ()
 
 
 JOB = Job(__name__, Request, Answer)
@@ -82,15 +89,30 @@ def run(request: Request, channel: Channel) -> Answer:
     backend.versions()  # imports the runtime
     feeds = comparison.timed_feeds(request.timed)
     before = peak_memory_bytes()
+    started = time.perf_counter()
     with backend.open(request.model, place.target) as session:
-        duration = []
+        open_s, own = time.perf_counter() - started, session.peak_memory_bytes()
+        open_bytes = max(0, peak_memory_bytes() - before) if own is None else own
+        first, duration = [], []
         for name, sample in feeds:
             with doing(name):
-                duration.append(_warm_up(session, sample))
+                first.append(timed_run(session, sample))
+                is_warm = first[-1] > _LONG_S and place.target.provider == _CPU
+                duration.append(first[-1] if is_warm else timed_run(session, sample))
+        warm_up = warm_up_of(session, [sample for _, sample in feeds], first, duration)
+        start = StartUp(open_s, open_bytes, tuple(first), tuple(duration), warm_up)
         own = session.peak_memory_bytes()
         peak = max(0, peak_memory_bytes() - before) if own is None else own
         judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
-        ready = Ready(judged.comparisons, peak, dict(session.executed_on), tuple(duration), judged.task)
+        ready = Ready(
+            judged.comparisons,
+            peak,
+            dict(session.executed_on),
+            tuple(duration),
+            judged.task,
+            start,
+            tuple(session.kernels()),
+        )
         session.release()  # where the device takes one session at a time, the other lanes open now
         channel.event("ready", ready=to_wire(ready))
         runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
@@ -103,17 +125,6 @@ def run(request: Request, channel: Channel) -> Answer:
             session.release()
             channel.event("times", seconds=seconds, cpu_s=session.processor_s() - cpu)
     return Answer()
-
-
-def _warm_up(session: Session, feeds: Feeds) -> float:
-    """Seconds of a run when caches and threads are as in any other."""
-    for _ in range(_WARM_UP_RUNS):
-        started = time.perf_counter()
-        session.run(feeds)
-        took = time.perf_counter() - started
-        if took > _LONG_S:
-            break
-    return took
 
 
 def _burst(session: Session, feeds: Feeds, count: int, *, warm: bool) -> list[float]:

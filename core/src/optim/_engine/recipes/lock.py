@@ -55,6 +55,9 @@ class LockedTarget(_Table):
 
     name: str
     backend: str
+    baseline: str | None = Field(
+        default=None, description="target that it was timed against and compared with; absent where it is the same one"
+    )
     versions: Mapping[str, str] = Field(default={}, description="libraries by distribution")
 
 

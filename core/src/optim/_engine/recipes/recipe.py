@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictFloat, model_validator
 
 from optim._engine.recipes.toml import read_toml, validate
 from optim.passes import Stage
@@ -44,10 +44,17 @@ class NamedPass(_Table):
     options: Mapping[str, Any] | None = Field(default=None, description="left out: what the pass itself proposes")
 
 
+def _joined(target: Any) -> Any:
+    """Several names as the command line has them; what is no list of names is refused as it is."""
+    return ",".join(target) if isinstance(target, list) and all(isinstance(name, str) for name in target) else target
+
+
 class Recipe(_Table):
     """Everything a recipe can say; a key that is left out is None or empty, and the command line goes before it."""
 
-    target: str | None = Field(default=None, description="as in `optim targets`")
+    target: Annotated[str | None, BeforeValidator(_joined)] = Field(
+        default=None, description="as in `optim targets`; a list of several, or auto: the fastest is delivered"
+    )
     goal: Literal["latency", "size", "memory"] | None = Field(default=None, description="what better means")
     data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")
     metric: str | None = Field(default=None, description="task metric, as after --metric")
@@ -76,6 +83,9 @@ class Recipe(_Table):
         return tuple(Named(asked.name, asked.options, carried=True) for asked in self.passes)
 
 
+R = TypeVar("R", bound=Recipe)
+
+
 def load_recipe(path: Path) -> Recipe:
     """The recipe in a file.
 
@@ -88,9 +98,9 @@ def load_recipe(path: Path) -> Recipe:
     return recipe_from(read_toml(path), path)
 
 
-def recipe_from(data: Mapping[str, Any], path: Path) -> Recipe:
+def recipe_from(data: Mapping[str, Any], path: Path, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
     """The recipe in tables that were read from ``path``; a path of feeds is made relative to it."""
-    recipe = validate(Recipe, data, path)
+    recipe = validate(kind, data, path)
     if recipe.data is not None and (beside := path.absolute().parent / recipe.data).exists():
         return recipe.model_copy(update={"data": str(beside)})
     return recipe

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from optim._engine.reports import notebook, words
-from optim._engine.reports.schema import DriftReport, ExportStepReport, Figure, OutputReport
+from optim._engine.reports.fields import Figure
+from optim._engine.reports.schema import DriftReport, ExportStepReport, OutputReport
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -89,6 +90,7 @@ class TimedModel(_Answer):
     """One of the models that were timed."""
 
     model: str = Field(description="as it was named")
+    target: str = Field(default="", description="that it was timed on, where several were named; else empty")
     error: str | None = Field(description="why it does not run; else null")
     latency_ms: float | None = Field(description="geometric mean over the shapes")
     size_bytes: int | None
@@ -102,19 +104,24 @@ class TimedModel(_Answer):
 class Benchmark(_Answer):
     """Models timed in turns; the first is what the others are compared with."""
 
-    target: str
+    target: str = Field(description="of several the names with commas between")
     feeds: str = Field(description="where they came from")
     models: tuple[TimedModel, ...]
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the rows are; of one model on several targets each begins with the target."""
+        return ("target", *_COLUMNS) if any(timed.target for timed in self.models) else _COLUMNS
+
     def rows(self) -> list[tuple[str, ...]]:
-        """A row for each model, as :data:`BENCH_COLUMNS` says."""
-        return [_row_of(timed) for timed in self.models]
+        """A row for each model, as :attr:`columns` says."""
+        return [(*filter(None, [timed.target]), *_row_of(timed)) for timed in self.models]
 
     def _repr_html_(self) -> str:
-        return notebook.table(f"timed on {self.target}, {self.feeds}", BENCH_COLUMNS, self.rows())
+        return notebook.table(f"timed on {self.target}, {self.feeds}", self.columns, self.rows())
 
 
-BENCH_COLUMNS = ("model", "ms", "ratio", "95 % interval", "MB", "peak MB", "rounds")
+_COLUMNS = ("model", "ms", "ratio", "95 % interval", "MB", "peak MB", "rounds")
 
 
 def _row_of(timed: TimedModel) -> tuple[str, ...]:

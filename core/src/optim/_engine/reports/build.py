@@ -6,6 +6,8 @@ from dataclasses import asdict
 
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
+from optim._engine.jobs.start_up import StartUp
+from optim._engine.reports.blamed import blame_report
 from optim._engine.reports.machine import this_machine
 from optim._engine.reports.schema import (
     Assumption,
@@ -15,6 +17,7 @@ from optim._engine.reports.schema import (
     ExportReport,
     ExportStepReport,
     FeedsReport,
+    KernelReport,
     OriginalReport,
     OutputReport,
     PointReport,
@@ -23,7 +26,9 @@ from optim._engine.reports.schema import (
     SearchReport,
     ShapeReport,
     SourceDriftReport,
+    StartReport,
     StepReport,
+    TargetReport,
     TaskReport,
 )
 from optim._engine.reports.verdict import verdict
@@ -31,6 +36,8 @@ from optim._engine.reports.words import options_text
 from optim._engine.runs.outcome import Outcome
 from optim._engine.search.select.archive import Point
 from optim._engine.search.state import Attempt, Measured
+from optim._engine.search.targets.entrants import TargetOutcome
+from optim.backend import KernelCount
 
 _ROUNDS_FOR_95 = 6
 """With so many the smallest and the largest of them hold the median in 97 % of cases."""
@@ -46,6 +53,8 @@ def build_report(outcome: Outcome) -> Report:
         status=outcome.status.value,
         reason=verdict(outcome),
         target=outcome.target.name,
+        baseline=outcome.baseline,
+        targets=tuple(map(_target, outcome.targets)),
         goal=settings.goal,
         budget=BudgetReport(
             max_drift=None if settings.lossless else settings.drift_limit,
@@ -59,7 +68,7 @@ def build_report(outcome: Outcome) -> Report:
         nearest=_point(outcome.nearest, outcome) if outcome.nearest else None,
         points=tuple(_point(point, outcome) for point in outcome.points),
         key=outcome.key,
-        steps=tuple(map(_step, outcome.attempts)),
+        steps=tuple(_step(attempt, outcome) for attempt in outcome.attempts),
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
         notes=_notes(outcome),
@@ -117,6 +126,18 @@ def _original(outcome: Outcome) -> OriginalReport:
         size_bytes=outcome.source.size_bytes,
         peak_memory_bytes=timed.ready.peak_memory_bytes if timed and timed.ready else None,
         operators=outcome.source.operators,
+        start=_start(timed.ready.start if timed and timed.ready else None),
+    )
+
+
+def _start(found: StartUp | None) -> StartReport | None:
+    if found is None or not found.first_s:
+        return None
+    return StartReport(
+        open_ms=1e3 * found.open_s,
+        first_ms=1e3 * found.first_s[0],
+        run_ms=1e3 * found.run_s[0],
+        open_memory_bytes=found.open_memory_bytes,
     )
 
 
@@ -177,7 +198,17 @@ def _result(outcome: Outcome) -> ResultReport | None:
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
         loader=outcome.loader,
+        load_script=outcome.load_script,
+        requirements=outcome.requirements,
+        kernels=tuple(KernelReport(**asdict(one)) for one in _kernels(outcome)),
+        start=_start(outcome.start),
     )
+
+
+def _kernels(outcome: Outcome) -> tuple[KernelCount, ...]:
+    """Of the result, or of the original where that is delivered."""
+    timing = outcome.timing or outcome.original
+    return timing.ready.kernels if timing is not None and timing.ready else ()
 
 
 def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
@@ -209,7 +240,23 @@ def _latency_ms(found: Measured, outcome: Outcome) -> float | None:
     return base.latency_ms * found.ratio
 
 
-def _step(attempt: Attempt) -> StepReport:
+def _target(row: TargetOutcome) -> TargetReport:
+    interval = (row.low, row.high) if row.low is not None and row.high is not None else None
+    return TargetReport(
+        name=row.name,
+        runtime=row.target.runs_on if row.target else "",
+        status=row.status.value,
+        reason=row.reason,
+        baseline=row.is_baseline,
+        original_ratio=row.ratio,
+        original_ratio_ci=interval,
+        original_drift=_drift(row.drift) if row.ratio is not None else None,
+        best_ratio=row.best_ratio,
+        versions=dict(row.versions),
+    )
+
+
+def _step(attempt: Attempt, outcome: Outcome) -> StepReport:
     step = attempt.step
     against = attempt.ratio / attempt.parent_ratio if attempt.ratio is not None and attempt.parent_ratio else None
     return StepReport(
@@ -232,13 +279,16 @@ def _step(attempt: Attempt) -> StepReport:
         notes=attempt.notes,
         not_here=attempt.not_here,
         printed=attempt.printed,
+        target=attempt.target or outcome.baseline,
         trace=attempt.trace,
+        blame=blame_report(attempt.blame) if attempt.blame else None,
     )
 
 
 def _point(point: Point, outcome: Outcome) -> PointReport:
     found, candidate = point.measured, point.candidate
-    delivered = outcome.result is not None and outcome.result.candidate.model.digest == candidate.model.digest
+    result = outcome.result.candidate if outcome.result is not None else None
+    delivered = result is not None and (result.target, result.digest) == (candidate.target, candidate.digest)
     words = ((step.pass_name, options_text(step.options)) for step in candidate.steps)
     return PointReport(
         number=point.number or None,
@@ -254,6 +304,7 @@ def _point(point: Point, outcome: Outcome) -> PointReport:
         proven=point.proven,
         within=point.within,
         delivered=delivered,
+        target=candidate.target or outcome.baseline,
     )
 
 

@@ -9,9 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.reports import plots, svg, words
+from optim._engine.drawing import svg
+from optim._engine.reports import plots, targets, words
+from optim._engine.reports.blame_section import blame_sections
 from optim._engine.reports.compiled import compiled_beside
-from optim._engine.reports.schema import Report, StepReport
+from optim._engine.reports.schema import Report, StartReport, StepReport
 from optim._engine.reports.words import not_here
 from optim.cli_kit.output import printable
 
@@ -111,6 +113,10 @@ def render_html(report: Report) -> str:
         plots=_plots(report),
         plot_style=svg.STYLE,
         front=plots.front_of(report.points),
+        target_columns=targets.TARGET_COLUMNS,
+        target_rows=targets.target_rows(report),
+        about_targets=targets.about_targets(report),
+        blames=blame_sections(report),
     )
 
 
@@ -135,9 +141,9 @@ def _plots(report: Report) -> list[Plot]:
     return [plot for plot in drawn if plot.drawing]
 
 
-def _both(plot: Callable[[Report, plots.Canvas], str], report: Report) -> str:
+def _both(plot: Callable[[Report, svg.Canvas], str], report: Report) -> str:
     """A plot for wide pages and for narrow ones: the page's style shows one of them."""
-    return plot(report, plots.WIDE) + plot(report, plots.NARROW)
+    return plot(report, svg.WIDE) + plot(report, svg.NARROW)
 
 
 @cache
@@ -182,8 +188,9 @@ def _merged(steps: Sequence[StepReport]) -> list[StepRow]:
     alike: dict[object, list[StepReport]] = {}
     for place, step in enumerate(steps):
         never_ran = step.status in ("not-applicable", "skipped")
-        alike.setdefault((step.pass_name, step.reason, str(step.options)) if never_ran else place, []).append(step)
-    return [StepRow(same[0], len(same)) for same in alike.values()]
+        same = (step.target, step.pass_name, step.reason, str(step.options)) if never_ran else place
+        alike.setdefault(same, []).append(step)
+    return [StepRow(group[0], len(group)) for group in alike.values()]
 
 
 def _figures(report: Report) -> list[Figure]:
@@ -196,6 +203,8 @@ def _figures(report: Report) -> list[Figure]:
         note = f"ratio {after.latency_ratio:.2f}" + (f", {interval[0]:.2f} to {interval[1]:.2f}" if interval else "")
         texts = words.latency_text(before.latency_ms), words.latency_text(after.latency_ms)
         found.append(Figure("Latency", *texts, after.latency_ratio, note))
+    if before.start is not None and after.start is not None:
+        found.append(_start_up(before.start, after.start))
     sizes = [
         ("Size", before.size_bytes, after.size_bytes),
         ("Peak memory", before.peak_memory_bytes, after.peak_memory_bytes),
@@ -204,6 +213,17 @@ def _figures(report: Report) -> list[Figure]:
         if old and new:
             found.append(Figure(title, words.size_text(old), words.size_text(new), new / old, f"ratio {new / old:.2f}"))
     return found
+
+
+def _start_up(before: StartReport, after: StartReport) -> Figure:
+    """From opening a model to its first answer."""
+    old, new = before.open_ms + before.first_ms, after.open_ms + after.first_ms
+    parts = [("open", "open_ms"), ("first call", "first_ms"), ("later calls", "run_ms")]
+    texts = (
+        f"{title} {words.latency_text(getattr(before, name))} → {words.latency_text(getattr(after, name))}"
+        for title, name in parts
+    )
+    return Figure("Start-up", words.latency_text(old), words.latency_text(new), new / old, "; ".join(texts))
 
 
 def _operators(report: Report) -> tuple[list[OperatorRow], list[OperatorRow]]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from optim._engine.drawing.svg import WIDE, Canvas, Scale, bar, dot, interval, line, svg, text
 from optim._engine.reports.schema import PointReport, Report, StepReport
-from optim._engine.reports.svg import Scale, bar, dot, interval, line, shortened, svg, text
 from optim._engine.reports.words import NOTHING, figure_text, latency_text, ratio_text, size_text
 
 _TOP = 34
@@ -15,34 +14,6 @@ _SLOWEST = 2.0
 """Slower points are drawn at the edge."""
 _UNDER = 24
 """Room below what is lossless, for the word that names the original: numbers stand above their points."""
-
-
-@dataclass(frozen=True, slots=True)
-class Canvas:
-    """What a plot is drawn on; its texts have the size of the page's where the page is as wide.
-
-    Attributes:
-        kind: the class that shows it on a page of such a width.
-        width: in pixels.
-        labels: width of the column of names; 0: a name stands above its row.
-        row: height of a row.
-    """
-
-    kind: str
-    width: int
-    labels: int
-    row: int
-
-    def label(self, y: float, words: str) -> str:
-        """The name of the row whose text would stand at ``y``."""
-        if self.labels:
-            return text(self.labels - 12, y, shortened(words, 46), anchor="end")
-        return text(0, y - self.row + 24, shortened(words, 42))
-
-
-WIDE = Canvas("wide", 1040, 330, 26)
-NARROW = Canvas("slim", 370, 0, 42)
-"""A telephone of 400 px."""
 
 
 def latency_plot(report: Report, canvas: Canvas = WIDE) -> str:

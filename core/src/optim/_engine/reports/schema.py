@@ -1,32 +1,23 @@
 """``report.json``, field by field.
 
 Infinity and NaN are no JSON: a figure that is not finite is null, and the reason or the problem beside it says so.
-Ratios are latencies against the same backend's own default on the original model: below 1 is faster.
+Ratios are latencies against the original model as the target's own runtime runs it by default; where several targets
+compete, as that of ``baseline`` does: below 1 is faster.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field
+
+from optim._engine.reports.blamed import BlameReport
+from optim._engine.reports.fields import Figure, Part
 
 REPORT_FILE = "report.json"
 
 
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-Figure = Annotated[float | None, BeforeValidator(_finite)]
-"""A number, or null where there is none or where it is not finite."""
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
-class DriftReport(_Part):
+class DriftReport(Part):
     """How far outputs are from the original's, each figure of the worst output."""
 
     relative_l2: Figure = Field(description="||other - original|| / ||original||, >= 0")
@@ -37,7 +28,7 @@ class DriftReport(_Part):
     )
 
 
-class BudgetReport(_Part):
+class BudgetReport(Part):
     """How much drift was accepted, and how much loss of the task metric."""
 
     max_drift: Figure = Field(description="relative L2 for lossy passes; null with --lossless or --max-loss alone")
@@ -46,7 +37,16 @@ class BudgetReport(_Part):
     max_loss: str | None = Field(default=None, description="a share of the original's value as 1%, or an amount")
 
 
-class OriginalReport(_Part):
+class StartReport(Part):
+    """What comes before a model is as fast as it gets; other models may have been opened beside it."""
+
+    open_ms: float = Field(description="until it was open, imports of the runtime excluded")
+    first_ms: float = Field(description="the first call")
+    run_ms: float = Field(description="a later call on the same inputs")
+    open_memory_bytes: int = Field(description="peak while it was opened, imports excluded")
+
+
+class OriginalReport(Part):
     """The model as it came."""
 
     path: str
@@ -55,9 +55,10 @@ class OriginalReport(_Part):
     size_bytes: int
     peak_memory_bytes: int | None = Field(description="of opening and running it, imports excluded")
     operators: dict[str, int] = Field(description="nodes by operator")
+    start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
 
 
-class ExportStepReport(_Part):
+class ExportStepReport(Part):
     """One pass over the source, or one exporter on one component."""
 
     name: str
@@ -73,7 +74,7 @@ class ExportStepReport(_Part):
     printed: tuple[str, ...] = Field(default=(), description="what it printed")
 
 
-class SourceDriftReport(_Part):
+class SourceDriftReport(Part):
     """How far the result is from what the source itself computes."""
 
     drift: DriftReport
@@ -85,7 +86,7 @@ class SourceDriftReport(_Part):
     note: str = ""
 
 
-class ExportReport(_Part):
+class ExportReport(Part):
     """How the original was exported, and how far it is from its source."""
 
     source: str
@@ -101,7 +102,7 @@ class ExportReport(_Part):
     notes: tuple[str, ...]
 
 
-class OutputReport(_Part):
+class OutputReport(Part):
     """One output against the original's, the worst over all samples."""
 
     name: str
@@ -122,7 +123,7 @@ class OutputReport(_Part):
     slices: str = Field(default="", description="the slices whose drift relative_l2 is, where scales are mixed")
 
 
-class ShapeReport(_Part):
+class ShapeReport(Part):
     """Latency on one shape of the inputs."""
 
     shape: str = Field(description="e.g. input_ids 1x128")
@@ -132,7 +133,7 @@ class ShapeReport(_Part):
     ci: tuple[float, float] = Field(description="95 % interval of the ratio")
 
 
-class TaskReport(_Part):
+class TaskReport(Part):
     """The task metric of the result beside the original's, on the same samples."""
 
     metric: str
@@ -144,7 +145,7 @@ class TaskReport(_Part):
     samples: int
 
 
-class CheckReport(_Part):
+class CheckReport(Part):
     """What was looked at when the result had been written."""
 
     name: str
@@ -154,7 +155,16 @@ class CheckReport(_Part):
     text: str
 
 
-class ResultReport(_Part):
+class KernelReport(Part):
+    """Nodes of the runtime's own graph that one kernel computed."""
+
+    operator: str
+    precision: str
+    kernel: str = Field(description="its family, as the runtime calls it")
+    nodes: int
+
+
+class ResultReport(Part):
     """The model that is delivered."""
 
     digest: str
@@ -170,9 +180,13 @@ class ResultReport(_Part):
     outputs: tuple[OutputReport, ...]
     shapes: tuple[ShapeReport, ...]
     loader: bool = Field(default=True, description="whether load.py is there, and optim.load opens it")
+    load_script: str = Field(default="", description="text of load.py where another runtime than onnxruntime opens it")
+    requirements: tuple[str, ...] = Field(default=(), description="what load.py needs, as pip takes it")
+    kernels: tuple[KernelReport, ...] = Field(default=(), description="empty where the runtime does not tell")
+    start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
 
 
-class StepReport(_Part):
+class StepReport(Part):
     """One pass with one set of options, tried on one chain of passes."""
 
     stage: str
@@ -196,10 +210,14 @@ class StepReport(_Part):
         default=False, description="not tried because of this machine or what is installed, whatever the model is"
     )
     printed: tuple[str, ...] = Field(default=(), description="what the pass printed")
+    target: str = Field(default="", description="that it was tried for, where several competed")
     trace: str = Field(default="", description="of the exception that it ended with, the plugin's own lines first")
+    blame: BlameReport | None = Field(
+        default=None, description="which nodes make it wrong, where it was dropped for that and there was time to look"
+    )
 
 
-class PointReport(_Part):
+class PointReport(Part):
     """A model that was measured: a place in the plot of speed against drift."""
 
     number: int | None = Field(description="on the front of what can be had; --pick takes it; null beside the front")
@@ -215,16 +233,34 @@ class PointReport(_Part):
     proven: bool = Field(description="on fresh rounds and all samples; else a quick look")
     within: bool = Field(description="within the budget")
     delivered: bool
+    target: str = Field(default="", description="that it runs on, where several competed")
 
 
-class Assumption(_Part):
+class TargetReport(Part):
+    """One of several targets that competed."""
+
+    name: str
+    runtime: str = Field(description="what runs models there: a provider of onnxruntime, or a runtime of its own")
+    status: Literal["delivered", "beaten", "failed", "absent"] = Field(
+        description="absent: it cannot be used on this machine"
+    )
+    reason: str
+    baseline: bool = Field(description="whether all ratios of the report are to the original there")
+    original_ratio: Figure = Field(description="latency of the original there, to the baseline's")
+    original_ratio_ci: tuple[float, float] | None = Field(description="95 % interval")
+    original_drift: DriftReport | None = Field(description="of the original there to the baseline's outputs")
+    best_ratio: Figure = Field(description="of the best that held there")
+    versions: dict[str, str] = Field(description="of the libraries that run it")
+
+
+class Assumption(Part):
     """What was assumed of an input that was synthesized."""
 
     input: str
     text: str
 
 
-class FeedsReport(_Part):
+class FeedsReport(Part):
     """What the models were run on."""
 
     origin: str
@@ -233,7 +269,7 @@ class FeedsReport(_Part):
     assumptions: tuple[Assumption, ...]
 
 
-class MachineReport(_Part):
+class MachineReport(Part):
     """Where it was timed."""
 
     cpu: str
@@ -247,7 +283,7 @@ class MachineReport(_Part):
     device: str = Field(default="", description="the accelerator that it ran on, with its driver; empty for none")
 
 
-class SearchReport(_Part):
+class SearchReport(Part):
     """What the search cost."""
 
     computed: int = Field(description="jobs run")
@@ -256,12 +292,16 @@ class SearchReport(_Part):
     budget_seconds: float | None = Field(description="of the whole run, given or announced; null for a repeated lock")
 
 
-class Report(_Part):
+class Report(Part):
     """Everything a run found out."""
 
     status: Literal["improved", "prepared", "unchanged", "budget-missed", "failed"]
     reason: str = Field(description="the verdict in one sentence")
-    target: str
+    target: str = Field(description="where what is delivered runs")
+    baseline: str = Field(default="", description="target that ratios are to, where several competed; else empty")
+    targets: tuple[TargetReport, ...] = Field(
+        default=(), description="those that competed; empty where one was asked for"
+    )
     goal: Literal["latency", "size", "memory"]
     budget: BudgetReport
     original: OriginalReport

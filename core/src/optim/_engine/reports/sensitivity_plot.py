@@ -6,7 +6,7 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
-from optim._engine.reports.svg import Scale
+from optim._engine.drawing.svg import Scale
 from optim.cli_kit.output import printable
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.reports.plots import front_of
-from optim._engine.reports.schema import Report, StepReport
+from optim._engine.reports.schema import Report, StartReport, StepReport
+from optim._engine.reports.targets import TARGET_COLUMNS, about_targets, target_rows
 from optim._engine.reports.words import (
     NOTHING,
     best_of,
@@ -33,6 +34,7 @@ _VERDICTS = {"improved": "green", "prepared": "green", "unchanged": "cyan", "bud
 
 
 _COLUMNS = ("step", "pass", "ratio", "drift", "why")
+_FIGURES = ("pick", "ratio", "size", "drift", "original", "best")
 _TABLE_WIDTH = 100
 """Columns from which reasons have some 40 of their own in a table; they take more lines than words with less."""
 _NEXT_BEST = 5
@@ -60,6 +62,9 @@ def print_report(
     for label, before, after in _figures(report):
         figures = f"{label:<12}{before:>9}  ->  {after}" if console.is_terminal else f"{label}: {before} -> {after}"
         console.print(f"  {figures}", markup=False, highlight=False)
+    if len(report.targets) > 1:
+        console.print(f"\n{about_targets(report)}:", markup=False, highlight=False)
+        _print_table(TARGET_COLUMNS, target_rows(report), console)
     rows = list(_rows(tuple(step for step in report.steps if not step.not_here)))
     shown = rows if verbose else _told(rows)
     if shown:
@@ -116,35 +121,43 @@ def _print_said(report: Report, console: Console) -> None:
 
 def _print_points(report: Report, console: Console) -> None:
     """Other compromises, where there are any."""
+    several = bool(report.targets)
+    columns = ("pick", *(["target"] if several else []), "ratio", "size", "drift", "passes")
+    front = front_of(report.points)
+    if len(front) < 2:
+        return
+    rows = [
+        (
+            str(point.number),
+            *([point.target] if several else []),
+            ratio_text(point.latency_ratio),
+            size_text(point.size_bytes),
+            figure_text(point.drift.relative_l2),
+            (" + ".join(step.partition(" (")[0] for step in point.chain) or NOTHING)
+            + (" *" if point.delivered else ""),
+        )
+        for point in front
+    ]
+    about = "other compromises, each proven (* is delivered; optim run DIR --pick 2 takes another):"
+    console.print(f"\n{about}", markup=False)
+    _print_table(columns, rows, console)
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
+    """As a table where there is a terminal, words to the left and figures to the right; else with tabs."""
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
-    columns = ("pick", "ratio", "size", "drift", "passes")
-    front = front_of(report.points)
-    if len(front) < 2:
+    if not console.is_terminal:
+        _print_tabbed((columns, *rows), console)
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for column in columns:
-        table.add_column(column, justify="left" if column == "passes" else "right", overflow="fold")
-    rows = [
-        (
-            str(point.number),
-            ratio_text(point.latency_ratio),
-            size_text(point.size_bytes),
-            figure_text(point.drift.relative_l2),
-            " + ".join(step.partition(" (")[0] for step in point.chain) + (" *" if point.delivered else ""),
-        )
-        for point in front
-    ]
+        table.add_column(column, justify="right" if column in _FIGURES else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    about = "other compromises, each proven (* is delivered; optim run DIR --pick 2 takes another):"
-    console.print(f"\n{about}", markup=False)
-    if console.is_terminal:
-        console.print(Padding(table, (0, 0, 0, 2)))
-    else:
-        _print_tabbed((columns, *rows), console)
+    console.print(Padding(table, (0, 0, 0, 2)))
 
 
 def _verdict(report: Report) -> Text:
@@ -165,19 +178,26 @@ def _figures(report: Report) -> Iterator[tuple[str, str, str]]:
     if after.latency_ms is None and after.executed_on:
         shares = [f"{share_text(share)} of its nodes on {name}" for name, share in after.executed_on.items()]
         yield "ran", NOTHING, ", ".join(shares)
+    if before.start is not None and after.start is not None:
+        yield "start-up", _start_text(before.start), _start_text(after.start)
     if before.peak_memory_bytes and after.peak_memory_bytes:
         yield "peak memory", size_text(before.peak_memory_bytes), size_text(after.peak_memory_bytes)
+
+
+def _start_text(start: StartReport) -> str:
+    """From opening a model to its first answer."""
+    return latency_text(start.open_ms + start.first_ms)
 
 
 def _rows(steps: tuple[StepReport, ...]) -> Iterator[tuple[StepReport, int]]:
     """Steps to show, each with how many attempts it stands for."""
     yield from ((step, 1) for step in steps if step.status == "kept")
-    groups: dict[tuple[str, str], list[StepReport]] = {}
+    groups: dict[tuple[str, str, str], list[StepReport]] = {}
     for step in steps:
         if step.status != "kept":
-            groups.setdefault((step.status, step.pass_name), []).append(step)
+            groups.setdefault((step.status, step.pass_name, step.target), []).append(step)
     order = list(STYLES)
-    for (_, _), group in sorted(groups.items(), key=lambda item: order.index(item[0][0])):
+    for _, group in sorted(groups.items(), key=lambda item: order.index(item[0][0])):
         yield best_of(group), len(group)
 
 
@@ -195,7 +215,7 @@ def _print_rows(rows: list[tuple[StepReport, int]], console: Console) -> None:
     from rich.padding import Padding
 
     if not console.is_terminal:
-        cells = ((step.status, step.pass_name + _details(step, count), *_told_of(step)) for step, count in rows)
+        cells = ((step.status, _name(step) + _details(step, count), *_told_of(step)) for step, count in rows)
         _print_tabbed((_COLUMNS, *cells), console)
     elif console.width >= _TABLE_WIDTH:
         console.print(Padding(_table(rows), (0, 0, 0, 2)))
@@ -215,12 +235,12 @@ def _print_stacked(rows: list[tuple[StepReport, int]], console: Console) -> None
     from rich.padding import Padding
     from rich.text import Text
 
-    widest = max(len(step.pass_name) for step, _ in rows)
+    widest = max(len(_name(step)) for step, _ in rows)
     for step, count in rows:
         ratio, drift, reason = _told_of(step)
         figures = [f"ratio {ratio}"] if ratio != NOTHING else []
         figures += [f"drift {drift}"] if drift != NOTHING else []
-        name = f"{step.pass_name:<{widest}}  {', '.join(figures)}".rstrip()
+        name = f"{_name(step):<{widest}}  {', '.join(figures)}".rstrip()
         console.print(Text.assemble("  ", (f"{step.status:<9}", STYLES[step.status]), name))
         for line, style in ((_details(step, count).strip(" ()"), "dim"), (reason, "")):
             if line:
@@ -236,7 +256,7 @@ def _table(rows: list[tuple[StepReport, int]]) -> Table:
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    longest = max(len(step.pass_name) for step, _ in rows)
+    longest = max(len(_name(step)) for step, _ in rows)
     for column in _COLUMNS:
         right, narrow = column in ("ratio", "drift"), column not in ("pass", "why")
         table.add_column(
@@ -249,10 +269,15 @@ def _table(rows: list[tuple[StepReport, int]]) -> Table:
     for step, count in rows:
         table.add_row(
             Text(step.status, STYLES[step.status]),
-            Text.assemble(step.pass_name, (_details(step, count), "dim")),
+            Text.assemble(_name(step), (_details(step, count), "dim")),
             *map(Text, _told_of(step)),
         )
     return table
+
+
+def _name(step: StepReport) -> str:
+    """The pass, behind its target where several competed."""
+    return f"{step.target}: {step.pass_name}" if step.target else step.pass_name
 
 
 def _details(step: StepReport, count: int) -> str:

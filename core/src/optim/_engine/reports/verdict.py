@@ -25,11 +25,16 @@ def verdict(outcome: Outcome) -> str:
     result = outcome.result
     if result is None:
         return f"{outcome.reason}; nothing is delivered{_aside(outcome)}"
-    if not result.candidate.steps:
+    if result.candidate.is_original:
         return f"{outcome.reason}; the original is delivered as it is" if outcome.reason else "the original, as it is"
     if result.candidate.recast is not None and result.ratio is not None:
         return f"{_with_recast(outcome, result)}, {_drift(outcome, result)}"
-    parts = [_latency(result), _ran_on(outcome), _size(outcome.source.size_bytes, result.candidate.size_bytes)]
+    parts = [
+        _on(outcome),
+        _latency(result),
+        _ran_on(outcome),
+        _size(outcome.source.size_bytes, result.candidate.size_bytes),
+    ]
     if outcome.settings.goal == "size":
         parts = parts[::-1]
     if outcome.settings.goal == "memory":
@@ -82,6 +87,13 @@ def _latency(result: Measured) -> str:
     if result.ratio < 1:
         return f"{times(1 / result.ratio)} times faster {figures}"
     return f"{times(result.ratio)} times slower {figures}"
+
+
+def _on(outcome: Outcome) -> str:
+    """Returns where it runs, where several targets competed."""
+    if not outcome.baseline or outcome.baseline == outcome.target.name:
+        return ""
+    return f"on {outcome.target.name}, against the original on {outcome.baseline}"
 
 
 def _ran_on(outcome: Outcome) -> str:

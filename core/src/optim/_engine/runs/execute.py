@@ -5,30 +5,34 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from optim._engine.compare.variants import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
+from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, plugin_version_key
 from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.search.keys import machine_key
-from optim._engine.search.plan import Plan, make_plan
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
-from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words
+from optim._engine.search.targets.entrants import Plans, TargetOutcome, enter, none_runs, rows_of_absent
+from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words, of_several
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.export_file import KnownExport, known_export
 from optim._engine.sources.make import ExportedSource
 from optim._engine.store import Store, cache_key
+from optim.errors import OptimError
 from optim.jobs.owner import ending_workers
 from optim.jobs.wire import to_wire
 from optim.onnx.files import is_whole
 from optim.onnx.operators import operator_counts
+from optim.target import Target
 
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
 
@@ -53,39 +57,83 @@ def execute(
         OptimError: the source, the feeds, the target or the request is unusable; nothing has been written.
     """
     started = time.monotonic()
-    target = require_target(registry, settings.target)
-    plan = make_plan(settings, registry, target)
+    chosen = _chosen(settings, registry)
+    plans = Plans(settings, registry, chosen)
+    if chosen.note:
+        say(chosen.note)
     with store.in_use(), ending_workers(), thread_executor() as executor:
         there = set(store.models.iterdir())
-        bench = Workbench(settings, registry, store, executor, say, exported)
-        source = bench.ingest()
-        searches = settings.chain is None
-        within_s = bench.run_time.for_original if searches else None
-        bench.prepare(source.model, bench.check_options(source.model), within_s)
+        failed = dict(plans.refused)
+
+        def bench_on(target: Target) -> Workbench:
+            return Workbench(replace(settings, target=target.name), registry, store, executor, say, exported)
+
+        bench, source = _prepared(bench_on, chosen, failed)
         load = _load(bench, source)
-        if searches:
-            _announce(bench, load, plan, say)
-        key = _run_key(bench)
+        if settings.chain is None:
+            _announce(bench, load, plans, say)
+        key = _run_key(bench, chosen)
         earlier = None if settings.fresh else finished_run(store, key)
         if earlier is not None:
             say("served from the cache: the same run has been made before (--fresh makes it anew)")
             earlier.first_s = earlier.seconds
-            earlier.cached, earlier.seconds, earlier.settings = True, time.monotonic() - started, settings
+            earlier.cached, earlier.seconds, earlier.settings = True, time.monotonic() - started, bench.settings
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
             earlier.exported, earlier.known = bench.exported, _known_export(settings)
-            return earlier
-        outcome = _judged(bench, source, plan)
+            return _noting(earlier, chosen)
+        outcome = _judged(bench, source, chosen, plans, failed)
         outcome.key = key
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
         proven = [point.candidate.model.path for point in outcome.points if point.proven]
-        kept = {bench.original.model.path, *proven} | (
-            {outcome.result.candidate.model.path} if outcome.result else set()
-        )
+        kept = {bench.original.model.path, *proven}
+        if outcome.result:
+            chain = outcome.result.candidate
+            kept |= {chain.model.path, *(model.path for model in variant_models(chain.interfaces))}
         store.keep_only(bench.made | set(store.models.iterdir()) - there, kept)
         outcome.seconds = time.monotonic() - started
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
             store.write("runs", key, to_wire(outcome))
+    return _noting(outcome, chosen)
+
+
+def _noting(outcome: Outcome, chosen: ChosenTargets) -> Outcome:
+    """The same, and what became of auto: the run itself is that of the one target."""
+    if chosen.note:
+        outcome.notes = (*outcome.notes, chosen.note)
     return outcome
+
+
+def _chosen(settings: RunSettings, registry: Registry) -> ChosenTargets:
+    """The targets of the run; a lock of several names the baseline beside the one that it was for."""
+    chosen = choose_targets(registry, settings.target)
+    if settings.baseline:
+        chosen = replace(chosen, baseline=require_target(registry, settings.baseline))
+    return chosen
+
+
+def _prepared(
+    bench_on: Callable[[Target], Workbench], chosen: ChosenTargets, failed: dict[str, OptimError]
+) -> tuple[Workbench, ingest.Answer]:
+    """The run, prepared on the baseline; where the original does not run there, on the next of the targets.
+
+    Raises:
+        OptimError: it runs on none of them.
+    """
+    errors: dict[str, OptimError] = {}
+    for target in dict.fromkeys(one.name for one in (chosen.baseline, *chosen.targets)):
+        bench = bench_on(next(one for one in (chosen.baseline, *chosen.targets) if one.name == target))
+        source = bench.ingest()
+        within_s = bench.run_time.for_original if bench.settings.chain is None else None
+        try:
+            bench.prepare(source.model, bench.check_options(source.model), within_s)
+        except OptimError as error:
+            if not chosen.compete:
+                raise
+            errors[target] = error
+            continue
+        failed |= errors
+        return bench, source
+    raise none_runs(errors, chosen)
 
 
 def _load(bench: Workbench, source: ingest.Answer) -> Load:
@@ -94,27 +142,49 @@ def _load(bench: Workbench, source: ingest.Answer) -> Load:
     return Load(source.size_bytes, nodes, len(prepared.compared), prepared.open_s, prepared.run_s)
 
 
-def _announce(bench: Workbench, load: Load, plan: Plan, say: Callable[[str], None]) -> None:
+def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], None]) -> None:
     """Say how long the run is going to take, and have it keep to that."""
     time = bench.run_time
     if bench.settings.search_seconds == AUTO:
-        passes = [planned.ordered.name for stage in plan.stages.values() for planned in stage]
-        time.announce(round(estimate_s(load, passes, PassCosts.known(bench.store), time.spent)))
+        costs = PassCosts.known(bench.store)
+        each = [estimate_s(load, plan.names, costs, time.spent) for plan in plans.by_target.values()]
+        time.announce(round(of_several(each)))
         say(f"about {in_words(time.announced_s)}: {load.text} (--search-seconds says otherwise)")
     bench.hold_to_time()
 
 
-def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
-    from optim._engine.runs.judge import judge_chain, judge_search  # the search; a run from the cache has none
+def _judged(
+    bench: Workbench, source: ingest.Answer, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]
+) -> Outcome:
+    from optim._engine.runs.judge import judge_chain, judge_contest, judge_search  # a run from the cache has none
 
     own_data = bench.prepared.origin != SYNTHESIZED
     budget = Budget.of(bench.settings, bench.prepared.tolerance, foresees=own_data)
     started = time.monotonic()
-    verdict = judge_chain(bench, budget) if bench.settings.chain is not None else judge_search(bench, budget, plan)
+    rows: list[TargetOutcome] = []
+    target, versions, baseline = bench.target, bench.prepared.versions, ""
+    if not chosen.compete:
+        repeats = bench.settings.chain is not None
+        plan = plans.by_target[chosen.baseline.name]
+        verdict = judge_chain(bench, budget) if repeats else judge_search(bench, budget, plan)
+        rows = rows_of_absent(chosen, failed) if chosen.absent else []
+    else:
+        from optim._engine.search.targets.contest import Contest
+
+        entrants, baseline = enter(bench, chosen, plans, failed), bench.target.name
+        if bench.settings.chain is not None:
+            verdict = judge_chain(entrants[0].bench, budget)
+            won = entrants[0].bench
+        else:
+            contest = Contest(entrants, budget)
+            verdict = judge_contest(contest, bench, budget)
+            rows, won = contest.rows(verdict.delivered), contest.bench_of(verdict.delivered, bench)
+        rows += rows_of_absent(chosen, failed)
+        target, versions = won.target, {**bench.prepared.versions, **won.prepared.versions}
     result = verdict.result
     return Outcome(
         settings=bench.settings,
-        target=bench.target,
+        target=target,
         status=verdict.status,
         reason=verdict.reason,
         source=source,
@@ -125,7 +195,7 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
         operators=operator_counts(result.candidate.model.path) if result else {},
         attempts=verdict.attempts,
         points=verdict.points,
-        versions=_versions(bench),
+        versions=_versions(bench, versions),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=time.monotonic() - started,
         announced_s=None if math.isinf(bench.run_time.announced_s) else bench.run_time.announced_s,
@@ -134,6 +204,8 @@ def _judged(bench: Workbench, source: ingest.Answer, plan: Plan) -> Outcome:
         from_cache=bench.runner.from_cache,
         exported=bench.exported,
         known=_known_export(bench.settings),
+        baseline=baseline,
+        targets=tuple(rows),
     )
 
 
@@ -141,7 +213,7 @@ def _known_export(settings: RunSettings) -> KnownExport | None:
     return known_export(settings.source) if settings.export is None else None
 
 
-def _run_key(bench: Workbench) -> str:
+def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
     """Everything a run depends on: what was asked, the model, the feeds, the code and the machine."""
     settings = replace(bench.settings, source=Path(), data=None, fresh=False, export=None, component="")
     plugins = {plugin.info.name: plugin_version_key(plugin.info) for plugin in bench.registry.plugins}
@@ -155,6 +227,8 @@ def _run_key(bench: Workbench) -> str:
         "metric": bench.prepared.task.digest if bench.prepared.task else "",
         "source": bench.exported.evidence.name if bench.exported else "",
     }
+    if chosen.compete:
+        depends_on["targets"] = [to_wire(target.plain) for target in chosen.targets]
     return cache_key("run", depends_on)
 
 
@@ -163,7 +237,7 @@ def finished_run(store: Store, key: str) -> Outcome | None:
     outcome = store.read("runs", key, Outcome)
     if outcome is None:
         return None
-    if outcome.result is not None and (damaged := damaged_files(outcome.result.candidate.model.path)):
+    if outcome.result is not None and (damaged := damaged_files(outcome.result.candidate.model.path, store)):
         for file in damaged:
             if file.exists():
                 store.drop("models", file.name, "it is not what its name says")
@@ -172,7 +246,7 @@ def finished_run(store: Store, key: str) -> Outcome | None:
     return outcome
 
 
-def _versions(bench: Workbench) -> dict[str, str]:
+def _versions(bench: Workbench, of_runtimes: Mapping[str, str]) -> dict[str, str]:
     plugins = {p.info.package: p.info.version for p in bench.registry.plugins if p.info.package}
     own = {name: importlib.metadata.version(name) for name in _PACKAGES}
-    return {**own, **plugins, **bench.prepared.versions}
+    return {**own, **plugins, **of_runtimes}

@@ -1,20 +1,22 @@
-"""The verdict: what a search or a repeated chain comes to."""
+"""The verdict: what a search, a contest of targets, or a repeated chain comes to."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.runs.outcome import RunStatus
+from optim._engine.search.blaming import blame_dropped
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.journal import Journal, failures
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
-from optim._engine.search.select.archive import ParetoArchive, Point
+from optim._engine.search.select.archive import ParetoArchive, Point, points_of
 from optim._engine.search.select.chains import repeat
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.selection import Selection
-from optim._engine.search.state import Attempt, LaneResult, Measured, StepStatus
+from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured, StepStatus
+from optim._engine.search.targets.contest import Contender, Contest
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
@@ -50,17 +52,24 @@ class Verdict:
     timing: LaneResult | None = None
     points: list[Point] = field(default_factory=list)
 
+    @property
+    def delivered(self) -> Candidate | None:
+        """The chain that is delivered."""
+        return self.result.candidate if self.result is not None else None
+
 
 def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
     """Searches, decides, and says what became of every attempt, also where the target fails on the way."""
     beam = Beam(bench, budget, plan)
     selection = Selection(bench, budget, beam.journal, beam.archive, beam.time)
     try:
-        return _judged(bench, beam, selection, plan, budget)
+        verdict = _judged(bench, beam, selection, plan, budget)
     except TimingFailed as failed:
         beam.journal.conclude(bench.original)
         what = f"{failed.what}, by {failed.package}: {failed.cause}. What was found before is in the report"
         return Verdict(RunStatus.FAILED, what, None, beam.journal.attempts, points=beam.archive.points())
+    blame_dropped(bench, budget, beam.journal)
+    return verdict
 
 
 def _judged(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, budget: Budget) -> Verdict:
@@ -76,10 +85,78 @@ def _judged(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, budg
     bench.say("deciding")
     winner = selection.decide(ranking)
     if winner is not None:
-        beam.journal.timed(winner, None)
-        if selection.is_undecided(winner):
-            return _verdict(RunStatus.IMPROVED, UNDECIDED, winner, beam, selection)
-        return _verdict(_delivered(winner, selection), "", winner, beam, selection)
+        return _delivery(winner, beam, selection)
+    return _nothing_better(bench, beam, selection, plan, budget)
+
+
+def judge_contest(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
+    """Has several targets search, and decides among what is best on each of them.
+
+    What may be the best is proven on its target, each against the same baseline.
+
+    Args:
+        contest: of the targets.
+        base: where the original was prepared.
+        budget: what the user accepts.
+    """
+    try:
+        contest.run()
+        verdict = _decided(contest, base, budget)
+    except TimingFailed as failed:
+        what = f"{failed.what}, by {failed.package}: {failed.cause}. What was found before is in the report"
+        verdict = Verdict(RunStatus.FAILED, what, None, [])
+    result = verdict.result
+    delivered = result.candidate if result is not None else base.original
+    for one in contest.contenders:
+        one.beam.journal.conclude(delivered, result if result is not None and not delivered.is_original else None)
+    return replace(
+        verdict,
+        attempts=[attempt for one in contest.contenders for attempt in one.beam.journal.attempts],
+        points=points_of([one.beam.archive for one in contest.contenders], delivered),
+    )
+
+
+def _decided(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
+    """The verdict where the baseline can be timed.
+
+    Raises:
+        TimingFailed: it cannot.
+    """
+    best: tuple[Measured, Contender, Selection] | None = None
+    for one in contest.order:
+        if best is not None and not contest.may_beat(one, best[0], best[1]):
+            continue
+        one.bench.say("deciding")
+        selection = _selection(one, budget)
+        winner = selection.decide(one.ranking)
+        if winner is None:
+            one.reason = "nothing of it is better than the baseline on fresh rounds"
+        elif best is None or contest.figure(winner, one) < contest.figure(best[0], best[1]):
+            best = winner, one, selection
+    if best is not None:
+        return _delivery(best[0], best[1].beam, best[2])
+    left = [one for one in contest.contenders if not one.failed]
+    if not left:
+        reasons = "; ".join(f"{one.name}: {one.reason}" for one in contest.contenders)
+        return Verdict(RunStatus.FAILED, reasons, None, [])
+    nearest = next((one for one in left if one.beam.archive.beyond(1)), left[0])
+    return _nothing_better(base, nearest.beam, _selection(nearest, budget), nearest.entrant.plan, budget)
+
+
+def _selection(one: Contender, budget: Budget) -> Selection:
+    return Selection(one.bench, budget, one.beam.journal, one.beam.archive, one.beam.time)
+
+
+def _delivery(winner: Measured, beam: Beam, selection: Selection) -> Verdict:
+    """The verdict where something is better than the original."""
+    beam.journal.timed(winner, None)
+    if selection.is_undecided(winner):
+        return _verdict(RunStatus.IMPROVED, UNDECIDED, winner, beam, selection)
+    return _verdict(_delivered(winner, selection), "", winner, beam, selection)
+
+
+def _nothing_better(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, budget: Budget) -> Verdict:
+    """The verdict where nothing is, and why."""
     forced = plan.forced()
     if forced:
         name = forced[0].ordered.name
@@ -103,7 +180,7 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
     Raises:
         OptimError[replay-failed]: a step does not repeat, or the model is not right.
     """
-    journal = Journal(Objective(bench.settings.goal, bench.target.timed).goal)
+    journal = Journal(Objective(bench.settings.goal, bench.target.timed).goal, bench.original.target)
     candidate = repeat(bench, budget, journal, bench.settings.chain or ())
     archive = ParetoArchive(budget)
     # nothing is searched, and nothing bounds its end
@@ -124,7 +201,7 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
         )
     journal.conclude(candidate, measured[0])
     return Verdict(
-        _delivered(measured[0], selection) if candidate.steps else RunStatus.UNCHANGED,
+        RunStatus.UNCHANGED if candidate.is_original else _delivered(measured[0], selection),
         "repeated from a lock, verified, not searched again",
         measured[0],
         journal.attempts,
@@ -136,7 +213,7 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
 
 def _verdict(status: RunStatus, reason: str, winner: Measured, beam: Beam, selection: Selection) -> Verdict:
     """The verdict of a search that delivers something."""
-    beam.journal.conclude(winner.candidate, winner if winner.candidate.steps else None)
+    beam.journal.conclude(winner.candidate, None if winner.candidate.is_original else winner)
     score = selection.clock.board[winner.candidate]
     return Verdict(
         status,
@@ -163,7 +240,8 @@ def _original(bench: Workbench, beam: Beam, selection: Selection) -> Measured:
     """
     if not bench.target.timed:
         return Measured(bench.original, None)
-    timed = selection.clock.base or (beam.clock.base if beam.time.is_up else None)
+    elsewhere = bool(beam.start.candidate.target)  # its races were against the original where that was prepared
+    timed = selection.clock.base or (beam.clock.base if beam.time.is_up or elsewhere else None)
     if timed is None and not selection.measure([bench.original]):
         score = selection.clock.board[bench.original]
         if score.result is not None and score.result.failure:

@@ -34,7 +34,12 @@ def lock_of(outcome: Outcome) -> Lock:
     return Lock(
         lock=header(),
         source=LockedSource(file_name=settings.source.name, digest=outcome.source.model.digest),
-        target=LockedTarget(name=outcome.target.name, backend=outcome.target.backend, versions=outcome.versions),
+        target=LockedTarget(
+            name=outcome.target.name,
+            backend=outcome.target.backend,
+            baseline=outcome.baseline if outcome.baseline not in ("", outcome.target.name) else None,
+            versions=outcome.versions,
+        ),
         goal=settings.goal,
         metric=settings.metric.text if settings.metric else None,
         budget=budget,
@@ -76,6 +81,7 @@ def apply_recipe(settings: RunSettings, path: Path | Mapping[str, Any]) -> tuple
     repeated = replace(
         settings,
         target=found.target.name,
+        baseline=found.target.baseline or "",
         goal=found.goal,
         data=_data_beside(found, path),
         seed=found.feeds.seed,

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from optim._engine.jobs import ingest, prepare
+from optim._engine.jobs.start_up import StartUp
 from optim._engine.search.select.archive import Point
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
+from optim._engine.search.targets.entrants import TargetOutcome
 from optim._engine.sources.export_file import KnownExport
 from optim._engine.sources.make import ExportedSource
 from optim.backend import Check
@@ -31,7 +33,7 @@ class Outcome:
 
     Attributes:
         settings: what was asked.
-        target: where it ran.
+        target: where what is delivered runs; where the original ran, where nothing is delivered.
         status: the verdict.
         reason: the verdict in one sentence.
         source: the original in the store.
@@ -57,6 +59,10 @@ class Outcome:
         known: what an earlier export says of the original, where it came as a file of one.
         checks: what was looked at after delivery.
         loader: whether onnxruntime can open what is delivered.
+        load_script: text of ``load.py`` where another runtime than onnxruntime opens it.
+        requirements: what ``load.py`` needs, as pip takes it.
+        baseline: name of the target that ratios are to; empty where that is :attr:`target`.
+        targets: what became of each of several targets.
     """
 
     settings: RunSettings
@@ -86,11 +92,21 @@ class Outcome:
     known: KnownExport | None = None
     checks: tuple[Check, ...] = ()
     loader: bool = True
+    load_script: str = ""
+    requirements: tuple[str, ...] = ()
+    baseline: str = ""
+    targets: tuple[TargetOutcome, ...] = ()
 
     @property
     def delivered(self) -> Candidate | None:
         """The chain that is delivered."""
         return self.result.candidate if self.result else None
+
+    @property
+    def start(self) -> StartUp | None:
+        """How what is delivered began when it was timed last; None where nothing was timed."""
+        timed = self.timing or self.original
+        return timed.ready.start if self.result and timed and timed.ready else None
 
     @property
     def nearest(self) -> Point | None:

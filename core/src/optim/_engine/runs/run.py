@@ -77,7 +77,8 @@ def run_settings(
 
             outcome = picked(outcome, pick)
         report = publish(outcome, registry, folder, say)
-    store.trim()
+    if not outcome.cached:  # one that was served from the cache left nothing there
+        store.trim()
     return report
 
 
@@ -152,8 +153,17 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
     libraries = libraries_of(model.opset)
     delivery = Delivery(folder, model, outcome.target, candidate.interfaces)
     script = LOAD_TEXT if backend.owner is None else backend.load_script(delivery)
-    outcome.loader = bool(script)
-    write_session_files(folder, model.session, outcome.target, libraries, owner=backend.owner, script=script)
+    outcome.loader, outcome.load_script = bool(script), "" if backend.owner is None else script
+    outcome.requirements = tuple(backend.requirements(outcome.target))
+    write_session_files(
+        folder,
+        model.session,
+        outcome.target,
+        libraries,
+        owner=backend.owner,
+        script=script,
+        warm_up=outcome.start.warm_up if outcome.start else {},
+    )
     write_lock(lock_of(outcome), folder / "recipe.lock.toml")
     return tuple(backend.deliver(delivery))
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from optim._engine.jobs.start_up import Zeros
 from optim._engine.json_file import read_json
 from optim._engine.runs.session_trust import require_harmless
 from optim.errors import ExitStatus, OptimError
@@ -30,11 +31,12 @@ from pathlib import Path
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
+import numpy as np  # noqa: E402
 import onnxruntime as ort  # noqa: E402
 
 
-def load():
-    """An onnxruntime.InferenceSession."""
+def load(warm_up=True):
+    """An onnxruntime.InferenceSession; run once on zeros where session.json says that first calls are dear."""
     folder = Path(__file__).resolve().parent
     saved = json.loads((folder / "session.json").read_text(encoding="utf-8"))
     options = ort.SessionOptions()
@@ -72,6 +74,8 @@ def load():
     )
     if absent := [name for name in wanted if name not in session.get_providers()]:
         raise RuntimeError(f"{absent[0]} could not be started: onnxruntime would run the model without it")
+    if warm_up and saved.get("warm_up"):
+        session.run(None, {name: np.zeros(one["shape"], one["dtype"]) for name, one in saved["warm_up"].items()})
     return session
 
 
@@ -99,6 +103,8 @@ class SessionFile:
         also: providers that take what the first leaves, in order, with their options.
         shapes_on_cpu: whether shapes and other integers may be computed on the CPU.
         tuned_provider_options: options that a pass chose for the model, by provider, laid over the target's.
+        warm_up: inputs of zeros on which the model is run when it is opened: memory is taken and kernels are chosen
+            then, and not in a caller's first run. Empty where that does not pay.
     """
 
     provider: str
@@ -114,6 +120,7 @@ class SessionFile:
     also: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     shapes_on_cpu: bool = False
     tuned_provider_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    warm_up: Mapping[str, Zeros] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -176,6 +183,7 @@ def write_session_files(
     *,
     owner: str | None = None,
     script: str = LOAD_TEXT,
+    warm_up: Mapping[str, Zeros] | None = None,
 ) -> None:
     """Write ``session.json`` beside ``model.onnx``, and ``load.py`` where something opens it without optim.
 
@@ -186,16 +194,26 @@ def write_session_files(
         libraries: packages with operators that it needs.
         owner: the distribution whose backend opens it; None: onnxruntime alone does.
         script: text of ``load.py``; empty: there is none.
+        warm_up: inputs of zeros to be run on when it is opened.
     """
     from optim.jobs.wire import to_wire
 
-    written = to_wire(SessionFile.of(session, target, libraries, owner=owner))
-    seldom = ("library", "fallback", "target", "package", "also", "shapes_on_cpu", "tuned_provider_options")
+    settings = SessionFile.of(session, target, libraries, owner=owner)
+    if owner is None and not _is_replayed(session):
+        settings = replace(settings, warm_up=warm_up or {})
+    written = to_wire(settings)
+    seldom = ("library", "fallback", "target", "package", "also", "shapes_on_cpu", "tuned_provider_options", "warm_up")
     written = {key: value for key, value in written.items() if value or key not in seldom}
     text = json.dumps(written, indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
     if script:
         (folder / LOAD_SCRIPT).write_text(script, encoding="utf-8")
+
+
+def _is_replayed(session: SessionConfig) -> bool:
+    """Whether a CUDA graph is recorded in the first run: it reads and writes the buffers of that run ever after."""
+    keys = ("enable_cuda_graph", "trt_cuda_graph_enable")
+    return any(options.get(key) == "1" for options in session.provider_options.values() for key in keys)
 
 
 def read_session_file(folder: Path) -> SessionFile:

@@ -161,6 +161,9 @@ def require_harmless(saved: SessionFile, path: Path) -> None:
             raise _untrusted(path, f"library '{name}'", OPERATOR_LIBRARIES.values())
     if saved.library and saved.library not in PROVIDER_LIBRARIES | _libraries_of_targets():
         raise _untrusted(path, f"library '{saved.library}'", PROVIDER_LIBRARIES | _libraries_of_targets())
+    for name, zeros in saved.warm_up.items():
+        if not zeros.is_allowed:
+            raise _untrusted(path, f"warm-up of input '{name}' on {list(zeros.shape)} of {zeros.dtype}", ())
     told = {saved.provider: saved.provider_options}
     for provider, options in (*told.items(), *saved.also.items(), *saved.tuned_provider_options.items()):
         harmless = _harmless_options(provider, saved.target) if options else frozenset()

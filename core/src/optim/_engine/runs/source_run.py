@@ -43,20 +43,21 @@ def run_source(
         OptimError: the source, the folder or the request cannot be used.
     """
     from optim._engine.jobs.runner import Runner
-    from optim._engine.plugins.registry import load_registry, require_target
+    from optim._engine.plugins.chosen_targets import choose_targets
+    from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.run import run_settings
-    from optim._engine.search.plan import make_plan
     from optim._engine.search.preparation import source_choice
+    from optim._engine.search.targets.entrants import Plans
     from optim._engine.sources.make import make_graphs
 
     registry, store = load_registry(), Store()
-    target = require_target(registry, settings.target)
-    make_plan(settings, registry, target)  # a request that makes no sense is refused before anything is exported
+    chosen = choose_targets(registry, settings.target)
+    Plans(settings, registry, chosen)  # a request that makes no sense is refused before anything is exported
     assert settings.export is not None
     with store.in_use():
         made = make_graphs(
             settings.export,
-            target,
+            chosen.baseline,
             registry,
             source_choice(settings),
             Runner(store, say, fresh=settings.fresh),

@@ -71,6 +71,10 @@ class Allowance:
         """Seconds that are left of its own, whatever the larger whole leaves."""
         return self._seconds - (self._now() - self._since if self._since is not None else 0.0)
 
+    def give(self, seconds: float) -> None:
+        """Have so many seconds from now on, whatever was spent before."""
+        self._seconds = seconds
+
     @contextmanager
     def spending(self) -> Iterator[None]:
         """Count what is done inside."""

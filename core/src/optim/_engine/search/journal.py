@@ -9,6 +9,7 @@ from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.settings import Goal
 from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepStatus
 from optim.cli_kit.output import size_text
+from optim.model import Model
 from optim.passes import Stage
 
 _SAYS_NOTHING: tuple[object, ...] = (None, False, "", [], (), {})
@@ -16,20 +17,38 @@ _SAYS_NOTHING: tuple[object, ...] = (None, False, "", [], (), {})
 
 
 class Journal:
-    """Rows of the report, by stage in the order in which they were tried; ``goal`` is what their reasons speak of."""
+    """Rows of the report, by stage in the order in which they were tried.
 
-    def __init__(self, goal: Goal = "latency") -> None:
+    Args:
+        goal: what their reasons speak of.
+        target: of the candidates, as they call it.
+    """
+
+    def __init__(self, goal: Goal = "latency", target: str = "") -> None:
         self._goal = goal
+        self._target = target
         self.attempts: list[Attempt] = []
         self._by_chain: dict[tuple[tuple[str, str], ...], Attempt] = {}
+        self._models: dict[tuple[tuple[str, str], ...], Model] = {}
 
     def open(self, step: Step, on: Candidate) -> Attempt:
         """Opens a row; the same step on the same chain again is the same row."""
         chain = (*chain_key(on), step.key)
         if chain not in self._by_chain:
-            self._by_chain[chain] = Attempt(step, tuple(s.pass_name for s in on.steps), behind=chain_key(on))
+            on_passes = tuple(before.pass_name for before in on.steps)
+            self._by_chain[chain] = Attempt(step, on_passes, behind=chain_key(on), target=self._target)
             self.attempts.append(self._by_chain[chain])
         return self._by_chain[chain]
+
+    def note_models(self, before: Candidate, after: Candidate) -> None:
+        """Notes what a step was given and what it made, where both are fed as the original is."""
+        if not after.interfaces:
+            self._models.update({chain_key(one): one.model for one in (before, after)})
+
+    def pair(self, attempt: Attempt) -> tuple[Model, Model] | None:
+        """What a step was given and what it made; None where nothing was made, or it is fed in another way."""
+        before, after = self._models.get(attempt.behind), self._models.get(attempt.chain)
+        return (before, after) if before is not None and after is not None else None
 
     def find(self, candidate: Candidate) -> Attempt | None:
         """The row of the last step of a chain."""
@@ -37,7 +56,7 @@ class Journal:
 
     def find_chain(self, steps: Sequence[Step]) -> Attempt | None:
         """The row of the last of these steps, with the others before it."""
-        return self._by_chain.get(tuple(step.key for step in steps))
+        return self._by_chain.get(chain_of(self._target, steps))
 
     def timed(self, measured: Measured, parent_ratio: float | None) -> None:
         """Notes the best time seen of a chain."""
@@ -60,7 +79,7 @@ class Journal:
             best: its figures on fresh rounds.
         """
         whole = chain_key(winner)
-        for attempt in missing_rows(self.attempts, winner):
+        for attempt in missing_rows(self.attempts, winner) if winner.target == self._target else ():
             self._by_chain[attempt.chain] = attempt
             self.attempts.append(attempt)
         kept = {whole[: i + 1] for i in range(len(whole))}
@@ -79,18 +98,24 @@ class Journal:
 def missing_rows(attempts: Iterable[Attempt], candidate: Candidate) -> list[Attempt]:
     """Makes rows for the steps of a chain that have none: settings that a graph was only looked at through."""
     there = {attempt.chain for attempt in attempts}
-    found, whole = [], chain_key(candidate)
+    found = []
     for place, step in enumerate(candidate.steps):
-        if whole[: place + 1] not in there:
+        behind = chain_of(candidate.target, candidate.steps[:place])
+        if (*behind, step.key) not in there:
             on = tuple(before.pass_name for before in candidate.steps[:place])
             row = Attempt(step, on, drift=candidate.drift, size_bytes=candidate.size_bytes, task=candidate.task)
-            found.append(replace(row, behind=whole[:place]))
+            found.append(replace(row, behind=behind, target=candidate.target))
     return found
 
 
 def chain_key(candidate: Candidate) -> tuple[tuple[str, str], ...]:
-    """What a chain is called: its steps with their options, in order."""
-    return tuple(step.key for step in candidate.steps)
+    """What a chain is called: the target where that is not the baseline's, then its steps with their options."""
+    return chain_of(candidate.target, candidate.steps)
+
+
+def chain_of(target: str, steps: Sequence[Step]) -> tuple[tuple[str, str], ...]:
+    """What a chain of these steps is called on a target."""
+    return (*(((target, ""),) if target else ()), *(step.key for step in steps))
 
 
 def step_of(offered: OfferedPass, options: dict[str, object] | None = None) -> Step:
@@ -141,21 +166,20 @@ def _why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured
     if attempt.parent_ratio is not None and attempt.ratio >= attempt.parent_ratio * 0.995:
         return f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
     if best is not None and best.ratio is not None:
-        won = _named(winner.steps, attempt.step)
+        won = _named(winner, attempt)
         return f"latency ratio {attempt.ratio:.2f} when explored; {won} won, {best.ratio:.2f} on fresh rounds"
     return f"latency ratio {attempt.ratio:.2f}; not enough for a model that is better in the end"
 
 
-def _named(steps: Sequence[Step], beside: Step) -> str:
-    """A chain by its passes; with their options where ``beside`` is the same pass with others."""
-    if not steps:
-        return "the original"
-    words = []
-    for step in steps:
+def _named(winner: Candidate, row: Attempt) -> str:
+    """A chain by its passes; with their options where ``row`` is the same pass with others, and with its target."""
+    beside, words = row.step, []
+    for step in winner.steps:
         options = ", ".join(f"{key}={value}" for key, value in step.options.items() if value not in _SAYS_NOTHING)
         differs = step.pass_name == beside.pass_name and step.key != beside.key and options
         words.append(f"{step.pass_name} ({options})" if differs else step.pass_name)
-    return " + ".join(words)
+    chain = " + ".join(words) or "the original"
+    return f"{chain} on {winner.target}" if winner.target != row.target and winner.target else chain
 
 
 def _figure(attempt: Attempt, goal: Goal) -> str:

@@ -49,6 +49,11 @@ class Keys:
         self._prepared = prepared
         self._reference = [self._place, prepared.versions, prepared.digest, original.digest, measured]
 
+    def hold_beside(self, baseline: Keys, prepared: Prepared) -> None:
+        """Says that everything is compared with what ``baseline`` is, of a run on another target."""
+        self._prepared = prepared
+        self._reference = [self._place, prepared.versions, baseline._reference]
+
     def ingest(self, stamps: Sequence[Stamp]) -> str:
         """Of what a file becomes in the store."""
         versions = [importlib.metadata.version(package) for package in ("onnx", "onnx-ir")]
@@ -99,6 +104,10 @@ class Keys:
             "source-result", model.digest, [to_wire(one) for one in interfaces], self._reference, evidence, component
         )
 
+    def blame(self, before: Model, after: Model, samples: Sequence[int]) -> str:
+        """Returns the key of what is to blame for what lies between two models."""
+        return cache_key("blame", before.digest, after.digest, samples, self._reference)
+
     def repair(
         self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], limit: float, samples: Sequence[int]
     ) -> str:
@@ -133,13 +142,18 @@ class Keys:
 
 def machine_key() -> str:
     """What a timing depends on of the machine."""
+    return f"{platform.node()}/{machine_kind()}"
+
+
+def machine_kind() -> str:
+    """What machines have in common whose timings can be compared: the processor, and how many there are of it."""
     model = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
     except OSError:
         pass
-    return f"{platform.node()}/{model}/{os.cpu_count()}"
+    return f"{model}/{os.cpu_count()}"
 
 
 def _of(candidate: Candidate) -> list[object]:

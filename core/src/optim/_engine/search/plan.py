@@ -61,6 +61,11 @@ class Plan:
     stages: dict[Stage, tuple[Planned, ...]]
     left_out: tuple[LeftOut, ...]
 
+    @property
+    def names(self) -> list[str]:
+        """Of all passes that are considered."""
+        return [planned.ordered.name for passes in self.stages.values() for planned in passes]
+
     def forced(self) -> list[Planned]:
         """Passes that must hold, in order."""
         return [planned for passes in self.stages.values() for planned in passes if planned.forced]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Self
 
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.metric_spec import require_known
@@ -14,17 +17,16 @@ from optim._engine.compare.place import Place, Reference
 from optim._engine.feeds.feedset import is_intact
 from optim._engine.graphs.file_there import check_file
 from optim._engine.graphs.stamp import stamps_of, still_there
-from optim._engine.jobs import ingest, prepare, refuse
+from optim._engine.jobs import arrival, ingest, prepare, refuse
 from optim._engine.jobs.ingest import Answer as Ingested
 from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.jobs.runner import Runner, Say
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys
 from optim._engine.search.restore import damaged_files
-from optim._engine.search.run_time import RunTime
+from optim._engine.search.run_time import REFUSAL_S, RunTime
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import REFUSAL_S
 from optim._engine.search.time_estimate import in_time
 from optim._engine.search.turns import Turns
 from optim._engine.sources.make import ExportedSource, make_graphs
@@ -50,7 +52,11 @@ class Kept:
 
 
 class Preparation:
-    """What a run works with, and what it does before candidates can be tried."""
+    """What a run works with, and what it does before candidates can be tried.
+
+    Attributes:
+        baseline: where the original is run that all else is held against and timed beside.
+    """
 
     def __init__(
         self,
@@ -72,22 +78,60 @@ class Preparation:
         self.run_time = RunTime(settings.search_seconds, self.turns.now)
         self._metric = require_known(settings.metric, registry) if settings.metric else None
         self._settle(registry.target(settings.target))
+        self.baseline = self.place
         self.prepared: prepare.Answer
         self.reference: Reference
         self.original: Candidate
         self.work: Mapping[str, float] = {}
 
     def _settle(self, target: Target) -> None:
-        self.registry.backend(target.backend)
-        self.target = target.plain
+        self.place = self.place_of(target)
+        self.target = self.place.target
         self.device_free_bytes = target.free_memory or (lambda: None)
-        self.place = Place(self.target, self.registry.offered("backend")[target.backend].plugin.name)
         self.keys = Keys(self.settings, self.registry, self.target, self._metric)
 
-    def move_to(self, target: Target) -> None:
-        """What comes is run on another target, and held against what the original gave where it was prepared."""
-        self._settle(target)
-        self.keys.hold_to(self.prepared, self.original.model)
+    def place_of(self, target: Target) -> Place:
+        """Where models are opened for a target."""
+        self.registry.backend(target.backend)
+        return Place(target.plain, self.registry.offered("backend")[target.backend].plugin.name)
+
+    def speak_for(self, target: str) -> None:
+        """Say from now on which of several targets it is about."""
+        say = self.say
+        self.say = lambda text: say(f"{target}: {text}")
+
+    def arrive(self, target: Target) -> arrival.Answer:
+        """Run the original on another target, and compare; after :meth:`prepare`.
+
+        Raises:
+            OptimError: why it does not run there.
+        """
+        self.say(f"running the original on {target.name}")
+        place = self.place_of(target)
+        comparison = Comparison(place, self.reference, ())
+        return self.runner.need(
+            arrival.JOB,
+            arrival.Request(self.original.model, comparison, self.prepared.explored),
+            timeout_s=self.settings.timeout_s,
+            reference="arrival-failed",
+            doing=f"run {self.settings.source.name} on {target.name}",
+            release=self.registry.offered("backend")[target.backend].plugin.release,
+        )
+
+    def on(self, target: Target, versions: Mapping[str, str]) -> Self:
+        """The same run on another target: it shares all but where candidates run, and the baseline stays where it is.
+
+        Args:
+            target: where candidates run.
+            versions: of its libraries.
+        """
+        other = copy(self)
+        other._settle(target)
+        other.speak_for(target.name)
+        other.original = replace(self.original, target=target.name)
+        other.prepared = replace(self.prepared, versions=dict(versions))
+        other.keys.hold_beside(self.keys, other.prepared)
+        return other
 
     def ingest(self) -> Ingested:
         """Bring the source into the store; it is the original from then on."""
@@ -101,11 +145,13 @@ class Preparation:
         check_file(path)
         stamps = None if fresh else stamps_of([path])
         key = self.keys.ingest(stamps) if stamps else ""
-        known = self.runner.known(key, Ingested, holds=_is_as_it_was) if key else None
+        known = self.runner.known(key, Ingested, holds=partial(_is_as_it_was, self.store)) if key else None
         if known is not None:
             return known
         self.say(f"reading {path.name}")
+        began = self.run_time.now()
         answer = self.need(ingest.JOB, ingest.Request(path.absolute(), self.store.models), "ingest")
+        self.run_time.note_reading(self.run_time.now() - began)
         if key and answer.read:
             self.runner.keep(key, answer)
         return answer
@@ -148,7 +194,10 @@ class Preparation:
         required = dict.fromkeys(name for name in self.target.requires if name not in self.settings.without)
         named = {one.name: dict(one.options) if one.options else None for one in self.settings.named}
         asked = []
+        there = {offered.name for offered in self.registry.offers(self.target)}
         for name, options in {**required, **named}.items():
+            if name not in there:  # of several targets another has it
+                continue
             offered = self.registry.find_pass(name, self.target)
             if offered.stage in MODEL_STAGES:
                 asked.append(refuse.NamedOptions(name, offered.plugin.name, options))
@@ -256,6 +305,6 @@ def _names_in_messages(model: Model, source: Path) -> dict[str, str]:
     return dict.fromkeys((model.path.name, f"{model.path.stem[:12]}{model.path.suffix}"), source.name)
 
 
-def _is_as_it_was(known: Ingested) -> bool:
+def _is_as_it_was(store: Store, known: Ingested) -> bool:
     """Whether neither the user's files nor those of the store changed since."""
-    return still_there(known.read) and is_whole(known.model.path) and not damaged_files(known.model.path)
+    return still_there(known.read) and is_whole(known.model.path) and not damaged_files(known.model.path, store)

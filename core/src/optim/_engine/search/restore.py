@@ -7,8 +7,11 @@ anew: the original from the user's file, a model that passes made by those passe
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
+from optim._engine.graphs.stamp import stamps_of
+from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
 from optim.onnx.digests import file_digest
 from optim.onnx.external_data import external_files
@@ -46,12 +49,26 @@ def restore(path: Path, make: Callable[[], Path]) -> bool:
     )
 
 
-def damaged_files(path: Path) -> list[Path]:
-    """Files of a graph in the store that are gone, or are not what their names say; reads them all."""
-    if not _is_whole(path):
+def damaged_files(path: Path, store: Store | None = None) -> list[Path]:
+    """Files of a graph in the store that are gone, or are not what their names say.
+
+    Args:
+        path: of the graph.
+        store: knows what was read before; None: everything is read, for what just broke may have damaged it.
+    """
+    if not _is_whole(path, store):
         return [path]
-    return [file for name in external_files(path) if not _is_whole(file := path.parent / name)]
+    return [file for name in external_files(path) if not _is_whole(file := path.parent / name, store)]
 
 
-def _is_whole(path: Path) -> bool:
-    return path.is_file() and file_digest(path) == path.stem
+def _is_whole(path: Path, store: Store | None) -> bool:
+    if not path.is_file():
+        return False
+    stamps = stamps_of([path]) if store else None
+    key = cache_key("whole", [asdict(stamp) for stamp in stamps]) if stamps else ""
+    if store and key and store.read("steps", key, bool):
+        return True
+    whole = file_digest(path) == path.stem
+    if store and key and whole:
+        store.write("steps", key, whole)
+    return whole

@@ -8,7 +8,8 @@ running the original            25 % of it: a third each for finding  samples th
                                 feeds, running them, and telling      tolerance from more settings
                                 what rounding does
 comparing one result with it    5 % of it                             the same
-writing the result              1.5 s, and 1 s for each 300 MB          nothing
+writing the result              1.5 s, and 1 s for each 300 MB; what  nothing
+                                reading the model took, if more
 what is begun at the end        20 % of it, 15 s where it is short    a result where a machine is very busy
 ==============================  ====================================  ====================================
 
@@ -44,11 +45,20 @@ _COMPARING_SHARE = 0.05
 _FLOOR_SHARE, _SHORT_FLOOR_S = 0.2, 15.0
 """What is begun in the end goes on for so long whatever was announced; a shorter race proves nothing."""
 
+_FLOOR_OF_LOOKS = 0.25
+"""Of that, for a race while exploring: with more, it and the end together take a third more than was announced."""
+
 _START_S = 1.0
 """A command takes to begin its run; where it took longer the machine is busy, and the end takes longer too."""
 
 _CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
 """Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
+
+ASKING_S = 120.0
+"""For one pass to say what it offers, and no more than what is left of the search: it only ends one that hangs."""
+
+REFUSAL_S = 60.0
+"""For the passes that the user named to look at the model: it only ends one that hangs."""
 
 
 class RunTime:
@@ -76,6 +86,7 @@ class RunTime:
         self.announced_s = math.inf if asked_s == AUTO else asked_s
         self.open_s = self.run_s = self.closing_s = self.comparing_s = 0.0
         self.notes: list[str] = []
+        self._reading_s = 0.0
 
     def announce(self, seconds: float) -> None:
         """Say how long the run takes, where the user did not."""
@@ -84,7 +95,12 @@ class RunTime:
     def expect(self, *, open_s: float, run_s: float, size_bytes: int) -> None:
         """Note what the original takes to open and to run, and how large it is."""
         self.open_s, self.run_s = open_s, run_s
-        self.closing_s = (_CLOSING_S + size_bytes / _WRITTEN_BYTES_A_SECOND) * self._slowness
+        closing_s = (_CLOSING_S + size_bytes / _WRITTEN_BYTES_A_SECOND) * self._slowness
+        self.closing_s = max(closing_s, self._reading_s)
+
+    def note_reading(self, seconds: float) -> None:
+        """Note what bringing the model into the store took: delivering it copies and hashes it once more."""
+        self._reading_s = seconds
 
     def note(self, text: str) -> None:
         """Have the report say once what there was no time for."""
@@ -116,6 +132,11 @@ class RunTime:
         if math.isinf(self.announced_s):
             return 0.0
         return max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
+
+    @property
+    def look_floor_s(self) -> float:
+        """The same of what is begun while exploring: it must leave the end its time, as nothing is proven without."""
+        return self.floor_s if self.announced_s < LEAST_S else _FLOOR_OF_LOOKS * self.floor_s
 
     @property
     def for_original(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -44,7 +44,9 @@ class RunSettings:
 
     Attributes:
         source: the file, or what is exported first.
-        target: name.
+        target: name; several with commas between, or ``auto``.
+        baseline: name of the target that the original is run on and timed; empty: where candidates are, and for several
+            targets the CPU.
         data: where feeds come from; None: synthesized.
         goal: what better means.
         max_drift: budget for lossy passes, relative L2; None where the user did not say, see :attr:`drift_limit`.
@@ -86,6 +88,7 @@ class RunSettings:
     beam: int = 2
     export: SourceRequest | None = None
     component: str = ""
+    baseline: str = ""
 
     @property
     def needed_timeout_s(self) -> float:
@@ -166,6 +169,11 @@ def _bad_time(option: str, seconds: float, usual: str) -> OptimError:
         f"leave it out for {usual}",
         status=ExitStatus.USAGE,
     )
+
+
+def joined_targets(names: str | Sequence[str] | None) -> str | None:
+    """One name of a target, or several, as the command line has them; None where there is none."""
+    return names if names is None or isinstance(names, str) else ",".join(names) or None
 
 
 def parse_stage(name: str) -> Stage:

@@ -1,13 +1,13 @@
-"""What a search holds: candidates, what was tried, what the clock said, and the scoreboard of all of it."""
+"""What a search holds: candidates, what was tried, what the clock said."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from optim._engine.diagnosis.blame_job import Answer as Blame
 from optim._engine.gate.budget import BeyondBudget
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
@@ -61,6 +61,7 @@ class Candidate:
         task: the task metric, where it was measured.
         recast: the step that changed what goes in and comes out; None where no step did.
         given: the model that this step was given.
+        target: name of the target that it runs on; empty on the baseline, where the original is run.
     """
 
     model: Model
@@ -71,11 +72,17 @@ class Candidate:
     task: TaskFigure | None = None
     recast: Step | None = None
     given: Model | None = None
+    target: str = ""
 
     @property
     def digest(self) -> str:
         """Digest of the model."""
         return self.model.digest
+
+    @property
+    def is_original(self) -> bool:
+        """Whether it is what the user has: no step was done, and it runs where the baseline does."""
+        return not self.steps and not self.target
 
     @property
     def is_lossy(self) -> bool:
@@ -87,7 +94,8 @@ class Candidate:
         interfaces = (*self.interfaces, interface) if interface else self.interfaces
         recasts = interface is not None and bool(interface.raw)
         recast, given = (step, self.model) if recasts else (self.recast, self.given)
-        return Candidate(model, size_bytes, (*self.steps, step), interfaces, self.drift, self.task, recast, given)
+        longer = replace(self, model=model, size_bytes=size_bytes, steps=(*self.steps, step), interfaces=interfaces)
+        return replace(longer, recast=recast, given=given)
 
     def compared(self, ready: Ready) -> Candidate:
         """Returns the candidate with its drift and its metric as a lane found them."""
@@ -122,6 +130,9 @@ class Attempt:
         printed: what the pass printed.
         trace: of the exception that it ended with.
         unrepaired: why it was not repaired, where that was looked into; it follows the reason.
+        target: name of the target that it was tried for; empty where the run has one only.
+        objected: whether the gate dropped it: its outputs are not right.
+        blame: the nodes that make it wrong, where that was looked into.
     """
 
     step: Step
@@ -145,11 +156,16 @@ class Attempt:
     printed: tuple[str, ...] = ()
     trace: str = ""
     unrepaired: str = ""
+    target: str = ""
+    objected: bool = False
+    blame: Blame | None = None
 
     @property
     def why(self) -> str:
-        """The reason, and why it was not repaired."""
-        return f"{self.reason}; {self.unrepaired}" if self.reason and self.unrepaired else self.reason
+        """The reason, why it was not repaired, and what is to blame."""
+        found = [one.name for one in self.blame.blamed[:1]] if self.blame else []
+        parts = [self.reason, self.unrepaired, *(f"blamed: {name}" for name in found)]
+        return "; ".join(filter(None, parts)) if self.reason else ""
 
     @property
     def chain(self) -> tuple[tuple[str, str], ...]:
@@ -159,11 +175,12 @@ class Attempt:
     def settle(self, status: StepStatus, reason: str) -> None:
         """Decide what became of it."""
         self.status, self.reason, self.beyond_budget = status, str(reason), isinstance(reason, BeyondBudget)
+        self.objected = False
 
     def drop(self, objection: str, seen: str = "") -> None:
         """Drop it for an objection of the gate; ``seen`` says where that was seen."""
         self.settle(StepStatus.DROPPED, seen + objection)
-        self.beyond_budget = isinstance(objection, BeyondBudget)
+        self.beyond_budget, self.objected = isinstance(objection, BeyondBudget), True
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,70 +281,6 @@ class Measured:
             latency_ms=result.latency_ms,
             peak_memory_bytes=max(self.peak_memory_bytes, result.ready.peak_memory_bytes),
         )
-
-
-@dataclass
-class Score:
-    """What a search knows of one model.
-
-    Attributes:
-        objection: why it does not hold; empty where nothing speaks against it.
-        broken: the candidate as it was compared, where it ran and did not hold.
-        explored: its latency ratio in the last race.
-        result: all that its lane said, of both races where it was timed twice.
-        base: the original in the same race.
-        source: how far it is from the source that was exported.
-        source_objection: why it is not what that source computes.
-    """
-
-    objection: str = ""
-    broken: Candidate | None = None
-    explored: float | None = None
-    result: LaneResult | None = None
-    base: LaneResult | None = None
-    source: SourceDrift | None = None
-    source_objection: str = ""
-
-    @property
-    def times_too_far(self) -> float:
-        """By which factor it is further from its source than it may be; 1 where it is not, or was not looked at."""
-        if self.source is None or not self.source_objection or not math.isfinite(self.source.drift.relative_l2):
-            return 1.0
-        return max(1.0, self.source.drift.relative_l2 / self.source.limit)
-
-
-class Scoreboard:
-    """One :class:`Score` for each model, by its digest."""
-
-    def __init__(self) -> None:
-        self._scores: dict[str, Score] = {}
-        self._best_of_graph: dict[str, float] = {}
-
-    def __getitem__(self, candidate: Candidate) -> Score:
-        return self.of_model(candidate.model)
-
-    def of_model(self, model: Model) -> Score:
-        """The score of a model; an empty one where nothing is known of it."""
-        return self._scores.setdefault(model.digest, Score())
-
-    def note_explored(self, candidate: Candidate, ratio: float) -> None:
-        """Note the ratio of a race."""
-        self[candidate].explored = ratio
-        self._best_of_graph[candidate.model.path.name] = min(ratio, self.best_of_graph(candidate))
-
-    def best_of_graph(self, candidate: Candidate) -> float:
-        """The best ratio seen of the same graph under any session settings; infinite where none was."""
-        return self._best_of_graph.get(candidate.model.path.name, math.inf)
-
-    @property
-    def objections(self) -> list[str]:
-        """Every objection, the first found first."""
-        return [score.objection for score in self._scores.values() if score.objection]
-
-    @property
-    def broken(self) -> list[Candidate]:
-        """The candidates that ran and did not hold."""
-        return [score.broken for score in self._scores.values() if score.broken is not None]
 
 
 def unique(candidates: Iterable[Candidate]) -> list[Candidate]:

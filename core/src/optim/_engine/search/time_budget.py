@@ -22,8 +22,6 @@ repairs on all samples          14 s                                  a model th
 
 The seconds of the end are those of a run of 80 s and more: a shorter one has its part of them. None of it begins where
 the last race would not fit any more.
-
-What must end at all (a pass that is asked, a step that is applied again) has its bound here too.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from typing import ClassVar
 
 from optim._engine.search.effort import Allowance, Effort
 from optim._engine.search.lane_seconds import LEAST_LANES, LaneSeconds
-from optim._engine.search.run_time import MOST_S, RunTime
+from optim._engine.search.run_time import ASKING_S, MOST_S, RunTime
 from optim._engine.search.settings import AUTO
 
 RACES_SHARE = 0.2
@@ -78,12 +76,6 @@ FINAL_REPAIRS_S = 14.0
 
 REAPPLIED_S = 48.0
 """For one step that is applied to another candidate: one that takes longer is not worth the end of a search."""
-
-ASKING_S = 120.0
-"""For one pass to say what it offers: it only ends one that hangs."""
-
-REFUSAL_S = 60.0
-"""For the passes that the user named to look at the model: it only ends one that hangs."""
 
 LOOK_S = 1.0
 """The shortest race while exploring: with less, five rounds of a few lanes do not fit."""
@@ -160,21 +152,25 @@ class TimeBudget(LaneSeconds):
         self._now = now
         self._run = run or RunTime(AUTO, now)
         self._timeout_s = timeout_s
-        self._begin = now()
-        self.search_s = search_s
-        self._end = self._begin + search_s
-        self._races = races
-        self._races_s = RACES_SHARE * search_s if races else 0.0
-        self._later_s = 0.0
+        self._races, self._later_s = races, 0.0
         self._floor_s = math.inf if must else self._run.floor_s
+        self._look_floor_s = math.inf if must else self._run.look_floor_s
         part = self._run.part
         self.grace_s = part * GRACE_S
-        self.repairs = Allowance(REPAIR_SHARE * (search_s - self._races_s), now)
-        self.sameness = Allowance(SAMENESS_SHARE * search_s, now)
+        self.repairs, self.sameness = Allowance(0.0, now), Allowance(0.0, now)
+        self.begin(search_s)
         self.last_sameness = Allowance(part * LAST_SAMENESS_S, now, self._left_before_proof)
         self.final_repairs = Allowance(part * FINAL_REPAIRS_S, now, self._left_before_proof)
         self.shorter = Allowance(part * SHORTER_S, now, self._left_before_proof)
         self.fallbacks = Allowance(part * FALLBACKS_S, now, self._left_before_proof)
+
+    def begin(self, search_s: float) -> None:
+        """Explore for so many seconds from now on: of several targets each begins more than once."""
+        self._begin, self.search_s = self._now(), search_s
+        self._end = self._begin + search_s
+        self._races_s = RACES_SHARE * search_s if self._races else 0.0
+        self.repairs.give(REPAIR_SHARE * (search_s - self._races_s))
+        self.sameness.give(SAMENESS_SHARE * search_s)
 
     @classmethod
     def of_run(cls, run: RunTime, timeout_s: float, *, races: bool = True, must: bool = False) -> TimeBudget:
@@ -187,20 +183,13 @@ class TimeBudget(LaneSeconds):
         end_s = run.closing_s + whole.proof_s(LEAST_LANES)  # what is smaller is proven in a race too
         if races:
             end_s += _SHORTER_SHARE * whole.shorter.left_of_its_own
-        search_s = max(0.0, left - min(end_s, MOST_FOR_THE_END * left))
-        found = cls(search_s, timeout_s, races=races, now=run.now, run=run, must=must)
-        found.expect_lanes(run.open_s, run.run_s)
-        return found
+        whole.begin(max(0.0, left - min(end_s, MOST_FOR_THE_END * left)))
+        return whole
 
     @property
     def left(self) -> float:
         """Seconds of the search that are left, 0 at least."""
         return max(0.0, self._end - self._now())
-
-    @property
-    def left_of_run(self) -> float:
-        """Seconds of the whole run that are left, its end included; below zero when they are over."""
-        return self._run.left
 
     @property
     def left_for_candidates(self) -> float:
@@ -236,6 +225,11 @@ class TimeBudget(LaneSeconds):
         """Seconds after which a candidate is stopped; what the user named has its full time."""
         return self._timeout_s if named else min(self._timeout_s, self.left_for_candidates + self.grace_s)
 
+    def for_asking(self, *, named: bool = False) -> float:
+        """Seconds in which a pass must say what it offers."""
+        most = min(self._timeout_s, ASKING_S)
+        return most if named else min(most, max(0.0, self.left_for_candidates) + self.grace_s)
+
     def may_begin(self, took_s: float) -> bool:
         """Whether a candidate may begin whose pass took ``took_s`` seconds before."""
         left = self.left_for_candidates
@@ -247,7 +241,7 @@ class TimeBudget(LaneSeconds):
 
     def look(self, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
         """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
-        whole_s = max(self._floor_s, self._left_before_proof())
+        whole_s = max(self._look_floor_s, self._left_before_proof())
         seconds = self.pace * max(LOOK_S, seconds - _OPENING_SHARE * self._lane_s * lanes)
         if memory_only:
             return Effort(seconds, least_rounds=3, most_rounds=5, drop=False, fresh=False, whole_s=whole_s)
@@ -263,7 +257,7 @@ class TimeBudget(LaneSeconds):
 
     def first_look(self, seconds: float) -> Effort:
         """Three rounds on one sample, and a few more where they are short."""
-        whole_s = max(self._floor_s, _FIRST_RACE * self._left_before_proof())
+        whole_s = max(self._look_floor_s, _FIRST_RACE * self._left_before_proof())
         seconds = self.pace * min(seconds, 2 * LOOK_S)
         return Effort(seconds, least_rounds=3, most_rounds=7, width=0.05, fresh=False, most_samples=1, whole_s=whole_s)
 

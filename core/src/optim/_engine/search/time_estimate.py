@@ -34,6 +34,9 @@ _LANES_A_PASS, _LANE_S, _RUNS_A_LANE, _MOST_RUNS_S = 3.0, 0.3, 30, 0.6
 _END_S, _OPENINGS_IN_THE_END = 25.0, 10
 """The end: races of 14 s at most and what goes with them, and models opened in programs of their own."""
 
+_LOOKS = 0.25
+"""Share of the seconds of a search on one target that its first looks take: what is behind gets no more."""
+
 _LEARNS = 0.5
 """Weight of the last run in what is known of a pass: one run on a busy machine does not decide."""
 
@@ -130,6 +133,12 @@ def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts, spent_s: flo
     lanes = _LANES_A_PASS * len(passes) * load.lane_s
     end = _END_S + _OPENINGS_IN_THE_END * (load.lane_s + load.samples * load.run_s)
     return min(MOST_S, max(LEAST_S, spent_s + candidates + lanes + end))
+
+
+def of_several(estimates: Sequence[float]) -> float:
+    """Seconds of a run on several targets: that of the longest, and first looks at the others, 300 at most."""
+    longest = max(estimates)
+    return min(MOST_S, longest + _LOOKS * (sum(estimates) - longest))
 
 
 def in_words(seconds: float) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import Any
+from typing import Any, Self
 
+from optim._engine.compare.variants import variant_models
 from optim._engine.diagnosis import measure_job, repair_job
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
@@ -27,6 +28,7 @@ from optim._engine.store import Store
 from optim.jobs.printed import last_lines
 from optim.jobs.process import WorkerFailed
 from optim.onnx.files import is_whole
+from optim.target import Target
 
 _AT_ONCE = 2
 """Candidates applied at the same time: with more, each has less of the processors and of the memory."""
@@ -88,6 +90,12 @@ class Workbench(Preparation):
         self.made: set[Path] = set()
         self.recast_originals: dict[tuple[str, str], Candidate] = {}
         self._tried: dict[str, Tried] = {}
+
+    def on(self, target: Target, versions: Mapping[str, str]) -> Self:
+        """The same run on another target; a recast original is made by the passes that are offered there."""
+        other = super().on(target, versions)
+        other.recast_originals = {}
+        return other
 
     def try_all(
         self, wanted: Sequence[tuple[Candidate, OfferedPass, dict[str, Any]]], seconds: Callable[[int], float]
@@ -261,7 +269,11 @@ class Workbench(Preparation):
 
 def _is_there(tried: Tried) -> bool:
     """Whether the files of what an earlier run tried are still in the store."""
-    return tried.answer is not None and is_whole(tried.answer.result.model.path)
+    if tried.answer is None:
+        return False
+    result = tried.answer.result
+    variants = variant_models((result.interface,)) if result.interface else []
+    return all(is_whole(model.path) for model in (result.model, *variants))
 
 
 def _candidate_failure(failed: WorkerFailed, phase: str) -> str:

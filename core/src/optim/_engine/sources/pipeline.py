@@ -158,7 +158,7 @@ class Pipeline:
         return [(offered, _source_pass(offered)) for offered in offers]
 
     def _run(self, offered: OfferedPass, source_pass: SourcePass, source: Source, refusals: list[str]) -> Source:
-        if reason := self._excluded(offered, source_pass.role):
+        if reason := self._excluded(offered, source_pass.role) or self._stepped_back(source_pass):
             self._step(offered, "skipped", reason)
             return source
         with _blaming(offered, source.request.spec):
@@ -199,6 +199,11 @@ class Pipeline:
         if role is Role.REQUESTED and offered.name not in self._choice.named:
             return "it runs only when named (--with)"
         return ""
+
+    def _stepped_back(self, source_pass: SourcePass) -> str:
+        named = self._choice.named
+        ahead = next((name for name in source_pass.yields_to if name in named and source_pass.name not in named), "")
+        return f"it makes way for {ahead}, which was asked for" if ahead else ""
 
     def _step(self, offered: OfferedPass, status: Any, reason: str, component: str = "", **more: Any) -> None:
         step = SourceStep(offered.name, offered.plugin.name, offered.stage, status, reason, component)

@@ -1,20 +1,29 @@
-"""Weights that are listed among the inputs (as exporters did before IR version 4), and weights that nothing reads."""
+"""Weights that are listed among the inputs (as exporters did before IR version 4), and weights that nothing reads.
+
+Inputs that take weights of adapters are weights in the same sense, and stay what they are.
+"""
 
 from __future__ import annotations
 
 import onnx_ir as ir
-from onnx_ir.passes.common import RemoveInitializersFromInputsPass
+
+from optim.onnx.adapter_inputs import adapter_names
 
 _FIRST_IR_WITHOUT_WEIGHTS_IN_INPUTS = 4
 
 
 def fix_weights(graph: ir.Model) -> int:
-    """Take weights out of the inputs, so that they are constants; how many there were."""
-    found = sum(1 for value in graph.graph.inputs if value.is_initializer())
-    if found:
-        RemoveInitializersFromInputsPass()(graph)
+    """Take weights out of the inputs, so that they are constants; how many there were.
+
+    What takes weights of an adapter stays an input: its default is not what a run computes with.
+    """
+    adapters = adapter_names(graph)
+    fixed = [value for value in graph.graph.inputs if value.is_initializer() and value.name not in adapters]
+    for value in fixed:
+        graph.graph.inputs.remove(value)
+    if fixed:
         graph.ir_version = max(graph.ir_version, _FIRST_IR_WITHOUT_WEIGHTS_IN_INPUTS)
-    return found
+    return len(fixed)
 
 
 def drop_unread_weights(graph: ir.Model) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from optim import APPLICABLE, Applicable, Component, Exported, Exporter, OptimError, SourceContext, Target
 from optim_plugins.torch.available import torch_available
 from optim_plugins.torch.exporters.dynamo import quiet, tidy
+from optim_plugins.torch.passes.merge_lora import has_adapters
 from optim_plugins.torch.tracebacks import not_traceable
 
 if TYPE_CHECKING:
@@ -44,18 +45,22 @@ class TorchScript(Exporter):
         import onnx_ir as ir
 
         path = context.scratch / f"{component.name}.torchscript.onnx"
+        notes = ["branches on values are fixed as on the example"]
+        folds = not has_adapters(component.module)
+        if not folds:
+            notes.append("adapters keep their own names: constants are not folded")
         try:
             with quiet():
-                _export(component, options, path)
+                _export(component, options, path, folds=folds)
         except OptimError:
             raise
         except Exception as error:  # the exporter raises anything, with the user's code somewhere inside
             raise not_traceable(component, error, self.name) from error
         graph = ir.load(path)
-        return Exported(tidy(graph), ("branches on values are fixed as on the example",), {"nodes": len(graph.graph)})
+        return Exported(tidy(graph), tuple(notes), {"nodes": len(graph.graph)})
 
 
-def _export(component: Component, options: TorchScriptOptions, path: Path) -> None:
+def _export(component: Component, options: TorchScriptOptions, path: Path, *, folds: bool) -> None:
     import torch
 
     from optim_plugins.torch.arguments.flat_module import FlatModule, tensors_for
@@ -76,5 +81,5 @@ def _export(component: Component, options: TorchScriptOptions, path: Path) -> No
             output_names=list(module.output_names),
             dynamic_axes={name: axes for name, axes in dynamic.items() if axes},
             opset_version=options.opset,
-            do_constant_folding=True,
+            do_constant_folding=folds,
         )

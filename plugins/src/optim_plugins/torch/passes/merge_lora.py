@@ -2,7 +2,8 @@
 
     W x + scale * B (A x)  ->  (W + scale * B A) x
 
-Left out (``--without torch.merge-lora``), the adapters stay in the graph under their own names, for extraction.
+Left out (``--without torch.merge-lora``, or because ``adapters.extract`` is asked for), the adapters stay in the graph
+under their own names, for extraction.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class MergeLora(SourcePass):
     name = "torch.merge-lora"
     summary = "Merges LoRA adapters into the weights."
     after = ("torch.load-huggingface", "torch.load-factory")
+    yields_to = ("adapters.extract",)
 
     def applicable(self, source: Source, target: Target) -> Applicable:
         """To modules with layers of peft."""

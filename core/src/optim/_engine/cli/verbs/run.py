@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optim._engine.cli.request import source_options
-from optim.cli_kit.names import PASS_NAME, POINT_NAME, STAGE_NAME, TARGET_NAME, disable_option
-from optim.cli_kit.options import SECONDS, SECONDS_OR_AUTO, SEED, data_option, metric_options
+from optim.cli_kit.names import PASS_NAME, POINT_NAME, STAGE_NAME, disable_option
+from optim.cli_kit.options import SECONDS, SECONDS_OR_AUTO, SEED, data_option, metric_options, targets_option
 from optim.cli_kit.output import echo, echo_json, json_option, print_json, print_rich
 from optim.errors import ExitStatus, OptimError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The run folder. [default: MODEL-optim]")
-@click.option("--target", type=TARGET_NAME, help="Where the model will run. [default: cpu]")
+@targets_option("Where the model will run: a target, several with commas, or auto: the fastest is delivered.")
 @data_option
 @click.option("--goal", type=click.Choice(["latency", "size", "memory"]), help="What better means. [default: latency]")
 @click.option("--max-drift", type=float, help="Largest relative L2 that lossy passes may cause. [default: 0.05]")

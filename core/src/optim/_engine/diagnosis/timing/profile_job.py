@@ -6,6 +6,7 @@ times of nodes, with the runtime's optimizers on as the user has them.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import time
@@ -22,7 +23,7 @@ from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, read_timeli
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
 from optim.arrays import Feeds
-from optim.backend import Session
+from optim.backend import NodeProfile, Session
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.channel import Channel
 from optim.model import Model, SessionConfig, SessionValue
@@ -161,6 +162,8 @@ def _timed(session: Session, feeds: Feeds) -> float:
 def _profiled(request: Request, model: Model, feeds: Feeds) -> tuple[Timeline, onnx.ModelProto | None]:
     """The times of nodes, and the graph that the runtime made of the model, where it writes one."""
     backend, target = request.place.backend(), request.place.target
+    if backend.owner is not None:
+        return _told(backend.profile(model, target, feeds, request.seconds), request), None
     with TemporaryDirectory(prefix="optim-profile-") as text:
         folder, graph = Path(text), Path(text) / "optimized.onnx"
         asked: dict[str, SessionValue] = {"enable_profiling": True, "profile_file_prefix": str(folder / "profile")}
@@ -184,14 +187,32 @@ def _profiled(request: Request, model: Model, feeds: Feeds) -> tuple[Timeline, o
                 session.run(feeds)
         written = sorted(folder.glob("profile*.json"))
         if not written:
-            raise OptimError(
-                "not-profiled",
-                f"nothing is profiled on target {target.name}",
-                f"backend {target.backend} writes no profile of ONNX Runtime",
-                "profile on a target that onnxruntime runs: optim targets",
-                status=ExitStatus.USAGE,
-            )
+            raise _not_profiled(request)
         return read_timeline(written[0], _WARM_UP, runs, _weights(made) if made else {}), made
+
+
+def _told(profile: NodeProfile | None, request: Request) -> Timeline:
+    """What a runtime of its own says, with its nodes one after the other as events."""
+    if profile is None:
+        raise _not_profiled(request)
+    nodes = tuple(NodeTime(one.name, one.operator, 1e3 * one.seconds, 0.0, 0.0, 0.0) for one in profile.nodes)
+    ends = list(itertools.accumulate(node.ms for node in nodes))
+    events = [
+        {"name": node.name, "ph": "X", "tid": 0, "ts": 1e3 * (end - node.ms), "dur": 1e3 * node.ms}
+        for node, end in zip(nodes, ends, strict=True)
+    ]
+    return Timeline(nodes, 1e3 * profile.run_s, min(1.0, (ends or [0.0])[-1] / (1e3 * profile.run_s)), events)
+
+
+def _not_profiled(request: Request) -> OptimError:
+    target = request.place.target
+    return OptimError(
+        "not-profiled",
+        f"nothing is profiled on target {target.name}",
+        f"backend {target.backend} does not say how long nodes take",
+        "profile on another target: optim targets",
+        status=ExitStatus.USAGE,
+    )
 
 
 def _weights(graph: onnx.ModelProto) -> dict[str, list[int]]:

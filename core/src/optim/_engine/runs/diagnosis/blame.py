@@ -9,7 +9,7 @@ from pathlib import Path
 
 from optim._engine.diagnosis import blame_job
 from optim._engine.jobs import prepare
-from optim._engine.runs.compare import Conditions, other_model, workbench_for
+from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
 from optim.errors import ExitStatus, OptimError
 from optim.model import Model
 

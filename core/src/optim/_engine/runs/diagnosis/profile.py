@@ -8,7 +8,7 @@ from pathlib import Path
 
 from optim._engine.diagnosis.timing import profile_job
 from optim._engine.jobs import prepare
-from optim._engine.runs.compare import Conditions, other_model, workbench_for
+from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from optim._engine.diagnosis import measure_job
 from optim._engine.jobs import prepare
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
-from optim._engine.runs.compare import Conditions, workbench_for
+from optim._engine.runs.compare.conditions import Conditions, workbench_for
 from optim._engine.search.settings import Named
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.jobs.wire import to_wire

@@ -6,13 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from optim._engine.graphs.node_names import no_such_node
 from optim._engine.jobs import offer
 from optim._engine.plugins.offers import OfferedPass
+from optim._engine.search.plan import Planned
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import ASKING_S
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
+
+_TOO_LATE = "search time ran out while passes were asked what they offer; give more with --search-seconds"
+
+_NEAR = 3
+"""Names that an error proposes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,7 @@ class Proposals:
         failure: where it broke down.
         unknown: names in the user's ``keep`` that no node of the model has, each with what comes near.
         not_here: whether it applies, and is known not to help on this machine.
+        ran_out: whether it was not asked to the end because the time of the run was over.
     """
 
     proposals: tuple[offer.Proposal, ...]
@@ -32,14 +40,17 @@ class Proposals:
     failure: WorkerFailed | None = None
     unknown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     not_here: bool = False
+    ran_out: bool = False
 
 
 class Asker:
-    """Asks passes for one search."""
+    """Asks passes for one search, in the time that it has; what the user named has its own."""
 
-    def __init__(self, bench: Workbench) -> None:
+    def __init__(self, bench: Workbench, time: TimeBudget) -> None:
         self._bench = bench
+        self._time = time
         self._asked_before: dict[str, Proposals] = {}
+        self._too_slow: set[str] = set()
 
     def ask_side_by_side(self, candidates: Sequence[Candidate], passes: Sequence[OfferedPass]) -> None:
         """Ask about several models at the same time; :meth:`ask` then knows the answers."""
@@ -60,6 +71,11 @@ class Asker:
             else:
                 found[offered.name] = _asked(known)
         while left:
+            late = [offered for offered in left if self._is_too_late(offered)]
+            found |= {offered.name: Proposals((), _TOO_LATE, ran_out=True) for offered in late}
+            left = [offered for offered in left if offered not in late]
+            if not left:
+                break
             answers, broken = self._ask_once(candidate, left)
             for answer in answers:
                 offered = next(p for p in left if p.name == answer.name)
@@ -68,14 +84,36 @@ class Asker:
                 self._bench.runner.count += 1
             if broken is not None:
                 self._bench.restore(candidate)
-                found[broken[0]] = Proposals((), broken[1].reason, broken[1])
+                name, found[name] = broken[0], broken[1]
+                self._too_slow |= {name} if broken[1].ran_out else set()
             left = [offered for offered in left if offered.name not in found]
         return found
 
+    def require_kept_nodes(self, candidates: Sequence[Candidate], passes: Sequence[Planned]) -> None:
+        """Refuse names in the user's ``keep`` that no node has, in the model or in what the stages before made of it.
+
+        A recipe may be for several models, and options are those of every component of a source: what fits only one of
+        them is a note there.
+
+        Raises:
+            OptimError[unknown-node]: names the near ones.
+        """
+        settings = self._bench.settings
+        for planned in passes:
+            named = settings.named_options(planned.ordered.name)
+            if named is None or not (named.options or {}).get("keep") or named.carried or settings.component:
+                continue
+            asked = [self.ask(candidate, [planned.offered])[planned.ordered.name] for candidate in candidates]
+            unknown = [answer.unknown for answer in asked if answer.proposals]
+            for name in unknown[0] if unknown else ():
+                if all(name in others for others in unknown):
+                    near = list(dict.fromkeys(word for others in unknown for word in others[name]))[:_NEAR]
+                    raise no_such_node(name, near, planned.ordered.name, "the model and in what this run made of it")
+
     def _ask_once(
         self, candidate: Candidate, passes: Sequence[OfferedPass]
-    ) -> tuple[list[offer.PassOffer], tuple[str, WorkerFailed] | None]:
-        """The offers, and the pass that broke the subprocess with how it did."""
+    ) -> tuple[list[offer.PassOffer], tuple[str, Proposals] | None]:
+        """The offers, and the pass that broke the subprocess or took all the time, with what is said of it."""
         bench = self._bench
         asked = [
             offer.PassQuestion(offered.name, offered.plugin.name, self._options(offered), self._is_forced(offered))
@@ -92,15 +130,24 @@ class Asker:
         )
         answers: list[offer.PassOffer] = []
         current = passes[0].name
+        seconds = self._time.for_asking(named=any(map(self._is_forced, passes)))
         try:
-            for event in bench.runner.events(offer.JOB, request, silence_s=min(bench.settings.timeout_s, ASKING_S)):
+            for event in bench.runner.events(offer.JOB, request, silence_s=seconds):
                 if event["event"] == "asking":
                     current = event["name"]
                 elif event["event"] == "offer":
                     answers.append(from_wire(offer.PassOffer, event["offer"]))
         except WorkerFailed as failed:
-            return answers, (current, failed)
+            if failed.kind == "timeout" and seconds < self._time.for_asking(named=True):
+                return answers, (current, Proposals((), _TOO_LATE, ran_out=True))
+            return answers, (current, Proposals((), failed.reason, failed))
         return answers, None
+
+    def _is_too_late(self, offered: OfferedPass) -> bool:
+        """Whether a pass took all the time that it had before, or another did now that the search is over."""
+        if self._is_forced(offered) or not self._too_slow:
+            return False
+        return offered.name in self._too_slow or self._time.left_for_candidates <= 0
 
     def _key(self, candidate: Candidate, offered: OfferedPass) -> str:
         return self._bench.keys.offer(candidate, offered, self._options(offered), forced=self._is_forced(offered))

@@ -8,15 +8,15 @@ session settings that the tune stage proposes, and the clock decides at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
-from optim._engine.graphs.node_names import no_such_node
 from optim._engine.search.explore.expand import OUT_OF_TIME, Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.grown import Grown
 from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.rest import Leg, leave_out, promises_too_little
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
@@ -34,9 +34,6 @@ _LOOK_AHEAD = 3
 _LEAST_LANES = 8
 """Looked at in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
 
-_NEAR = 3
-"""Names that an error proposes."""
-
 _SAME_SIZE = 0.03
 """Sizes that differ by less go by the order in which passes offer them: more hides what is really smaller."""
 
@@ -48,13 +45,17 @@ class NamedPassError(OptimError):
 
 
 class Beam:
-    """One search."""
+    """One search.
+
+    Attributes:
+        start: the original where candidates run: its ratio is 1, unless that is another target than the baseline's.
+    """
 
     def __init__(self, bench: Workbench, budget: Budget, plan: Plan) -> None:
         self._bench = bench
         self._plan = plan
         self._objective = Objective(bench.settings.goal, bench.target.timed)
-        self.journal = Journal(self._objective.goal)
+        self.journal = Journal(self._objective.goal, bench.original.target)
         self.archive = ParetoArchive(budget, [planned.ordered.name for planned in plan.forced()])
         settings = bench.settings
         races = self._objective.goal != "size"
@@ -64,37 +65,62 @@ class Beam:
         self._expander = Expander(bench, budget, self.journal, self.archive, self.time, self._promises)
         self._asker = self._expander.asker
         self.clock = Clock(bench, budget, self.time)
+        self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
         self._legs = legs(plan)
         self._legs_left = len(self._legs)
         self._note_left_out()
 
     def run(self) -> list[Measured]:
-        """Search; what held, best first. The original is among them unless a pass was named.
+        """Look, then search; what held, best first. The original is among them unless a pass was named.
 
         Raises:
             NamedPassError: no chain with a pass that was named is left.
         """
+        self.look()
+        return self.search()
+
+    def look(self) -> float:
+        """Have a first look at what may be tried; returns the best ratio to hope for, also of what is near the budget.
+
+        Raises:
+            NamedPassError: a pass that was named does not work on the original.
+        """
         self._try_recasts()
-        if self._objective.goal == "latency":
-            self._expander.kernels.find()
-            looks = FirstLooks(self._bench, self._expander, self.clock, self.journal, self.time)
-            looked = looks.run(self._plan)
-            self._looked = {item.digest: item for item in looked}
-            self.archive.explored(looked)
-        beam = [Measured(self._bench.original, 1.0, 1.0, 1.0)]
-        ranking = beam
+        start = self.start.ratio or 1.0
+        if self._objective.goal != "latency":
+            return start
+        self._expander.kernels.find()
+        looks = FirstLooks(self._bench, self._expander, self.clock, self.journal, self.time)
+        looked = looks.run(self._plan, start)
+        self._looked = {item.digest: item for item in looked}
+        self.archive.explored([self.start, *looked])
+        self._promises.note_latency([self.start, *looked])
+        return start * math.exp(-self._promises.best_gain)
+
+    def search(self) -> list[Measured]:
+        """Go from stage to stage after :meth:`look`; returns what :meth:`run` does, and raises as it does."""
+        beam = ranking = [self.start]
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
+            if self._objective.goal == "latency" and promises_too_little(self._legs[place:], self._promises):
+                self._leave_out(self._legs[place:], ranking[0].candidate)
+                break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
                 ranking = self._settings_on_top(stage, passes, ranking)
             else:
                 ranking = self._stage(stage, passes, beam)
             if not ranking:
                 self._fail(passes)
+            self._promises.note_latency(ranking)
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.run_time.left)
         return ranking
+
+    def _leave_out(self, rest: Sequence[Leg], candidate: Candidate) -> None:
+        names = leave_out(rest, self._promises, self.journal, candidate)
+        left = max(0.0, self.time.left)
+        self._bench.run_time.note(f"exploring ended {left:.0f} s early: the rest ({names}) promised less than 2 %")
 
     def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
         """More settings for the best chain alone, while there is time; first each for itself, then what won together.
@@ -136,7 +162,7 @@ class Beam:
         """
         self._bench.say(f"stage {stage}")
         self._bench.teller.stage(str(stage), lambda: self._bench.run_time.left)
-        self._require_kept_nodes(passes, beam)
+        self._asker.require_kept_nodes([parent.candidate for parent in beam], passes)
         with self.time.leaving(self._share_of_later(passes)):
             grown = self._grow(passes, beam)
         if not grown.candidates:
@@ -183,11 +209,19 @@ class Beam:
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with
             score = self.clock.board[owner[lane.digest]]
             score.objection = score.objection or self.clock.board[lane].objection
+        self._note_settings(measured, owner)
         best = self._best_by_candidate(measured, owner, beam)
         for one in grown.candidates:
             if one.steps and one not in racing and one.digest not in best:
                 best[one.digest] = replace(grown.parents[one.digest], candidate=one)
         return best
+
+    def _note_settings(self, measured: Sequence[Measured], owner: Mapping[str, Candidate]) -> None:
+        """Notes what the settings that graphs were looked at through gained, for the tune stage."""
+        plain = {item.digest: item.ratio for item in measured}
+        for item in measured:
+            if item.digest != owner[item.digest].digest:
+                self._note_gain(item.candidate, item.ratio, plain.get(owner[item.digest].digest))
 
     def _untimed(self, grown: Grown, beam: Sequence[Measured]) -> dict[str, Measured]:
         """Each candidate as its first look left it, or not timed at all, where only the last race fits in."""
@@ -209,27 +243,6 @@ class Beam:
 
         found = self._bench.runner.side_by_side(variants, candidates)
         return {one.digest: of_one for one, of_one in zip(candidates, found, strict=True)}
-
-    def _require_kept_nodes(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> None:
-        """Refuse names in the user's ``keep`` that no node has, in the model or in what the stages before made of it.
-
-        A recipe may be for several models, and options are those of every component of a source: what fits only one of
-        them is a note there.
-
-        Raises:
-            OptimError[unknown-node]: names the near ones.
-        """
-        settings = self._bench.settings
-        for planned in passes:
-            named = settings.named_options(planned.ordered.name)
-            if named is None or not (named.options or {}).get("keep") or named.carried or settings.component:
-                continue
-            asked = [self._asker.ask(parent.candidate, [planned.offered])[planned.ordered.name] for parent in beam]
-            unknown = [answer.unknown for answer in asked if answer.proposals]
-            for name in unknown[0] if unknown else ():
-                if all(name in others for others in unknown):
-                    near = list(dict.fromkeys(word for others in unknown for word in others[name]))[:_NEAR]
-                    raise no_such_node(name, near, planned.ordered.name, "the model and in what this run made of it")
 
     def _best_by_candidate(
         self, measured: Sequence[Measured], owner: dict[str, Candidate], beam: Sequence[Measured]

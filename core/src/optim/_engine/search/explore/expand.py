@@ -14,16 +14,17 @@ from typing import Any
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
-from optim._engine.search.explore.asking import Asker
+from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
+from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Repairer
-from optim._engine.search.state import Attempt, Candidate, Scoreboard, Step, StepStatus
+from optim._engine.search.state import Attempt, Candidate, Step, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
@@ -51,7 +52,7 @@ class Expander:
         promises: Promises,
     ) -> None:
         self._bench = bench
-        self.asker = Asker(bench)
+        self.asker = Asker(bench, time)
         self._budget = budget
         self._journal = journal
         self._archive = archive
@@ -143,14 +144,16 @@ class Expander:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered), candidate)
-                attempt.settle(StepStatus.FAILED if answer.failure else StepStatus.NOT_APPLICABLE, answer.reason)
+                attempt.settle(_status(answer), answer.reason)
                 if answer.failure:
                     attempt.printed, attempt.trace = tuple(last_lines(answer.failure.printed)), answer.failure.details
                 attempt.not_here = answer.not_here
             against = "" if planned.forced else self.promises.reason_against(planned)
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
-                if reason := against or ("" if planned.forced else self.slower_kernels(attempt.step, proposal)):
+                if reason := against or (
+                    "" if planned.forced else self._promises_too_little(candidate, attempt, proposal)
+                ):
                     if not attempt.reason:
                         attempt.settle(StepStatus.SKIPPED, reason)
                 elif attempt.step.key in self._hopeless and not planned.forced:
@@ -175,6 +178,13 @@ class Expander:
                 else:
                     attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
         return found + self._without_idle(candidate, tuned) + self._apply(candidate, wanted)
+
+    def _promises_too_little(self, candidate: Candidate, attempt: Attempt, proposal: Proposal) -> str:
+        """Why a proposal is not tried on a chain; empty where nothing speaks against it."""
+        if reason := self.slower_kernels(attempt.step, proposal):
+            return reason
+        is_known = proposal.result is not None or attempt.ratio is not None
+        return "" if is_known else self.promises.adds_too_little(candidate, attempt.step)
 
     def slower_kernels(self, step: Step, proposal: Proposal) -> str:
         """Why its kernels say that a proposal cannot win; what they promise at best is noted."""
@@ -306,6 +316,7 @@ class Expander:
             attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
             return None
         new = candidate.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
+        self._journal.note_models(candidate, new)
         attempt.drift, attempt.task = worst_drift(tried.answer.comparisons), tried.answer.task
         objection = self._budget.objection(tried.answer.comparisons, new.is_lossy, tried.answer.task, provisional=True)
         if not objection and new.is_lossy:
@@ -319,3 +330,10 @@ class Expander:
             return None
         self.promises.note_held(attempt.step.pass_name)
         return replace(new, drift=attempt.drift, task=attempt.task)
+
+
+def _status(answer: Proposals) -> StepStatus:
+    """What became of a pass that proposes nothing."""
+    if answer.ran_out:
+        return StepStatus.SKIPPED
+    return StepStatus.FAILED if answer.failure else StepStatus.NOT_APPLICABLE

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from optim._engine.search.explore.expand import Expander
-from optim._engine.search.explore.promise import GUESSES, Promises
+from optim._engine.search.explore.promise import GUESSES, TOO_LITTLE, Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned
@@ -37,6 +37,7 @@ class _Look:
     """A first guess that ran: the chain, whether it holds, and what the job said."""
 
     planned: Planned
+    parent: Candidate
     attempt: Attempt
     tried: Tried
     candidate: Candidate
@@ -54,14 +55,20 @@ class FirstLooks:
         self._time = time
         self._promises: Promises = expander.promises
 
-    def run(self, plan: Plan) -> list[Measured]:
-        """Looks at each pass; returns what holds and was timed. Rows of the journal and promises have the rest."""
+    def run(self, plan: Plan, start: float) -> list[Measured]:
+        """Looks at each pass; returns what holds and was timed. Rows of the journal and promises have the rest.
+
+        Args:
+            plan: the passes.
+            start: latency ratio of the original where candidates run.
+        """
         passes = _fair_order(plan)
         if len(passes) < 2 or plan.forced():
             return []
         self._bench.say("first looks")
         self._bench.teller.stage("first looks", lambda: self._bench.run_time.left)
         found = self._try(passes)
+        found += self._behind_what_makes_way(plan, passes)
         if not found:
             return []
         lanes = self._time.lanes_to_look_at(len(found))
@@ -71,9 +78,9 @@ class FirstLooks:
         for one in found:
             item = ratios.get(one.candidate.digest)
             if item is not None and item.ratio is not None:
-                self._promises.note_ratio(one.attempt.step, item.ratio)
-                self._journal.timed(item, 1.0)
-        self._repair(found, ratios)
+                self._promises.note_ratio(one.attempt.step, item.ratio / start)
+                self._journal.timed(item, start)
+        self._repair(found, ratios, start)
         return [ratios[one.candidate.digest] for one in found if one.holds and one.candidate.digest in ratios]
 
     def _try(self, passes: Sequence[Planned]) -> list[_Look]:
@@ -83,6 +90,8 @@ class FirstLooks:
         wanted: list[tuple[Planned, Attempt]] = []
         for planned in passes:
             proposals = [one for one in asked[planned.ordered.name].proposals if one.result is None]
+            if not asked[planned.ordered.name].ran_out:
+                self._promises.note_offer(planned.ordered.name, is_one=bool(proposals))
             if not proposals:
                 continue
             attempt = self._journal.open(step_of(planned.offered, proposals[0].options), original)
@@ -101,31 +110,73 @@ class FirstLooks:
             return max(self._time.for_first_looks, self._time.grace_s if place < _WHATEVER_THE_TIME else 0.0)
 
         outcomes = self._bench.try_all(jobs, seconds)
-        found = []
-        for (planned, attempt), tried in zip(wanted, outcomes, strict=True):
+        for (_, attempt), tried in zip(wanted, outcomes, strict=True):
             if tried is None:
-                continue
-            candidate = self._expander.judge(original, attempt, tried)
-            if candidate is not None:
-                found.append(_Look(planned, attempt, tried, candidate, holds=True))
-            elif self._expander.is_near(attempt, tried) and tried.answer is not None:
-                made = tried.answer.result
-                beyond = original.after(attempt.step, made.model, tried.answer.size_bytes, made.interface)
-                found.append(_Look(planned, attempt, tried, beyond, holds=False))
-        return found
+                self._promises.leave_open(attempt.step)
+        looks = [
+            self._look(planned, original, attempt, tried)
+            for (planned, attempt), tried in zip(wanted, outcomes, strict=True)
+            if tried is not None
+        ]
+        return [look for look in looks if look is not None]
 
-    def _repair(self, found: Sequence[_Look], measured: dict[str, Measured]) -> None:
+    def _look(self, planned: Planned, parent: Candidate, attempt: Attempt, tried: Tried) -> _Look | None:
+        """What came of a first guess; None where it is wrong, or too far from the budget to be repaired."""
+        candidate = self._expander.judge(parent, attempt, tried)
+        if candidate is not None:
+            return _Look(planned, parent, attempt, tried, candidate, holds=True)
+        if not self._expander.is_near(attempt, tried) or tried.answer is None:
+            return None
+        made = tried.answer.result
+        beyond = parent.after(attempt.step, made.model, tried.answer.size_bytes, made.interface)
+        return _Look(planned, parent, attempt, tried, beyond, holds=False)
+
+    def _behind_what_makes_way(self, plan: Plan, passes: Sequence[Planned]) -> list[_Look]:
+        """Each pass that only makes way, and behind it the best guess of what promises most then.
+
+        What changes nothing makes way for nothing. Its rows in the journal serve its stage too.
+        """
+        order = [planned for those in plan.stages.values() for planned in those]
+        found = []
+        for place, enabling in enumerate(order):
+            behind = [planned for planned in order[place + 1 :] if planned in passes]
+            if enabling.pass_class.role is not Role.ENABLE or not behind or self._time.for_first_looks <= 0:
+                continue
+            made = [one for one in self._expander.expand(self._bench.original, [enabling]) if one.steps]
+            found += [self._best_guess(made[0], behind)] if made else []
+        return [look for look in found if look is not None]
+
+    def _best_guess(self, parent: Candidate, passes: Sequence[Planned]) -> _Look | None:
+        """The first guess of the pass that promises most on a chain; None where none promises enough."""
+        asked = self._expander.asker.ask(parent, [planned.offered for planned in passes])
+        guesses = []
+        for planned in passes:
+            options = [one.options for one in asked[planned.ordered.name].proposals if one.result is None][:1]
+            if options:
+                self._promises.note_offer(planned.ordered.name, is_one=True)
+                guesses.append((self._promises.of_pass(planned), planned, options[0]))
+        if not guesses:
+            return None
+        gain, planned, chosen = max(guesses, key=lambda guess: guess[0])
+        if gain < TOO_LITTLE:
+            return None
+        attempt = self._journal.open(step_of(planned.offered, chosen), parent)
+        seconds = max(self._time.for_first_looks, self._time.grace_s)
+        (tried,) = self._bench.try_all([(parent, planned.offered, chosen)], lambda _: seconds)
+        return None if tried is None else self._look(planned, parent, attempt, tried)
+
+    def _repair(self, found: Sequence[_Look], measured: dict[str, Measured], start: float) -> None:
         """Repairs what is faster than anything that holds, the fastest first."""
 
         def ratio(one: _Look) -> float:
             item = measured.get(one.candidate.digest)
-            return item.ratio if item is not None and item.ratio is not None else 1.0
+            return item.ratio if item is not None and item.ratio is not None else start
 
-        held = min((ratio(one) for one in found if one.holds), default=1.0)
+        held = min((ratio(one) for one in found if one.holds), default=start)
         broken = sorted((one for one in found if not one.holds), key=ratio)
         for one in broken[:_REPAIRED]:
-            if ratio(one) < min(held, _WORTH_A_REPAIR):
-                self._expander.repair(self._bench.original, one.planned, one.attempt, one.tried)
+            if ratio(one) < min(held, _WORTH_A_REPAIR * start):
+                self._expander.repair(one.parent, one.planned, one.attempt, one.tried)
 
 
 def _fair_order(plan: Plan) -> list[Planned]:

@@ -8,15 +8,22 @@ what kind of pass it is stands for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from optim._engine.search.plan import Planned
-from optim._engine.search.state import Step
+from optim._engine.search.state import Candidate, Measured, Step
 from optim.passes import Stage
 
-GUESSES: Mapping[Stage, float] = {Stage.QUANTIZE: 0.5, Stage.CONVERT_PRECISION: 0.15, Stage.FUSE: 0.1}
+GUESSES: Mapping[Stage, float] = {Stage.QUANTIZE: 0.5, Stage.CONVERT_PRECISION: 0.15, Stage.FUSE: 0.1, Stage.TUNE: 0.03}
 """Logarithms of the factor by which passes of a stage make models faster that are not fast already: int8 halves the
-time of most, fusions take a tenth of it. Only their order matters."""
+time of most, fusions take a tenth of it, settings some per cent. Their order matters, and that
+none is too little to be tried."""
+
+TOO_LITTLE = math.log(1 / 0.98)
+"""What promises less is not worth the time: processes of one graph differ by about as much."""
+
+_SURPRISE = math.log(1.3)
+"""What a step gains on another chain may be so much more than what it gained before: fusions change what is left."""
 
 _GUESSED_S = 2.0
 """What a pass is expected to take that has not been tried: that of most on models of 100 MB."""
@@ -42,6 +49,9 @@ class Promises:
         self._held: set[str] = set()
         self._expected: dict[tuple[str, str], float] = {}
         self._bounded: set[tuple[str, str]] = set()
+        self._open: list[Step] = []
+        self._nothing: set[str] = set()
+        self._latency: dict[str, float] = {}
 
     def expect(self, step: Step, gain: float, *, measured: bool) -> None:
         """Notes what a step gains at best by the kernels that it exchanges, and whether they were timed here."""
@@ -55,6 +65,16 @@ class Promises:
         if gain is None or step.key not in self._bounded or gain >= -_NO_GAIN or step.key in self._gain_of_step:
             return ""
         return f"its kernels are slower here than those of float32: latency ratio {math.exp(-gain):.2f} at best"
+
+    def note_offer(self, name: str, *, is_one: bool) -> None:
+        """Notes whether a pass has anything to offer, as far as it was asked last."""
+        (self._nothing.discard if is_one else self._nothing.add)(name)
+
+    def note_latency(self, items: Iterable[Measured]) -> None:
+        """Notes the latency of models that hold, as ratios to the original's."""
+        for item in items:
+            if item.ratio is not None:
+                self._latency[item.digest] = min(item.ratio, self._latency.get(item.digest, math.inf))
 
     def note_held(self, name: str) -> None:
         """Notes that a candidate of a pass is right."""
@@ -88,6 +108,38 @@ class Promises:
         of_pass = [gain for key, gain in self._expected.items() if key[0] == step.pass_name]
         lost = max(of_pass) - expected if expected is not None else 0.0
         return self._gain_of_pass[step.pass_name] - lost
+
+    def leave_open(self, step: Step) -> None:
+        """Notes a step that there was no time to look at."""
+        self._open.append(step)
+
+    def of_pass(self, planned: Planned) -> float:
+        """The gain to expect of a pass with the options that suit the model best; 0 where it has nothing to offer."""
+        name = planned.ordered.name
+        if name in self._nothing:
+            return 0.0
+        by_kernels = [gain for key, gain in self._expected.items() if key[0] == name]
+        guess = max(by_kernels, default=GUESSES.get(planned.ordered.offered.stage, 0.0))
+        return max(0.0, self._gain_of_pass.get(name, guess))
+
+    def adds_too_little(self, parent: Candidate, step: Step) -> str:
+        """Why a step on a chain is not worth the time, given what was found; empty where it may be.
+
+        Only what was timed on another chain is judged, and it may surprise.
+        """
+        is_known = step.key in self._gain_of_step or step.pass_name in self._gain_of_pass
+        if not is_known or parent.digest not in self._latency:
+            return ""
+        best = min(self._latency.values())
+        expected = self._latency[parent.digest] * math.exp(-self.gain(step))
+        if math.log(best / expected) + _SURPRISE >= TOO_LITTLE:
+            return ""
+        return f"it promises a latency ratio of about {expected:.2f} here, and {best:.2f} is found already"
+
+    @property
+    def best_gain(self) -> float:
+        """The most that any step gained, or may gain that was not looked at; 0 where none is of use."""
+        return max([0.0, *self._gain_of_step.values(), *map(self.gain, self._open)])
 
     def per_second(self, step: Step) -> float:
         """Returns what decides which candidate is tried first."""

@@ -10,7 +10,8 @@ from optim._engine.search.effort import Effort
 from optim._engine.search.lane_seconds import LEAST_LANES
 from optim._engine.search.measure.race import joined
 from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, race_candidates
-from optim._engine.search.state import Candidate, LaneResult, Measured, Scoreboard
+from optim._engine.search.scoreboard import Scoreboard
+from optim._engine.search.state import Candidate, LaneResult, Measured
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 

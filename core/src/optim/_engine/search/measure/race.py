@@ -277,7 +277,7 @@ def _open(base: Request, lanes: Sequence[Request], effort: Effort, end: float) -
     """
 
     def open_one(request: Request) -> _Lane | WorkerFailed:
-        patient = request.model.digest == base.model.digest
+        patient = request.model.digest == base.model.digest and request.comparison.place == base.comparison.place
         timeout_s = min(effort.open_timeout_s, end - time.monotonic())
         if timeout_s <= 0 and not patient:
             return WorkerFailed(OUT_OF_TIME, "timeout")

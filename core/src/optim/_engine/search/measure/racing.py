@@ -81,6 +81,7 @@ def race_candidates(
         for one in candidates
     ]
     base = replace(_lane(bench, original), timed=timed)
+    base = replace(base, comparison=replace(base.comparison, place=bench.baseline))
     lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
     admit = _admission(bench, candidates, wanted.budget) if wanted.budget else None
     with bench.turns.turn():

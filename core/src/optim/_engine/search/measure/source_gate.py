@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from optim._engine.compare.recast import recast_place
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import BeyondBudget, Budget
-from optim._engine.search.state import Candidate, Measured, Scoreboard
+from optim._engine.search.scoreboard import Scoreboard
+from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources import result_job
 from optim._engine.sources.result import SourceDrift
@@ -32,7 +33,7 @@ class SourceGate:
 
     def judge(self, items: Sequence[Measured]) -> list[Measured]:
         """Returns those that hold, with how far they are from the source."""
-        candidates = [item.candidate for item in items if item.candidate.steps]
+        candidates = [item.candidate for item in items if not item.candidate.is_original]
         if self._bench.exported is None or not candidates:
             return list(items)
         self._bench.say("running the result on what its source was run on")
@@ -75,7 +76,7 @@ class SourceGate:
 
     def _compared(self, candidate: Candidate) -> SourceDrift:
         bench, given = self._bench, _comparable(candidate)
-        if given.model.digest == bench.original.digest:
+        if given.model.digest == bench.original.digest and not candidate.target:
             return SourceDrift(note=given.note)
         assert bench.exported is not None
         evidence = bench.exported.evidence

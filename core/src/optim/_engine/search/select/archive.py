@@ -68,12 +68,12 @@ class ParetoArchive:
         """Keeps the figures of a quick look."""
         for item in found:
             known = self._points.get(item.digest)
-            if item.candidate.steps and (known is None or not known.proven):
+            if not item.candidate.is_original and (known is None or not known.proven):
                 self._points[item.digest] = Point(replace(item, comparisons=()))
 
     def proven(self, item: Measured, timing: LaneResult | None) -> None:
         """Keeps the figures of fresh rounds and all samples."""
-        if item.candidate.steps:
+        if not item.candidate.is_original:
             self._points[item.digest] = Point(item, proven=True, timing=timing)
 
     def judged(self, candidate: Candidate, objection: str) -> None:
@@ -127,22 +127,33 @@ class ParetoArchive:
         return unique(item.candidate for item in wishes if item is not None)[:most]
 
     def points(self, delivered: Candidate | None = None) -> list[Point]:
-        """Returns the proven points, numbered along the front; then what was only explored, the fastest first.
+        """Returns the proven points, numbered along the front; then what was only explored, the fastest first."""
+        return points_of([self], delivered)
 
-        What is delivered has a number even where noise puts another in front of it.
-        """
-        proven = [point for point in self._points.values() if point.proven and point.within]
-        front = _front([point.measured for point in proven])
-        ours = [point.measured for point in proven if delivered and point.digest == delivered.digest]
-        front += [item for item in ours if item not in front]
-        order = [item.digest for item in sorted(front, key=_speed)]
-        numbered = [
-            replace(point, number=order.index(digest) + 1 if (digest := point.digest) in order else 0)
-            for point in proven
-        ]
-        numbered.sort(key=lambda point: (not point.number, point.number, _speed(point.measured)))
-        rest = [point for point in self._points.values() if not (point.proven and point.within)]
-        return numbered + sorted(rest, key=lambda point: (not point.proven, _speed(point.measured)))
+
+def points_of(archives: Iterable[ParetoArchive], delivered: Candidate | None = None) -> list[Point]:
+    """Returns the points of several archives as those of one, see :meth:`ParetoArchive.points`.
+
+    What is delivered has a number even where noise puts another in front of it.
+    """
+    points = [point for archive in archives for point in archive._points.values()]
+    proven = [point for point in points if point.proven and point.within]
+    front = _front([point.measured for point in proven])
+    ours = [point.measured for point in proven if delivered and _place(point.candidate) == _place(delivered)]
+    front += [item for item in ours if item not in front]
+    order = [_place(item.candidate) for item in sorted(front, key=_speed)]
+    numbered = [
+        replace(point, number=order.index(place) + 1 if (place := _place(point.candidate)) in order else 0)
+        for point in proven
+    ]
+    numbered.sort(key=lambda point: (not point.number, point.number, _speed(point.measured)))
+    rest = [point for point in points if not (point.proven and point.within)]
+    return numbered + sorted(rest, key=lambda point: (not point.proven, _speed(point.measured)))
+
+
+def _place(candidate: Candidate) -> tuple[str, str]:
+    """What tells points apart: one model on two targets is two."""
+    return candidate.target, candidate.digest
 
 
 def choose(points: Sequence[Point], wanted: str) -> Point:

@@ -50,6 +50,6 @@ class Objective:
 
     def _memory_of(self, item: Measured, base: LaneResult | None) -> float:
         """The original's own peak is that of the base of the last race; a model that was not raced comes last."""
-        if item.candidate.steps or base is None or base.ready is None:
+        if not item.candidate.is_original or base is None or base.ready is None:
             return math.inf
         return base.ready.peak_memory_bytes

@@ -15,8 +15,9 @@ from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.journal import Journal, step_of
+from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.state import Attempt, Candidate, Scoreboard, Step
+from optim._engine.search.state import Attempt, Candidate, Step
 from optim._engine.search.time_budget import FIRST_REPAIR_SHARE, LEAST_REPAIR_S, TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 

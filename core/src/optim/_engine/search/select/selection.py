@@ -73,9 +73,8 @@ class Selection:
         What looked best on few samples may break the budget on all of them, or be slower on fresh rounds: then what
         came next is measured, until something holds that nothing explored promises to beat.
         """
-        finalists = [item.candidate for item in ranking if not self._shorter.only_makes_way(item.candidate.steps)][
-            : self._time.lanes_at_the_end(_FINALISTS)
-        ]
+        finalists = [item.candidate for item in ranking if not self._shorter.only_makes_way(item.candidate)]
+        finalists = finalists[: self._time.lanes_at_the_end(_FINALISTS)]
         finalists = self._shorter.without_idle(finalists)
         if not finalists:
             return None
@@ -166,17 +165,17 @@ class Selection:
         steps = item.candidate.steps
         if not self._bench.target.timed and self._bench.target.requires:
             return bool(steps)
-        if all(step.role is not Role.IMPROVE and self._shorter.was_asked_for(step) for step in steps):
+        if steps and all(step.role is not Role.IMPROVE and self._shorter.was_asked_for(step) for step in steps):
             return True
         return self.would_help(item)
 
     def is_undecided(self, item: Measured) -> bool:
         """Whether a lossless chain looks faster in both races, and noise left it open: there is nothing to lose."""
-        if self.objective.goal != "latency" or item.candidate.is_lossy or not item.candidate.steps:
+        if self.objective.goal != "latency" or item.candidate.is_lossy or item.candidate.is_original:
             return False
         if item.ratio is None or item.high is None or self.would_help(item):
             return False
-        makes_way = self._shorter.only_makes_way(item.candidate.steps)
+        makes_way = self._shorter.only_makes_way(item.candidate)
         looks_faster = max(item.ratio, item.again or 1.0) < _LEANS
         return looks_faster and item.high >= FASTER and self._bench.target.exact and not makes_way
 
@@ -200,7 +199,7 @@ class Selection:
         known = {candidate.digest for candidate in finalists}
         with self._time.fallbacks.spending():
             for _ in range(_FALLBACKS):
-                promised = [item for item in ranking if not self._shorter.only_makes_way(item.candidate.steps)]
+                promised = [item for item in ranking if not self._shorter.only_makes_way(item.candidate)]
                 promised += [item for item in self._archive.held() if _is_alike(item.candidate, finalists[0])]
                 new = [item for item in promised if item.digest not in known]
                 waiting = self._promising(new, measured)
@@ -244,7 +243,7 @@ class Selection:
         measured = self.measure(candidates)
         self._note_objections(candidates)
         for item in measured:
-            if self.objective.goal == "latency" and item.candidate.steps and not self.is_better(item):
+            if self.objective.goal == "latency" and not item.candidate.is_original and not self.is_better(item):
                 self._note_no_faster(item)
         return measured
 
@@ -279,7 +278,7 @@ class Selection:
         chosen: list[Candidate] = []
         for item in sorted(items, key=self._rank):
             reached = self._rank(item) * _PROMISE < best and self._could_be_better(item)
-            if reached and item.candidate.steps and item.candidate.model.path not in wrong:
+            if reached and not item.candidate.is_original and item.candidate.model.path not in wrong:
                 chosen.append(item.candidate)
         return unique(chosen)[:_FINALISTS]
 
@@ -337,7 +336,7 @@ class Selection:
             return True
         more = [step for step in best.candidate.steps if step not in item.candidate.steps]
         fits = all(step in best.candidate.steps for step in item.candidate.steps)
-        return fits and self._shorter.only_makes_way(more) and self._rank(item) <= self._rank(best) * _NEEDED
+        return fits and self._shorter.make_way(more) and self._rank(item) <= self._rank(best) * _NEEDED
 
 
 def _is_alike(one: Candidate, other: Candidate) -> bool:

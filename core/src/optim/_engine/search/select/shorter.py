@@ -28,8 +28,15 @@ class ShorterChains:
         asked = self._bench.settings.named_options(step.pass_name) is not None
         return asked or step.pass_name in self._bench.target.requires
 
-    def only_makes_way(self, steps: Sequence[Step]) -> bool:
-        """Whether nothing of this is more than making way for something that is not there; True for no step at all."""
+    def only_makes_way(self, candidate: Candidate) -> bool:
+        """Whether a chain does no more than make way for something that is not there; True for the user's original.
+
+        The original on another target than the baseline's is something: no step of it only makes way.
+        """
+        return candidate.is_original or (bool(candidate.steps) and self.make_way(candidate.steps))
+
+    def make_way(self, steps: Sequence[Step]) -> bool:
+        """Whether none of these steps is more than making way."""
         return all(step.role is Role.ENABLE and not self.was_asked_for(step) for step in steps)
 
     def without_idle(self, finalists: Sequence[Candidate]) -> list[Candidate]:
@@ -44,16 +51,16 @@ class ShorterChains:
             attempt = self._journal.find(one)
             if attempt is not None:
                 attempt.settle(StepStatus.DROPPED, idle)
-            if not self.only_makes_way(plain.steps):
+            if not self.only_makes_way(plain):
                 found.append(plain)
         return unique(found)
 
     def changes_nothing(self, candidate: Candidate) -> bool:
         """Whether the runtime makes of it what it makes of the original: that is not faster, whatever a clock says.
 
-        Its row says so. What was asked for is a change.
+        Its row says so. What was asked for is a change, and so is another runtime than the baseline's.
         """
-        if any(map(self.was_asked_for, candidate.steps)):
+        if candidate.target or any(map(self.was_asked_for, candidate.steps)):
             return False
         reason = self._idle.reasons(self._bench.original, [candidate]).get(candidate.digest)
         attempt = self._journal.find(candidate)

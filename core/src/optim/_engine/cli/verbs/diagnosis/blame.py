@@ -27,34 +27,52 @@ _NAMES = 6
     "--map", "pairs", multiple=True, metavar="A=B", help="Input or output A of REFERENCE is B of OTHER; repeatable."
 )
 @target_option
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the graph around what is blamed.")
 @seed_option("Of synthesized feeds.")
 @json_option
 def blame(
-    reference: Path, other: Path, data: str | None, pairs: tuple[str, ...], target: str, seed: int, as_json: bool
+    reference: Path,
+    other: Path,
+    data: str | None,
+    pairs: tuple[str, ...],
+    target: str,
+    svg: Path | None,
+    seed: int,
+    as_json: bool,
 ) -> int:
     """Name the nodes of OTHER that are given what those of REFERENCE are, and make something else.
 
     Each is an .onnx file or a run folder. Exit status 0: nothing is blamed; 4: something is.
     """
     from optim._engine.api.request import require_models
+    from optim._engine.cli.request import require_drawing
     from optim.cli_kit.progress import progress
 
     names = dict(_pair(text) for text in pairs)
+    if svg is not None:
+        require_drawing(svg, "--svg")
     require_models((reference, other), data, target)
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare import Conditions
+    from optim._engine.runs.compare.conditions import Conditions
     from optim._engine.runs.diagnosis.blame import blame_models
     from optim._engine.store import Store
 
     with progress() as say:
         conditions = Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed)
         found = blame_models(reference, other, conditions, names)
+    if svg is not None:
+        from optim._engine.drawing.svg import standalone
+        from optim._engine.reports.blame_section import near_drawing
+
+        svg.write_text(standalone(near_drawing(found.found.near)), encoding="utf-8")
     if as_json:
         from optim.jobs.wire import to_wire
 
         print_json({**to_wire(found.found), "feeds": found.prepared.origin})
     else:
         _print(found)
+        if svg is not None:
+            echo(f"drawing: {svg}")
     return ExitStatus.NOT_HELD if found.found.blamed else ExitStatus.DELIVERED
 
 

@@ -57,7 +57,7 @@ def profile(
             status=ExitStatus.USAGE,
         )
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare import Conditions
+    from optim._engine.runs.compare.conditions import Conditions
     from optim._engine.runs.diagnosis.profile import profile_models
     from optim._engine.store import Store
 
@@ -116,6 +116,8 @@ def _rates(nodes: list[NodeTime]) -> list[str]:
     flops, moved = sum(node.flops for node in nodes), sum(node.moved_bytes for node in nodes)
     allocated = sum(node.allocated_bytes for node in nodes)
     rate = f"{flops / seconds / 1e9:.1f}" if flops else NOTHING
+    if not moved:  # a runtime of its own tells times alone
+        return [rate, NOTHING, NOTHING]
     return [rate, f"{moved / seconds / 1e9:.2f}", size_text(allocated)]
 
 

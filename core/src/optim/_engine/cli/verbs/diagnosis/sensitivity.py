@@ -56,22 +56,15 @@ def sensitivity(
     as_json: bool,
 ) -> None:
     """Show which nodes of MODEL cost how much drift when they alone are converted."""
-    from optim._engine.cli.request import parse_named
+    from optim._engine.cli.request import parse_named, require_drawing
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare import Conditions
+    from optim._engine.runs.compare.conditions import Conditions
     from optim._engine.runs.diagnosis.sensitivity import measure_sensitivity
     from optim._engine.store import Store
     from optim.cli_kit.progress import progress
-    from optim.errors import ExitStatus, OptimError
 
-    if plot is not None and (plot.suffix != ".svg" or not plot.parent.is_dir()):
-        raise OptimError(
-            "bad-plot",
-            f"cannot write a plot to {plot}",
-            "it must be an .svg in a folder that exists",
-            f"--plot {plot.with_suffix('.svg').name}",
-            status=ExitStatus.USAGE,
-        )
+    if plot is not None:
+        require_drawing(plot, "--plot")
     with progress() as say:
         found = measure_sensitivity(
             model,

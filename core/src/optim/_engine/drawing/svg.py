@@ -1,8 +1,9 @@
-"""What the plots of a report are drawn with: SVG inside the page, coloured by the page's own variables."""
+"""What plots and graphs are drawn with: SVG inside a page, coloured by its variables, or as a file of its own."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -19,7 +20,24 @@ STYLE = (
     " .plot .front { fill: none; stroke: var(--calm); stroke-dasharray: 2 3; }"
     " .plot .budget { stroke: var(--warn); stroke-dasharray: 6 4; } .plot .budget-text { fill: var(--warn); }"
     " .plot .base { fill: var(--text); stroke: var(--text); }"
+    " .plot.bars { max-width: 360px; } .plot .outline { fill: none; stroke: var(--calm); stroke-width: 1.5; }"
+    " .plot.graph { display: block; max-width: 100%; } .plot .edge { fill: none; stroke: var(--faint); }"
+    " .plot .box { fill: var(--card); stroke: var(--bar); } .plot .box.missed { stroke: var(--bad); stroke-width: 2; }"
+    " .plot .box.end { fill: none; } .plot .strong { font-weight: 600; } .plot.graph text { font-size: 11px; }"
 )
+
+_COLOURS = {
+    "text": "#1b1f26",
+    "faint": "#626b79",
+    "line": "#dde1e7",
+    "bar": "#b9c1cd",
+    "card": "#f6f7f9",
+    "calm": "#1f5fa8",
+    "good": "#17713a",
+    "warn": "#8a5a00",
+    "bad": "#b3261e",
+}
+"""Of a page by day: what a drawing has that is a file of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +90,18 @@ def svg(width: int, height: int, title: str, parts: Sequence[str], *, kind: str)
     )
 
 
+def standalone(drawing: str) -> str:
+    """A drawing as the text of an ``.svg`` file, with its own colours on white."""
+    style = re.sub(r"@media[^{]*{.*?} }", "", STYLE)
+    for name, colour in _COLOURS.items():
+        style = style.replace(f"var(--{name})", colour)
+    width, height = re.findall(r'viewBox="0 0 (\d+) (\d+)"', drawing)[0]
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif"'
+    begin = drawing.index(">") + 1
+    opening = drawing[:begin].replace("<svg", head, 1)
+    return f'{opening}<style>{style}</style><rect width="100%" height="100%" fill="white"/>{drawing[begin:]}\n'
+
+
 def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "") -> str:
     """One line of text."""
     css = f' class="{kind}"' if kind else ""
@@ -105,3 +135,31 @@ def interval(scale: Scale, y: float, value: float, ends: tuple[float, float] | N
 def shortened(words: str, most: int) -> str:
     """The beginning of a long text."""
     return words if len(words) <= most else words[: most - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """What a plot is drawn on; its texts have the size of the page's where the page is as wide.
+
+    Attributes:
+        kind: the class that shows it on a page of such a width.
+        width: in pixels.
+        labels: width of the column of names; 0: a name stands above its row.
+        row: height of a row.
+    """
+
+    kind: str
+    width: int
+    labels: int
+    row: int
+
+    def label(self, y: float, words: str) -> str:
+        """The name of the row whose text would stand at ``y``."""
+        if self.labels:
+            return text(self.labels - 12, y, shortened(words, 46), anchor="end")
+        return text(0, y - self.row + 24, shortened(words, 42))
+
+
+WIDE = Canvas("wide", 1040, 330, 26)
+NARROW = Canvas("slim", 370, 0, 42)
+"""A telephone of 400 px."""

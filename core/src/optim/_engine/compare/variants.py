@@ -1,0 +1,67 @@
+"""How a model is compared that can be fed in further ways: with another adapter, or without one.
+
+Each variant is held against a model of its own, on the original's feeds::
+
+    original feeds -> variant's model                           -> expected
+    original feeds -> variant's feeds() -> model at the end     -> compared with it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optim._engine.compare.place import Place, Reference, chosen, mapped_feeds, mapped_outputs
+from optim._engine.gate.drift import OutputComparison, merge_samples
+from optim._engine.gate.outputs import compare_sample
+from optim.backend import Session
+from optim.model import Model
+from optim.options import import_named
+from optim.passes import Interface, Variant
+
+
+def compare_variants(
+    session: Session, reference: Reference, samples: Sequence[int], interfaces: Sequence[Interface], place: Place
+) -> list[OutputComparison]:
+    """Compare every variant of a chain's interfaces, the worst of each output.
+
+    Args:
+        session: of the model at the end of the chain.
+        reference: the original, whose feeds are used.
+        samples: to compare on.
+        interfaces: of the chain.
+        place: where the models of variants are opened.
+    """
+    found: list[OutputComparison] = []
+    for index, interface in enumerate(interfaces):
+        for variant in interface.variants if samples else ():
+            found += _compare(session, reference, samples, interfaces, index, variant, place)
+    return found
+
+
+def variant_models(interfaces: Sequence[Interface]) -> list[Model]:
+    """The models that a chain's variants are compared with."""
+    return [variant.model for interface in interfaces for variant in interface.variants]
+
+
+def _compare(
+    session: Session,
+    reference: Reference,
+    samples: Sequence[int],
+    interfaces: Sequence[Interface],
+    index: int,
+    variant: Variant,
+    place: Place,
+) -> list[OutputComparison]:
+    merged: dict[str, OutputComparison] = {}
+    inputs, outputs = reference.original.inputs, reference.original.outputs
+    feeds_of = import_named(variant.feeds)
+    with place.backend().open_reference(variant.model, place.target) as right:
+        for _, feeds in chosen(reference.feed_set(), samples):
+            before = mapped_feeds(feeds, interfaces[:index])
+            expected = mapped_outputs(right.run(before), interfaces[:index])
+            fed = mapped_feeds(feeds_of(before, **variant.parameters), interfaces[index + 1 :])
+            got = mapped_outputs(session.run(fed), interfaces)
+            compared = compare_sample(expected, got, feeds, inputs, outputs)
+            merged = merge_samples(merged, [replace(one, name=f"{variant.name}: {one.name}") for one in compared])
+    return list(merged.values())

@@ -1,0 +1,121 @@
+"""The part of a graph around some of its nodes, as data for a drawing; the whole of a small one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from optim._engine.diagnosis.cutting import read_by
+from optim.onnx.operators import qualified_name
+
+_MOST = 18
+"""Nodes of a drawing: more do not fit a page in a size that can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class NearNode:
+    """A node of the neighbourhood.
+
+    Attributes:
+        name: its own, else that of its first output.
+        operator: with the domain, where that is not the standard one.
+        reads: values that it reads, of those that other nodes here make and of the graph's inputs.
+        makes: its outputs.
+        blamed: whether it is marked.
+        error: relative L2 of its worst output to the reference's; None where it is not known or beyond all numbers.
+        lost: whether it is beyond all numbers.
+    """
+
+    name: str
+    operator: str
+    reads: tuple[str, ...]
+    makes: tuple[str, ...]
+    blamed: bool
+    error: float | None
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """Some nodes of a graph.
+
+    Attributes:
+        nodes: in graph order.
+        inputs: of the graph, those that they read.
+        outputs: of the graph, those that they make.
+        left_out: how many nodes the graph has beside them, constants not counted.
+    """
+
+    nodes: tuple[NearNode, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    left_out: int
+
+
+def neighbourhood(
+    graph: ir.Model, values: Collection[str], blamed: Sequence[Collection[str]], errors: Mapping[str, float]
+) -> Neighbourhood:
+    """The nodes nearest to some, by steps along edges in either direction.
+
+    Args:
+        graph: to be drawn.
+        values: those that depend on feeds; what makes others is no part of the drawing.
+        blamed: names of nodes; all are marked, and the drawing is about the first of these groups.
+        errors: of values; infinite where they are lost.
+    """
+    main = graph.graph
+    nodes = [node for node in main if any(value.name in values for value in node.outputs)]
+    chosen = set(_nearest(nodes, [node for node in nodes if node_name(node) in blamed[0]]))
+    marked = {name for group in blamed for name in group}
+    made = {value.name for node in chosen for value in node.outputs if value.name}
+    inputs = [value.name for value in main.inputs if value.name]
+    drawn = [_near(node, made | set(inputs), marked, errors) for node in nodes if node in chosen]
+    read = {name for node in drawn for name in node.reads}
+    return Neighbourhood(
+        tuple(drawn),
+        tuple(name for name in inputs if name in read),
+        tuple(value.name for value in main.outputs if value.name in made and value.name),
+        len(nodes) - len(drawn),
+    )
+
+
+def node_name(node: ir.Node) -> str:
+    """What a node is called: its name, else that of its first output."""
+    return node.name or next((value.name for value in node.outputs if value.name), "")
+
+
+def _nearest(nodes: list[ir.Node], centre: Iterable[ir.Node]) -> list[ir.Node]:
+    """Breadth first from the centre, as many as fit."""
+    known = set(nodes)
+    found = dict.fromkeys(centre)
+    ring = list(found)
+    while ring and len(found) < _MOST:
+        beside = [near for node in ring for near in _beside(node) if near in known]
+        ring = [node for node in dict.fromkeys(beside) if node not in found]
+        found.update(dict.fromkeys(ring[: _MOST - len(found)]))
+    return list(found)[:_MOST]
+
+
+def _beside(node: ir.Node) -> list[ir.Node]:
+    before = [producer for value in read_by(node) if (producer := value.producer()) is not None]
+    return [*before, *(use.node for value in node.outputs for use in value.uses())]
+
+
+def _near(
+    node: ir.Node, known: Collection[str | None], marked: Collection[str], errors: Mapping[str, float]
+) -> NearNode:
+    makes = tuple(value.name for value in node.outputs if value.name)
+    error = max((errors[name] for name in makes if name in errors), default=None)
+    lost = error is not None and not math.isfinite(error)
+    return NearNode(
+        name=node_name(node),
+        operator=qualified_name(node.domain, node.op_type),
+        reads=tuple(dict.fromkeys(value.name for value in read_by(node) if value.name in known and value.name)),
+        makes=makes,
+        blamed=node_name(node) in marked,
+        error=None if lost else error,
+        lost=lost,
+    )

@@ -1,0 +1,143 @@
+"""Which targets a run is for: one, several that are named with commas, or all that compete with ``auto``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from optim._engine.plugins.registry import Registry, require_target
+from optim.errors import ExitStatus, OptimError
+from optim.target import Target
+
+AUTO_TARGET = "auto"
+"""All targets whose time can be measured here, and that a program of this machine can use."""
+
+BASELINE_TARGET = "cpu"
+"""Where several targets are held against the original: what a user has who did nothing is onnxruntime on the CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentTarget:
+    """A target that cannot be used on this machine, with the reason of its probe."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTargets:
+    """What stands behind ``--target``.
+
+    Attributes:
+        baseline: where the original is run that all else is held against.
+        targets: those that can be used here, in the order in which they were named; one at least.
+        absent: the others.
+        auto: whether nobody named them.
+    """
+
+    baseline: Target
+    targets: tuple[Target, ...]
+    absent: tuple[AbsentTarget, ...] = ()
+    auto: bool = False
+
+    @property
+    def note(self) -> str:
+        """That nothing competes, where whoever said auto may expect it; else empty."""
+        if not self.auto or self.compete:
+            return ""
+        reasons = "; ".join(f"{one.name}: {one.reason}" for one in self.absent) or "no other is installed"
+        return f"--target auto is {self.baseline.name}: no other target can be timed on this machine ({reasons})"
+
+    @property
+    def compete(self) -> bool:
+        """Whether more is asked for than the baseline alone."""
+        return self.targets != (self.baseline,)
+
+
+def target_names(text: str) -> list[str]:
+    """The names in what stands behind ``--target``; commas inside the settings of one are its own.
+
+    Example:
+        >>> target_names("cpu,openvino:device=GPU,streams=2")
+        ['cpu', 'openvino:device=GPU,streams=2']
+    """
+    names: list[str] = []
+    for part in text.split(","):
+        of_the_last = names and ":" in names[-1] and "=" in part and ":" not in part.partition("=")[0]
+        if of_the_last:
+            names[-1] += f",{part}"
+        else:
+            names.append(part.strip())
+    return list(dict.fromkeys(names))
+
+
+def choose_targets(registry: Registry, text: str, *, here: bool = True) -> ChosenTargets:
+    """The targets that a user's words stand for.
+
+    Args:
+        registry: of the plugins.
+        text: what stands behind ``--target``.
+        here: whether a single target must be usable on this machine, and one of several.
+
+    Raises:
+        OptimError[unknown-target]: nobody offers one of them.
+        OptimError[target-unavailable]: none can be used here.
+        OptimError[conflicting-request]: ``auto`` is named beside others.
+        OptimError[not-timed]: one of several cannot be timed.
+    """
+    names = target_names(text)
+    if AUTO_TARGET in names and len(names) > 1:
+        raise OptimError(
+            "conflicting-request",
+            f"--target {text} names auto beside others",
+            "auto stands for all that compete",
+            f"--target auto, or --target {','.join(name for name in names if name != AUTO_TARGET)}",
+            status=ExitStatus.USAGE,
+        )
+    if names == [AUTO_TARGET]:
+        competing = [one for one in registry.targets().values() if _competes(one)]
+        return replace(_of_several(registry, competing, here=here), auto=True)
+    if len(names) == 1:
+        target = require_target(registry, names[0], here=here)
+        return ChosenTargets(target, (target,))
+    return _of_several(registry, [_timed(require_target(registry, name, here=False)) for name in names], here=here)
+
+
+def _competes(target: Target) -> bool:
+    return target.timed and target.local and not target.runs_sources
+
+
+def _timed(target: Target) -> Target:
+    """A target that may be one of several.
+
+    Raises:
+        OptimError[not-timed]: it cannot be timed.
+    """
+    if target.timed:
+        return target
+    raise OptimError(
+        "not-timed",
+        f"nothing can be timed on target {target.name}",
+        f"of several targets the fastest is delivered; {target.remark or 'on this one time means nothing'}",
+        f"name it alone: --target {target.name}",
+        status=ExitStatus.USAGE,
+    )
+
+
+def _of_several(registry: Registry, targets: list[Target], *, here: bool) -> ChosenTargets:
+    known = [registry.target(target.name) for target in targets]
+    reasons = {target.name: registry.unavailable(target) for target in known}
+    usable = tuple(target for target in known if not reasons[target.name])
+    absent = tuple(AbsentTarget(name, reason) for name, reason in reasons.items() if reason)
+    if not usable and here:
+        raise OptimError(
+            "target-unavailable",
+            f"none of the targets {', '.join(reasons) or 'there are'} can be used on this machine",
+            "; ".join(f"{one.name}: {one.reason}" for one in absent) or "no plugin brings one",
+            "optim targets",
+            status=ExitStatus.TARGET_UNAVAILABLE,
+        )
+    baseline = registry.targets().get(BASELINE_TARGET)
+    if baseline is None or registry.unavailable(baseline):
+        baseline = (usable or tuple(known))[0]
+    baseline = registry.target(baseline.name)
+    return ChosenTargets(baseline, tuple(baseline if one.name == baseline.name else one for one in usable), absent)

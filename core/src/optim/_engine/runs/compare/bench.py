@@ -1,0 +1,185 @@
+"""Several models, or one on several targets, timed against each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim._engine.compare.place import Place
+from optim._engine.jobs import prepare
+from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
+from optim._engine.plugins.registry import Registry, require_target
+from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
+from optim._engine.search.effort import Effort
+from optim._engine.search.measure.racing import Wanted, race_candidates
+from optim._engine.search.state import LaneResult
+from optim._engine.search.targets.entrants import none_runs
+from optim._engine.search.workbench import Workbench
+from optim.errors import ExitStatus, OptimError
+from optim.jobs.wire import to_wire
+from optim.target import Target
+
+if TYPE_CHECKING:
+    from optim._engine.reports.answers import Benchmark, TimedModel
+
+Say = Callable[[str], None]
+
+
+def bench_models(
+    models: Sequence[Path], conditions: Conditions, *, seconds: float = 20.0, beside: Sequence[str] = ()
+) -> Benchmark:
+    """Time models in lock-step, each in a process of its own.
+
+    Args:
+        models: ``.onnx`` files, run folders, or sources, which are exported; ratios are to the first.
+        conditions: under which all run; of one model on several targets too.
+        seconds: of racing, at most.
+        beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
+
+    Raises:
+        OptimError[not-timed]: time means nothing on the target.
+        OptimError[conflicting-request]: several models on several targets.
+        OptimError[not-a-source]: ``beside`` is given, and the first model was not exported from anything.
+        OptimError: a model or the feeds cannot be used.
+    """
+    registry, target, component = conditions.registry, conditions.target, conditions.component
+    chosen = choose_targets(registry, target)
+    if len(chosen.targets) > 1 or (chosen.absent and not chosen.auto):
+        _require_one_model(models, beside, target)
+        return _bench_targets(models[0], conditions, chosen, seconds)
+    target = chosen.targets[0].name
+    conditions = replace(conditions, target=target)
+    if not chosen.targets[0].timed:
+        raise OptimError(
+            "not-timed",
+            f"nothing can be timed on target {target}",
+            registry.target(target).remark,
+            "optim targets; on a device the same target is timed",
+            status=ExitStatus.USAGE,
+        )
+    with workbench_for(models[0], conditions) as (bench, first):
+        candidates = [other_model(bench, path, component) for path in models[1:]]
+        bench.original = first
+        lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
+        bench.say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
+        effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
+        base, results = race_candidates(bench, candidates, effort, Wanted("bench", places=tuple(lanes)))
+        if base.ready is None:
+            raise OptimError(
+                "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"
+            )
+        sizes = (first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes))
+        from optim._engine.reports.answers import Benchmark
+
+        names = (*map(str, models), *beside)
+        timed = [
+            _timed_model(name, size, result, bench.prepared)
+            for name, size, result in zip(names, sizes, (base, *results), strict=True)
+        ]
+        return Benchmark(target=target, feeds=bench.prepared.origin, models=tuple(timed))
+
+
+def _require_one_model(models: Sequence[Path], beside: Sequence[str], target: str) -> None:
+    if len(models) > 1 or beside:
+        raise OptimError(
+            "conflicting-request",
+            f"--target {target} names several targets, and there is more than one model",
+            "on several targets one model is timed, and on one target several models",
+            "name one model, or one target",
+            status=ExitStatus.USAGE,
+        )
+
+
+def _bench_targets(model: Path, conditions: Conditions, chosen: ChosenTargets, seconds: float) -> Benchmark:
+    """Time one model on several targets in lock-step; ratios are to the first that runs it.
+
+    Raises:
+        OptimError[no-target-runs]: none of them does.
+    """
+    from optim._engine.reports.answers import Benchmark
+
+    failed: dict[str, OptimError] = {}
+    for number, target in enumerate(chosen.targets):
+        try:
+            with workbench_for(model, replace(conditions, target=target.name)) as (bench, original):
+                bench.original = original
+                timed = _timed_on(bench, chosen.targets[number:], seconds)
+                feeds = bench.prepared.origin
+        except OptimError as error:
+            failed[target.name] = error
+            continue
+        reasons = {name: f"{error.what}: {error.cause}" for name, error in failed.items()}
+        reasons |= {one.name: one.reason for one in chosen.absent if not chosen.auto}
+        rows = [_not_timed(str(model), name, reason) for name, reason in reasons.items()]
+        names = ",".join(one.name for one in chosen.targets)
+        return Benchmark(target=names, feeds=feeds, models=(*timed, *rows))
+    raise none_runs(failed, chosen)
+
+
+def _timed_on(bench: Workbench, targets: Sequence[Target], seconds: float) -> list[TimedModel]:
+    """The original of a workbench on its own target, which is the first, and on others."""
+    bench.say(f"timing the model on {len(targets)} targets")
+    effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
+    places = tuple(map(bench.place_of, targets[1:]))
+    base, others = race_candidates(bench, [], effort, Wanted("bench", places=places))
+    name, size = str(bench.settings.source), bench.original.size_bytes
+    return [
+        _timed_model(name, size, result, bench.prepared).model_copy(update={"target": target.name})
+        for target, result in zip(targets, (base, *others), strict=True)
+    ]
+
+
+def _not_timed(model: str, target: str, reason: str) -> TimedModel:
+    from optim._engine.reports.answers import TimedModel
+
+    return TimedModel(
+        model=model,
+        target=target,
+        error=reason,
+        latency_ms=None,
+        size_bytes=None,
+        peak_memory_bytes=None,
+        latency_ratio=None,
+        latency_ratio_ci=None,
+        rounds=0,
+        shapes=(),
+    )
+
+
+def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepare.Answer) -> TimedModel:
+    from optim._engine.reports.answers import TimedModel, TimedShape
+
+    ratio, ready = result.ratio, result.ready
+    return TimedModel(
+        model=name,
+        error=result.failure or None,
+        latency_ms=result.latency_ms or None,
+        size_bytes=size_bytes or None,
+        peak_memory_bytes=ready.peak_memory_bytes if ready else None,
+        latency_ratio=ratio.value if ratio else None,
+        latency_ratio_ci=(ratio.low, ratio.high) if ratio else None,
+        rounds=ratio.rounds if ratio else 0,
+        shapes=tuple(
+            TimedShape(shape=shape, latency_ms=ms, ratio=each.value, ci=(each.low, each.high))
+            for shape, ms, each in zip(prepared.shapes, result.sample_ms, result.sample_ratio, strict=False)
+        ),
+    )
+
+
+def _source_place(bench: Workbench, registry: Registry, name: str, model: Path, component: str) -> Place:
+    """Where the source of the first model itself is run: its backend is told which source that is."""
+    if bench.settings.export is None:
+        raise OptimError(
+            "not-a-source",
+            f"{name} cannot run {model}",
+            "it is an ONNX model, and no module of torch",
+            "name the Hugging Face folder or the factory first",
+            status=ExitStatus.USAGE,
+        )
+    target = require_target(registry, name, beside=True)
+    told = {"source": json.dumps(to_wire(bench.settings.export)), "component": component}
+    plugin = registry.offered("backend")[target.backend].plugin.name
+    return Place(replace(target.plain, provider_options={**target.provider_options, **told}), plugin)

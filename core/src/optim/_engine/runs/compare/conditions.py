@@ -1,0 +1,126 @@
+"""Under which models are looked at without a search, and how they are brought in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim._engine.jobs.runner import Runner, thread_executor
+from optim._engine.plugins.registry import Registry, require_target
+from optim._engine.runs.session_file import MODEL_FILE, read_session_file
+from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
+from optim._engine.search.state import Candidate
+from optim._engine.search.workbench import Workbench
+from optim._engine.sources.make import ExportedSource, make_graphs
+from optim._engine.sources.naming import needs_export
+from optim._engine.sources.pipeline import Choice
+from optim._engine.store import Store
+from optim.errors import ExitStatus, OptimError
+from optim.jobs.owner import ending_workers
+from optim.model import SessionConfig
+from optim.source import SourceRequest
+from optim.target import Target
+
+if TYPE_CHECKING:
+    pass
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Under which models are looked at without a search.
+
+    Attributes:
+        registry: of the plugins.
+        store: the cache.
+        say: told what is going on.
+        data: where feeds come from; None: synthesized from the first model.
+        target: where all run; of several the names with commas between.
+        seed: of synthesized feeds, and of the order in a race.
+        component: of a source with several.
+    """
+
+    registry: Registry
+    store: Store
+    say: Say
+    data: str | None = None
+    target: str = "cpu"
+    seed: int = 0
+    component: str = ""
+
+
+@contextmanager
+def workbench_for(
+    model: Path, conditions: Conditions, asked: RunSettings | None = None
+) -> Iterator[tuple[Workbench, Candidate]]:
+    """A workbench prepared on the first model's feeds, and that model with its own settings.
+
+    The metric and its budget are those of ``asked``.
+    """
+    registry, store, say = conditions.registry, conditions.store, conditions.say
+    device = require_target(registry, conditions.target)
+    with store.in_use(), ending_workers(), thread_executor() as executor:
+        exported = _exported(model, device, registry, store, say)
+        path, session = (model, SessionConfig()) if exported else resolve(model)
+        settings = replace(
+            asked or RunSettings(path),
+            source=path,
+            target=conditions.target,
+            data=conditions.data,
+            seed=conditions.seed,
+            fresh=True,
+            export=exported.request if exported else None,
+            component=_component(exported, conditions.component) if exported else "",
+        )
+        bench = Workbench(settings, registry, store, executor, say, exported)
+        found = bench.ingest()
+        bench.prepare(found.model)
+        yield bench, replace(bench.original, model=found.model.with_session(session))
+
+
+def resolve(path: Path) -> tuple[Path, SessionConfig]:
+    """The graph and the settings of an ``.onnx`` file (the runtime's defaults) or of a run folder."""
+    if path.is_dir():
+        return path / MODEL_FILE, read_session_file(path).config
+    return path, SessionConfig()
+
+
+def _exported(model: Path, target: Target, registry: Registry, store: Store, say: Say) -> ExportedSource | None:
+    """The graphs of a source; None where the model is an ONNX model."""
+    if not needs_export(str(model)):
+        return None
+    request, runner = SourceRequest(str(model)), Runner(store, say)
+    return make_graphs(request, target, registry, Choice(), runner, timeout_s=DEFAULT_TIMEOUT_S)
+
+
+def _component(exported: ExportedSource, name: str) -> str:
+    """A component of a source.
+
+    Raises:
+        OptimError[which-component]: it has several, and the user named none of them.
+    """
+    known = [graph.component for graph in exported.graphs]
+    if name in known or (not name and len(known) == 1):
+        return name or known[0]
+    raise OptimError(
+        "which-component",
+        f"{exported.request.spec} has several components",
+        f"they are {', '.join(known)}",
+        f"--component {known[-1]}",
+        status=ExitStatus.USAGE,
+    )
+
+
+def other_model(bench: Workbench, path: Path, component: str = "") -> Candidate:
+    """A further model, brought into the store, with its own settings; a source is exported."""
+    exported = _exported(path, bench.target, bench.registry, bench.store, bench.say)
+    if exported is not None:
+        graph_of = exported.graph(_component(exported, component))
+        return Candidate(graph_of.model, graph_of.size_bytes)
+    graph, session = resolve(path)
+    found = bench.ingest_file(graph)
+    return Candidate(found.model.with_session(session), found.size_bytes)

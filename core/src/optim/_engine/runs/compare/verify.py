@@ -1,0 +1,100 @@
+"""One model verified against another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
+from optim._engine.gate.budget import Budget
+from optim._engine.gate.drift import OutputComparison, worst_drift
+from optim._engine.gate.task import TaskFigure
+from optim._engine.plugins.registry import require_target
+from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
+from optim._engine.search.effort import Effort
+from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.state import Candidate, LaneResult
+from optim._engine.search.workbench import Workbench
+from optim.errors import OptimError
+from optim.jobs.wire import to_wire
+
+if TYPE_CHECKING:
+    from optim._engine.reports.answers import Verification
+
+Say = Callable[[str], None]
+
+
+def verify_models(
+    reference: Path,
+    other: Path,
+    conditions: Conditions,
+    *,
+    max_drift: float | None = None,
+    metric: MetricSpec | None = None,
+    max_loss: MaxLoss | None = None,
+    other_target: str = "",
+) -> Verification:
+    """Compare every output of ``other`` with ``reference`` on the same feeds.
+
+    Args:
+        reference: an ``.onnx`` file or a run folder.
+        other: the same.
+        conditions: under which both run.
+        max_drift: largest relative L2 accepted; when None 0.05, or no bound where a loss is given.
+        metric: task metric to measure beside drift.
+        max_loss: how much worse it may be.
+        other_target: where ``other`` runs; empty: where the reference does.
+
+    Raises:
+        OptimError: a model, the feeds or the target cannot be used.
+    """
+    elsewhere = require_target(conditions.registry, other_target) if other_target else None
+    asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss)
+    asked.require_sound()
+    with workbench_for(reference, conditions, asked) as (bench, _):
+        candidate = other_model(bench, other)
+        budget = Budget.of(asked, bench.prepared.tolerance)
+        if elsewhere is not None:
+            bench = bench.on(elsewhere, {})
+        result = check_candidate(bench, candidate) if elsewhere else _compared(bench, candidate)
+        if result.ready is None:
+            raise OptimError(
+                "other-failed",
+                f"{other} does not run on the same feeds",
+                result.failure,
+                "optim inspect shows its inputs",
+            )
+        return _verification(bench, budget, result.ready.comparisons, result.ready.task)
+
+
+def _verification(
+    bench: Workbench, budget: Budget, comparisons: Sequence[OutputComparison], task: TaskFigure | None
+) -> Verification:
+    from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
+    from optim._engine.reports.schema import DriftReport, OutputReport
+
+    objection = budget.objection(comparisons, lossy=True, task=task)
+    drift, prepared = worst_drift(comparisons), bench.prepared
+    figures = prepared.task and task and ComparedTask(metric=prepared.task.metric.text, **to_wire(task))
+    return Verification(
+        within=not objection,
+        reason=objection,
+        tolerance=prepared.tolerance,
+        limit=budget.limit(lossy=True),
+        lossless=drift.relative_l2 <= prepared.tolerance,
+        drift=DriftReport.model_validate(to_wire(drift)),
+        outputs=tuple(OutputReport.model_validate(to_wire(item)) for item in comparisons),
+        feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),
+        task=figures or None,
+    )
+
+
+def _compared(bench: Workbench, candidate: Candidate) -> LaneResult:
+    """The candidate's outputs on the reference's feeds; the reference is opened again only where both are timed."""
+    if not bench.target.timed:
+        return check_candidate(bench, candidate)
+    effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s, fresh=False)
+    wanted = Wanted("verify", bench.prepared.compared, measure_task=True)
+    return race_candidates(bench, [candidate], effort, wanted)[1][0]

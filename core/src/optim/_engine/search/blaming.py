@@ -1,0 +1,86 @@
+"""What is to blame for steps that were dropped for being wrong: looked for when a search is over, in the time left.
+
+A step is wrong that moves the outputs though it says that it does not, or that loses them, or that is so far beyond the
+budget that no repair is tried. What honest rounding costs is no mistake: those steps are only beyond the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from optim._engine.diagnosis import blame_job
+from optim._engine.gate.budget import Budget
+from optim._engine.gate.repair import REPAIRABLE
+from optim._engine.search.journal import Journal
+from optim._engine.search.state import Attempt, StepStatus
+from optim._engine.search.workbench import Workbench
+from optim.jobs.process import WorkerFailed
+from optim.model import Model
+
+_MOST_STEPS = 3
+"""Steps that are looked into: what is wrong with one is often what is wrong with the next."""
+
+_SECONDS = 25.0
+"""For all of them, in a run that has as much left; models of 100 MB take 5 to 15 each."""
+
+_LEAST_S = 2.0
+"""With less, nothing is found in any but the smallest models."""
+
+
+def blame_dropped(bench: Workbench, budget: Budget, journal: Journal) -> None:
+    """Look for the nodes that make dropped steps wrong; their rows say what was found.
+
+    Args:
+        bench: its store still has the models.
+        budget: tells what is wrong from what is only too far.
+        journal: concluded.
+    """
+    pairs = [(attempt, pair) for attempt in _worst(budget, journal.attempts) if (pair := journal.pair(attempt))]
+    if not pairs:
+        return
+    end = bench.run_time.now() + min(_SECONDS, bench.run_time.left - bench.run_time.closing_s)
+    for attempt, (before, after) in pairs[:_MOST_STEPS]:
+        seconds = end - bench.run_time.now()
+        if seconds < _LEAST_S:
+            attempt.notes = (*attempt.notes, "no time was left to look for what is to blame; see optim blame")
+            continue
+        bench.say(f"looking for what is to blame at {attempt.step.pass_name}")
+        try:
+            attempt.blame = _blame(bench, before, after, seconds)
+        except WorkerFailed as failed:
+            attempt.notes = (*attempt.notes, f"what is to blame was not found: {failed.reason}")
+
+
+def _worst(budget: Budget, attempts: Iterable[Attempt]) -> list[Attempt]:
+    """The wrong ones: those that claim to be exact first, then by how far they are off; each pass before any again."""
+
+    def amount(attempt: Attempt) -> float:
+        return attempt.drift.relative_l2 if attempt.drift is not None else math.inf
+
+    beyond = REPAIRABLE * budget.limit(lossy=True)
+    objected = [attempt for attempt in attempts if attempt.objected and attempt.status is StepStatus.DROPPED]
+    wrong = [attempt for attempt in objected if not attempt.beyond_budget or amount(attempt) > beyond]
+    wrong.sort(key=lambda attempt: (attempt.step.lossy, -amount(attempt)))
+    firsts = {attempt.step.pass_name: attempt for attempt in reversed(wrong)}
+    return sorted(wrong, key=lambda attempt: firsts[attempt.step.pass_name] is not attempt)
+
+
+def _blame(bench: Workbench, before: Model, after: Model, seconds: float) -> blame_job.Answer:
+    """As ``optim blame`` finds it, with the model before the step as the reference.
+
+    Raises:
+        WorkerFailed: it did not come back in time, or the models have nothing in common.
+    """
+    request = blame_job.Request(
+        reference=before,
+        other=after,
+        place=bench.place,
+        feeds=bench.reference.feeds,
+        samples=bench.prepared.compared,
+        names={},
+        tolerance=bench.prepared.tolerance,
+        store=bench.store.models,
+    )
+    key = bench.keys.blame(before, after, bench.prepared.compared)
+    return bench.runner.call(blame_job.JOB, request, timeout_s=seconds, key=key)

@@ -1,0 +1,1 @@
+"""Several targets in one run: which take part, how they share its time, and what became of each."""

@@ -1,0 +1,186 @@
+"""The search of one run on several targets: each has its first looks, then the time goes where the promise is.
+
+All of them are held against one baseline: the outputs of the original there are what is right, and the original there
+is in every race, so that ratios of one target compare with those of another. Each target has a beam, a journal and an
+archive of its own: what makes one runtime fast says nothing of another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from optim._engine.gate.budget import Budget
+from optim._engine.search.explore.beam import Beam, NamedPassError
+from optim._engine.search.measure.racing import Wanted, race_candidates
+from optim._engine.search.select.goal import Objective
+from optim._engine.search.state import Candidate, Measured
+from optim._engine.search.targets.entrants import Entrant, TargetOutcome, TargetStatus
+from optim._engine.search.time_budget import LOOK_S, TimeBudget
+from optim._engine.search.workbench import Workbench
+
+_BEHIND = 1.3
+"""A target whose first looks all are slower than the best of another by more gets no more time: three rounds are off by
+a tenth, and stages add some 15 % to what first looks found."""
+
+_LEAST_WEIGHT = 0.2
+"""Of a target that is far behind, beside 1 of the best: the best may not hold, and with less nothing is tried."""
+
+_CONTENDS = 1.1
+"""What is slower by more than what is proven is not proven: a quick look is off by a tenth at most."""
+
+
+@dataclass
+class Contender:
+    """One target of several.
+
+    Attributes:
+        entrant: the run on this target.
+        beam: its search.
+        promise: the best ratio to hope for after first looks, also of what does not hold yet.
+        ranking: what held, best first.
+        reason: why it had no more time, or was not proven.
+        failed: whether it cannot take part.
+    """
+
+    entrant: Entrant
+    beam: Beam
+    promise: float = math.inf
+    ranking: list[Measured] = field(default_factory=list)
+    reason: str = ""
+    failed: bool = False
+
+    @property
+    def bench(self) -> Workbench:
+        """The run on its target."""
+        return self.entrant.bench
+
+    @property
+    def name(self) -> str:
+        """Of its target."""
+        return self.bench.target.name
+
+    def fail(self, reason: str) -> None:
+        """It cannot take part."""
+        self.failed, self.reason, self.ranking = True, reason, []
+
+    def row(self, delivered: bool) -> TargetOutcome:
+        """What became of it."""
+        status = TargetStatus.FAILED if self.failed else TargetStatus.BEATEN
+        start, ratios = self.beam.start, [item.ratio for item in self.ranking if item.ratio is not None]
+        ratios += [
+            point.measured.ratio for point in self.beam.archive.points() if point.proven and point.measured.ratio
+        ]
+        return TargetOutcome(
+            self.name,
+            TargetStatus.DELIVERED if delivered else status,
+            self.entrant.objection if delivered else self.reason or self.entrant.objection,
+            self.bench.target,
+            is_baseline=not self.bench.original.target,
+            ratio=None if self.failed else start.ratio,
+            low=start.low,
+            high=start.high,
+            drift=self.entrant.drift,
+            best_ratio=min(ratios, default=None),
+            versions=self.bench.prepared.versions,
+        )
+
+
+class Contest:
+    """The search of one run on several targets.
+
+    Args:
+        entrants: the run on each of them.
+        budget: what the user accepts.
+    """
+
+    def __init__(self, entrants: Sequence[Entrant], budget: Budget) -> None:
+        settings, run = entrants[0].bench.settings, entrants[0].bench.run_time
+        self._objective = Objective(settings.goal, timed=True)
+        must = any(one.plan.forced() for one in entrants)
+        self._time = TimeBudget.of_run(run, settings.timeout_s, races=self._objective.goal != "size", must=must)
+        self.contenders = [Contender(one, Beam(one.bench, budget, one.plan)) for one in entrants]
+
+    def run(self) -> None:
+        """Have all look, then search, what promises most first, as long as it is not behind."""
+        share_s = self._time.left / len(self.contenders)
+        for one in self.contenders:
+            one.beam.time.begin(share_s)
+            self._look(one)
+        going = sorted((one for one in self.contenders if not one.failed), key=lambda one: one.promise)
+        leader: Contender | None = None
+        for place, one in enumerate(going):
+            if leader is not None and one.promise > _BEHIND * max(leader.promise, self._best(leader)):
+                hoped, there = f"{one.promise:.2f}", f"{min(leader.promise, self._best(leader)):.2f}"
+                one.reason = f"first looks promised {hoped} at best, clearly behind {leader.name} ({there})"
+                one.ranking = self._held(one, one.beam.archive.held())
+                continue
+            weights = [max(_LEAST_WEIGHT, going[place].promise / other.promise) for other in going[place:]]
+            one.beam.time.begin(self._time.left * weights[0] / sum(weights))
+            self._search(one)
+            if leader is None or self._best(one) < self._best(leader):
+                leader = one
+
+    def rows(self, delivered: Candidate | None) -> list[TargetOutcome]:
+        """What became of each."""
+        target = delivered.target if delivered is not None else None
+        return [one.row(one.bench.original.target == target) for one in self.contenders]
+
+    def bench_of(self, delivered: Candidate | None, base: Workbench) -> Workbench:
+        """The run on the target that a candidate is for; ``base`` where nothing is delivered."""
+        target = delivered.target if delivered is not None else ""
+        return next((one.bench for one in self.contenders if one.bench.original.target == target), base)
+
+    @property
+    def order(self) -> list[Contender]:
+        """Those of which something held, the best first."""
+        return sorted((one for one in self.contenders if one.ranking), key=self._best)
+
+    def may_beat(self, one: Contender, winner: Measured, of: Contender) -> bool:
+        """Whether the best of a target may be better than what was proven on another; else the reason is noted."""
+        best, proven = self._best(one), self.figure(winner, of)
+        if best <= _CONTENDS * proven:
+            return True
+        if self._objective.goal == "latency":
+            one.reason = one.reason or f"{best:.2f} at best when explored; {of.name} has {proven:.2f}"
+        return False
+
+    def figure(self, item: Measured, of: Contender) -> float:
+        """What is made small, of a candidate of one target."""
+        return self._objective.figure(item, of.beam.clock.base)
+
+    def _best(self, one: Contender) -> float:
+        """The best figure of what held on a target; infinite where nothing did."""
+        return self.figure(one.ranking[0], one) if one.ranking else math.inf
+
+    def _look(self, one: Contender) -> None:
+        """Time the original there, then have first looks."""
+        one.bench.teller.on_target(one.name)
+        if one.bench.original.target:
+            one.bench.say("timing the original against the baseline")
+            effort = one.beam.time.first_look(2 * LOOK_S)
+            base, (result,) = race_candidates(one.bench, [one.bench.original], effort, Wanted("original on a target"))
+            if result.ratio is None:
+                one.fail(result.failure or "the time of the run was over before it was timed")
+                return
+            one.beam.clock.base = base
+            one.beam.start = one.beam.start.timed(result)
+            if not one.entrant.objection:
+                one.beam.archive.explored([one.beam.start])
+        try:
+            one.promise = one.beam.look()
+        except NamedPassError as failed:
+            one.fail(f"{failed.what}: {failed.cause}")
+
+    def _search(self, one: Contender) -> None:
+        one.bench.teller.on_target(one.name)
+        try:
+            one.ranking = self._held(one, one.beam.search())
+        except NamedPassError as failed:
+            one.fail(f"{failed.what}: {failed.cause}")
+
+    def _held(self, one: Contender, items: Sequence[Measured]) -> list[Measured]:
+        """What may be delivered, best first: the original there only where it is right."""
+        found = [item for item in items if item.candidate.steps or not one.entrant.objection]
+        return sorted(found, key=lambda item: self.figure(item, one))

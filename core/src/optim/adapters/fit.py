@@ -1,0 +1,110 @@
+"""Whether an adapter fits a model: what a runtime would ignore without a word, or break over later, is refused here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from optim.adapters.adapter_file import Adapter
+from optim.arrays import Array
+from optim.errors import ExitStatus, OptimError
+from optim.model import AdapterInput
+
+_SHOWN = 3
+
+
+def require_fit(adapter: Adapter, inputs: Sequence[AdapterInput], name: str, model_version: int = 0) -> None:
+    """Refuse an adapter that is not for a model.
+
+    Args:
+        adapter: to be fed.
+        inputs: adapter inputs of the model.
+        name: of the adapter, for messages.
+        model_version: of the model; 0 says nothing.
+
+    Raises:
+        OptimError[adapter-not-taken]: the model has no adapter inputs.
+        OptimError[adapter-does-not-fit]: names, shapes, types, ranks or versions do not go together.
+    """
+    if not inputs:
+        raise not_taken(name)
+    for problem in (
+        _names(adapter.arrays, inputs),
+        _shapes(adapter.arrays, inputs),
+        _ranks(adapter.arrays, inputs),
+        _version(adapter, model_version),
+    ):
+        if problem:
+            raise OptimError(
+                "adapter-does-not-fit",
+                f"{name} does not fit the model",
+                problem,
+                "convert it for this model: optim adapters convert PEFT_FOLDER --for MODEL -o FILE",
+                status=ExitStatus.USAGE,
+            )
+
+
+def not_taken(name: str) -> OptimError:
+    """The refusal of an adapter by a model that has no inputs for one."""
+    return OptimError(
+        "adapter-not-taken",
+        f"the model does not take {name}",
+        "it has no inputs for adapters: they were merged into its weights, or never were in it",
+        "optim run SOURCE --with adapters.extract -o DIR",
+        status=ExitStatus.USAGE,
+    )
+
+
+def _names(arrays: Mapping[str, Array], inputs: Sequence[AdapterInput]) -> str:
+    taken = {one.info.name for one in inputs}
+    if unknown := sorted(set(arrays) - taken):
+        return f"the model has no input {_some(unknown)}: what it does would be left out without a word"
+    if missing := sorted(one.info.name for one in inputs if one.required and one.info.name not in arrays):
+        return f"it lacks {_some(missing)}, which every run must bring"
+    return ""
+
+
+def _shapes(arrays: Mapping[str, Array], inputs: Sequence[AdapterInput]) -> str:
+    for one in inputs:
+        array = arrays.get(one.info.name)
+        if array is None:
+            continue
+        if array.dtype.name != one.info.dtype:
+            return f"'{one.info.name}' is {array.dtype.name}, and the model takes {one.info.dtype}"
+        wanted = one.info.shape or ()
+        fits = len(wanted) == array.ndim and all(
+            not isinstance(size, int) or size == found for size, found in zip(wanted, array.shape, strict=True)
+        )
+        if not fits:
+            sizes = "x".join(str(size) if isinstance(size, int) else "rank" for size in wanted)
+            return f"'{one.info.name}' is {'x'.join(map(str, array.shape))}, and the model takes {sizes}"
+    return ""
+
+
+def _ranks(arrays: Mapping[str, Array], inputs: Sequence[AdapterInput]) -> str:
+    """Inputs of one module share the name of their rank; all of them come, or none."""
+    sizes: dict[str, tuple[int, str]] = {}
+    missing: dict[str, str] = {}
+    for one in inputs:
+        name, array = one.info.name, arrays.get(one.info.name)
+        for axis, symbol in enumerate(one.info.shape or ()):
+            if not isinstance(symbol, str):
+                continue
+            if array is None:
+                missing[symbol] = name
+                continue
+            size, first = sizes.setdefault(symbol, (array.shape[axis], name))
+            if size != array.shape[axis]:
+                return f"'{first}' has rank {size}, and '{name}' has rank {array.shape[axis]}"
+    half = next((symbol for symbol in sizes if symbol in missing), "")
+    return f"it has '{sizes[half][1]}' and not '{missing[half]}'" if half else ""
+
+
+def _version(adapter: Adapter, model_version: int) -> str:
+    if model_version and adapter.model_version and adapter.model_version != model_version:
+        return f"it is for version {adapter.model_version} of the model, which is version {model_version}"
+    return ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(f"'{name}'" for name in names[:_SHOWN]) + more

@@ -1,0 +1,165 @@
+"""A session whose model takes adapters: each run says with which one, and several are live at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from optim.adapters.adapter_file import Adapter, read_adapter
+from optim.adapters.fit import require_fit
+from optim.arrays import Array, Feeds
+from optim.errors import ExitStatus, OptimError
+from optim.model import AdapterInput
+from optim.providers.memory import TensorMemory
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+AdapterLike: TypeAlias = "str | PathLike[str] | Adapter | LiveAdapter"
+Adapters: TypeAlias = "AdapterLike | Sequence[AdapterLike]"
+"""One adapter or several with other inputs each: files, or what was read of them. An empty sequence: none."""
+
+
+class LiveAdapter:
+    """An adapter where a session computes: in the memory of the machine, or of its GPU.
+
+    Args:
+        adapter: its arrays.
+        name: for messages.
+        memory: of the session.
+
+    Attributes:
+        name: for messages.
+        arrays: by input.
+        values: the same as ``onnxruntime.OrtValue``.
+    """
+
+    def __init__(self, adapter: Adapter, name: str, memory: TensorMemory) -> None:
+        self.name = name
+        self.arrays = {key: np.ascontiguousarray(array) for key, array in adapter.arrays.items()}
+        self.values = {key: memory.put(array) for key, array in self.arrays.items()}  # some point into the arrays
+
+
+class AdaptedSession:
+    """An ``onnxruntime.InferenceSession`` whose runs may bring an adapter; whatever else it has is the session's own.
+
+    onnxruntime ignores active adapters where a run is bound (``run_with_iobinding``), computes the base where the
+    object of an adapter is gone, and takes the first of two with the same names. Here arrays of adapters are inputs, so
+    none of this can happen.
+
+    Attributes:
+        session: the session, or one of another runtime with its methods.
+        inputs: that take weights of adapters.
+        default: what a run brings that names no adapter.
+    """
+
+    def __init__(self, session: Any, inputs: Sequence[AdapterInput]) -> None:
+        self.session = session
+        self.inputs = tuple(inputs)
+        self.default: tuple[LiveAdapter, ...] = ()
+        self._names = frozenset(one.info.name for one in inputs)
+        own = hasattr(session, "get_providers")
+        self._memory = TensorMemory.of(session) if own else TensorMemory()
+        self._read: dict[tuple[str, int, int], LiveAdapter] = {}
+
+    def adapters(self, given: Adapters | None) -> tuple[LiveAdapter, ...]:
+        """Adapters that fit the model, ready to run; a file that did not change is read once.
+
+        Args:
+            given: None: those that :func:`optim.load` was given.
+
+        Raises:
+            OptimError[adapter-names-clash]: two of them have arrays for the same input.
+            OptimError: as of :func:`optim.adapters.adapter_file.read_adapter` and
+                :func:`optim.adapters.fit.require_fit`.
+        """
+        if given is None:
+            return self.default
+        several = given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+        found = tuple(self._live(one) for one in several)
+        seen: dict[str, str] = {}
+        for live in found:
+            for name in live.arrays:
+                if name in seen:
+                    raise OptimError(
+                        "adapter-names-clash",
+                        f"{seen[name]} and {live.name} cannot be used in one run",
+                        f"both have weights for '{name}', and only one of them would be heard",
+                        "give each run one of them",
+                        status=ExitStatus.USAGE,
+                    )
+                seen[name] = live.name
+        return found
+
+    def values(self, given: Adapters | None) -> dict[str, onnxruntime.OrtValue]:
+        """What a binding must bind beside its own inputs, by name; keep the session, which keeps the adapters."""
+        return {name: value for live in self.adapters(given) for name, value in live.values.items()}
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        feeds: Feeds,
+        run_options: Any = None,
+        *,
+        adapter: Adapters | None = None,
+    ) -> list[Array]:
+        """One run.
+
+        Args:
+            output_names: which outputs, in which order; None: all.
+            feeds: arrays by name, without those of the adapter.
+            run_options: ``onnxruntime.RunOptions``.
+            adapter: None: that of :func:`optim.load`; an empty sequence: none.
+        """
+        live = self.adapters(adapter)
+        if not hasattr(self.session, "run_with_ort_values") or not _are_plain(feeds):
+            weights = {name: array for one in live for name, array in one.arrays.items()}
+            more = () if run_options is None else (run_options,)
+            outputs: list[Array] = self.session.run(output_names, {**feeds, **weights}, *more)
+            return outputs
+        import onnxruntime
+
+        values = {name: value for one in live for name, value in one.values.items()}
+        arrays = {name: np.ascontiguousarray(array) for name, array in feeds.items()}
+        values |= {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
+        names = list(output_names) if output_names is not None else [one.name for one in self.session.get_outputs()]
+        return [value.numpy() for value in self.session.run_with_ort_values(names, values, run_options)]
+
+    def io_binding(self, *, adapter: Adapters | None = None) -> Any:
+        """A binding that has the arrays of an adapter bound already."""
+        binding = self.session.io_binding()
+        for name, value in self.values(adapter).items():
+            binding.bind_ortvalue_input(name, value)
+        binding.optim_adapters = self.adapters(adapter)  # they live as long as the binding
+        return binding
+
+    def get_inputs(self) -> list[Any]:
+        """Returns what a run must be fed beside its adapter."""
+        return [value for value in self.session.get_inputs() if value.name not in self._names]
+
+    def _live(self, one: AdapterLike) -> LiveAdapter:
+        if isinstance(one, LiveAdapter):
+            return one
+        if isinstance(one, Adapter):
+            require_fit(one, self.inputs, "the adapter")
+            return LiveAdapter(one, "the adapter", self._memory)
+        path = Path(one)
+        stat = path.stat() if path.is_file() else None
+        key = (str(path.absolute()), stat.st_size, stat.st_mtime_ns) if stat else ("", 0, 0)
+        if stat is None or key not in self._read:
+            read = read_adapter(path)
+            require_fit(read, self.inputs, str(path))
+            self._read[key] = LiveAdapter(read, str(path), self._memory)
+        return self._read[key]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+
+def _are_plain(feeds: Mapping[str, Any]) -> bool:
+    """Whether all feeds are arrays of numbers, which onnxruntime takes without a copy."""
+    return all(isinstance(array, np.ndarray) and array.dtype.kind in "fiub" for array in feeds.values())

@@ -1,0 +1,1 @@
+"""What lies beside the ONNX file for whoever deploys on OpenVINO."""

@@ -1,0 +1,1 @@
+"""Precisions that OpenVINO computes in by a hint, whatever the graph says."""

@@ -1,0 +1,1 @@
+"""Passes of NNCF, OpenVINO's own compression library, on the ONNX graph."""

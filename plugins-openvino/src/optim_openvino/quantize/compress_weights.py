@@ -1,0 +1,94 @@
+"""``openvino.compress-weights``: weights in 8 or 4 bits by NNCF, activations in float.
+
+Before::
+
+    y = MatMul(a, W)                                             W float32 [K, N], constant
+
+After; from opset 21 on, and in 8 bits; else 4 bits are a ``com.microsoft.MatMulNBits``, which OpenVINO reads too::
+
+    y = MatMul(a, DequantizeLinear(W_q, scale, zero, block_size))
+
+OpenVINO multiplies such weights in integers, by activations that it quantizes as they come in groups of
+``openvino.tune:group_size``. Smaller files, and a decoder's step that waits for memory, gain most. Methods: AWQ (Lin et
+al. 2023), GPTQ (Frantar et al. 2022).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from optim import Applicable, Context, Model, Pass, PassResult, Target
+from optim_openvino.quantize import float_graph
+from optim_openvino.quantize.nncf_library import quiet_nncf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from optim_openvino.quantize.compress_weights_options import CompressWeightsOptions
+
+_OPSET = 13
+_OPERATORS = (*float_graph.PRODUCTS, "Gather")
+
+
+class CompressWeights(Pass):
+    """Weight compression by NNCF."""
+
+    name = "openvino.compress-weights"
+    summary = "weights in 8 or 4 bits by NNCF: smaller files, and faster where weights come from memory"
+    options = "optim_openvino.quantize.compress_weights_options:CompressWeightsOptions"
+    lossy = True
+    after = ("ort:*",)
+    alternatives = "quantization"
+    hardware = "x86-64 with AVX2, better AVX512-VNNI, AVX-VNNI or AMX; Intel's GPUs"
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where NNCF is installed and something has a constant weight."""
+        del target
+        return float_graph.applicable(model, _OPERATORS, opset=_OPSET)
+
+    def candidates(self, model: Model, target: Target, context: Context) -> Iterator[CompressWeightsOptions]:
+        """Eight bits first, which are safe."""
+        del model, target, context
+        from optim_openvino.quantize.compress_weights_options import CompressWeightsOptions
+
+        yield CompressWeightsOptions()
+        yield CompressWeightsOptions(mode="int4-asym", group_size=32)
+
+    def keepable(self, model: Model, options: CompressWeightsOptions) -> list[str]:
+        """Everything with a weight."""
+        del options
+        return float_graph.weighted(model, _OPERATORS)
+
+    def apply(self, model: Model, options: CompressWeightsOptions, context: Context) -> PassResult:
+        """Have NNCF do it."""
+        known = float_graph.weighted(model, _OPERATORS)
+        if set(known) <= set(options.keep):
+            return PassResult(model, False, ("keep leaves nothing to compress",))
+        unknown = sorted(set(options.keep) - set(known))
+        notes = (f"keep names no node with a weight: {', '.join(unknown)}",) if unknown else ()
+        with quiet_nncf() as nncf:
+            read = float_graph.read(model, options.keep)
+            before = _quantized(read)
+            made = nncf.compress_weights(read, **_arguments(nncf, model, options, context))
+        count = _quantized(made) - before
+        if not count:
+            return PassResult(model, False, (*notes, "NNCF compressed nothing"))
+        return PassResult(float_graph.write(made, context, model), True, notes, counts={"weights compressed": count})
+
+
+def _arguments(nncf: Any, model: Model, options: CompressWeightsOptions, context: Context) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "mode": nncf.CompressWeightsMode(options.mode.replace("-", "_")),
+        "ignored_scope": float_graph.ignored(nncf, options.keep),
+    }
+    if options.few_bits:
+        found |= {"ratio": options.ratio, "group_size": options.group_size, "all_layers": options.all_layers}
+        found |= {"awq": options.awq, "scale_estimation": options.scale_estimation, "gptq": options.gptq}
+    if options.needs_samples:
+        data = list(float_graph.samples(model, context))[: options.samples]
+        found |= {"dataset": nncf.Dataset(data), "subset_size": len(data)}
+    return found
+
+
+def _quantized(graph: Any) -> int:
+    return sum(node.op_type in ("DequantizeLinear", "MatMulNBits") for node in graph.graph.node)

@@ -1,0 +1,23 @@
+"""OpenVINO's entry, and what it says of devices."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+
+@cache
+def core() -> Any:
+    """One a process: it loads the libraries of devices."""
+    import openvino
+
+    return openvino.Core()
+
+
+@cache
+def capabilities(device: str) -> frozenset[str]:
+    """Precisions and abilities of a device, in OpenVINO's words (``BF16``, ``INT8``); none of one that is not there."""
+    try:
+        return frozenset(core().get_property(device, "OPTIMIZATION_CAPABILITIES"))
+    except RuntimeError:
+        return frozenset()

@@ -1,0 +1,12 @@
+"""Where OpenVINO keeps what it compiled of models that ask for it."""
+
+from __future__ import annotations
+
+from optim.folders import cache_folder as whole_cache
+
+
+def cache_folder() -> str:
+    """A folder of this user's. OpenVINO itself leaves a file alone that another version or processor made."""
+    folder = whole_cache() / "openvino"
+    folder.mkdir(parents=True, exist_ok=True)
+    return str(folder)

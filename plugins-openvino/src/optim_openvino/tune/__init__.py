@@ -1,0 +1,1 @@
+"""How OpenVINO runs a model: properties that change its speed and no figure."""

@@ -1,0 +1,1 @@
+"""``optim adapters``: files of adapters, made, looked at and checked."""

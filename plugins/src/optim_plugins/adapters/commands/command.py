@@ -1,0 +1,141 @@
+"""``optim adapters``: extract, convert, show, check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table, size_text
+
+if TYPE_CHECKING:
+    from optim import Model
+    from optim.adapters.adapter_file import Adapter
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.group("adapters")
+def adapters() -> None:
+    """Adapters of a model: taken out, converted from peft, shown, checked.
+
+    A model takes adapters where adapters.extract made inputs of their weights.
+    """
+
+
+@adapters.command()
+@click.argument("model", type=_PATH)
+@click.option("-o", "--output", type=_PATH, required=True, help="Folder to write; it must be new or empty.")
+@click.option("--required", is_flag=True, help="Every run must bring an adapter.")
+@click.option("--rank", type=click.IntRange(1, 4096), help="Of every adapter to come; by default any.")
+@json_option
+def extract(model: Path, output: Path, required: bool, rank: int | None, as_json: bool) -> None:
+    """Write MODEL with inputs in place of its adapter, and the adapter as a file; nothing else is changed.
+
+    Both are run and compared: with the adapter as MODEL computes, and without. optim run MODEL --with adapters.extract
+    makes the model fast as well.
+    """
+    from optim_plugins.adapters.commands.extracting import write_extracted
+
+    made = write_extracted(model, output, required=required, rank=rank)
+    if as_json:
+        print_json(made.as_json())
+        return
+    echo(f"{made.model}: {made.layers} layers take adapters")
+    echo(f"{made.adapter}: the adapter that the model had")
+    echo(f"as before with it: drift {made.drift:.3g}; without it the base: drift {made.base_drift:.3g}")
+
+
+@adapters.command()
+@click.argument("folder", metavar="PEFT_FOLDER", type=_PATH)
+@click.option("--for", "model", type=_PATH, required=True, help="The model, or its run folder.")
+@click.option("-o", "--output", type=_PATH, required=True, help="File to write: .onnx_adapter, .safetensors or .npz.")
+@click.option("--base", type=_PATH, help="Folder of the model that it was trained on; only DoRA needs it.")
+@click.option("--adapter-version", type=click.IntRange(0), default=1, show_default=True, help="Kept in the file.")
+@click.option("--model-version", type=click.IntRange(0), default=0, help="Kept in the file; 0 says nothing.")
+@json_option
+def convert(
+    folder: Path, model: Path, output: Path, base: Path | None, adapter_version: int, model_version: int, as_json: bool
+) -> None:
+    """Convert an adapter that peft saved for a model: names, layouts and types are the model's, scales are in it."""
+    from optim.adapters.adapter_file import require_format, write_adapter
+    from optim_plugins.adapters.convert.convert import convert as converted_from
+
+    require_format(output)
+    inputs = taking_adapters(model).adapters
+    made = converted_from(folder, inputs, base=base, version=adapter_version, model_version=model_version)
+    write_adapter(made.adapter, output)
+    if as_json:
+        print_json(
+            {"file": str(output), "modules": dict(made.modules), "ranks": list(made.ranks), "left": list(made.left)}
+        )
+        return
+    ranks = ", ".join(map(str, made.ranks))
+    echo(f"{output}: {len(made.modules)} layers, rank {ranks}, {size_text(output.stat().st_size)}")
+    if made.left:
+        echo(f"{len(made.left)} further layers of the model stay as in its base")
+
+
+@adapters.command()
+@click.argument("file", type=_PATH)
+@json_option
+def show(file: Path, as_json: bool) -> None:
+    """Show what an adapter holds."""
+    from optim.adapters.adapter_file import read_adapter
+
+    found = read_adapter(file)
+    if as_json:
+        print_json(_as_json(found))
+        return
+    total = sum(array.nbytes for array in found.arrays.values())
+    version = str(found.model_version) if found.model_version else ""
+    print_fields([("version", str(found.version)), ("of model", version), ("size", size_text(total))])
+    rows = [(name, array.dtype.name, "x".join(map(str, array.shape))) for name, array in sorted(found.arrays.items())]
+    print_table(("input", "dtype", "shape"), rows)
+
+
+@adapters.command()
+@click.argument("model", type=_PATH)
+@click.argument("files", metavar="FILE...", type=_PATH, nargs=-1, required=True)
+@click.option("--model-version", type=click.IntRange(0), default=0, help="That the adapters must be for; 0: any.")
+@json_option
+def check(model: Path, files: tuple[Path, ...], model_version: int, as_json: bool) -> None:
+    """Check that adapters fit MODEL: names, shapes, types, ranks and versions.
+
+    What a runtime would leave out without a word is an error here. The first that does not fit ends with status 2.
+    """
+    from optim.adapters.adapter_file import read_adapter
+    from optim.adapters.fit import require_fit
+
+    inputs = taking_adapters(model).adapters
+    for file in files:
+        require_fit(read_adapter(file), inputs, str(file), model_version)
+    if as_json:
+        print_json({"fit": [str(file) for file in files]})
+        return
+    for file in files:
+        echo(f"{file} fits")
+
+
+def taking_adapters(path: Path) -> Model:
+    """The model of a file or of a run folder.
+
+    Raises:
+        OptimError[adapter-not-taken]: it has no inputs for adapters.
+        OptimError: it is missing, or no model.
+    """
+    from optim.adapters.fit import not_taken
+    from optim.cli_kit.models import look_at
+
+    found = look_at(path / "model.onnx" if path.is_dir() else path)
+    if not found.adapters:
+        raise not_taken("adapters")
+    return found
+
+
+def _as_json(found: Adapter) -> dict[str, Any]:
+    arrays = {
+        name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in sorted(found.arrays.items())
+    }
+    return {"version": found.version, "model_version": found.model_version, "arrays": arrays}

@@ -1,0 +1,128 @@
+"""``optim adapters extract``: the pass alone, on a model as it is, and what it made compared."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from optim import ExitStatus, Model, OptimError
+from optim.adapters.adapter_file import ONNX_ADAPTER, Adapter, read_adapter
+from optim.adapters.session import AdaptedSession
+from optim.arrays import Feeds, Outputs
+from optim.cli_kit.models import context_for, made_up_feeds, read_model, require_target
+from optim.drift import compare_output
+from optim.onnx.files import deliver
+from optim.onnx.sessions import open_session
+from optim_plugins.adapters.extract.extract import Extract
+from optim_plugins.adapters.extract.extract_options import ExtractOptions
+
+MOST_DRIFT = 1e-5
+"""Of one graph with the adapter inside to one that is fed it: only the order of a few sums is another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written.
+
+    Attributes:
+        model: file of the graph.
+        adapter: file of the adapter.
+        layers: that take adapters.
+        drift: with the adapter, to the model as it was; the worst of all samples and outputs.
+        base_drift: without, to the model whose adapters are left out.
+    """
+
+    model: Path
+    adapter: Path
+    layers: int
+    drift: float
+    base_drift: float
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+
+
+def write_extracted(path: Path, output: Path, *, required: bool, rank: int | None) -> Written:
+    """Extract, deliver and compare.
+
+    Args:
+        path: of the model.
+        output: folder; absent or empty.
+        required: inputs without a default.
+        rank: of every adapter; None: any.
+
+    Raises:
+        OptimError[folder-not-empty]: something is in the folder.
+        OptimError[nothing-to-extract]: the graph has no adapters.
+        OptimError[adapter-not-extractable]: not in a form that is known.
+        OptimError[extraction-differs]: what was written computes something else.
+    """
+    _require_room(output)
+    target = require_target("cpu")
+    with TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        model = read_model(path, store)
+        transformation = Extract()
+        if not (applicable := transformation.applicable(model, target)):
+            raise OptimError(
+                "nothing-to-extract",
+                f"{path} has no adapter to extract",
+                applicable.reason,
+                "optim run PEFT_FOLDER --with adapters.extract -o DIR",
+                status=ExitStatus.USAGE,
+            )
+        with context_for(target, store, None) as context:
+            result = transformation.apply(model, ExtractOptions(required=required, rank=rank), context)
+        assert result.interface is not None
+        name = next(iter(result.model.attachments))
+        drift, base_drift = _compare(model, result.interface.variants[0].model, result.model, name, Path(folder))
+        if max(drift, base_drift) > MOST_DRIFT:
+            raise OptimError(
+                "extraction-differs",
+                f"{path} computes something else without its adapter inside",
+                f"drift {drift:.3g} with the adapter, {base_drift:.3g} without, at most {MOST_DRIFT:g} allowed",
+                "merge the adapter instead: leave adapters.extract out",
+                status=ExitStatus.NOT_HELD,
+            )
+        deliver(result.model, output)
+        return Written(output / "model.onnx", output / name, result.counts["layers"], drift, base_drift)
+
+
+def _require_room(output: Path) -> None:
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise OptimError(
+            "folder-not-empty",
+            f"cannot write to {output}",
+            "something is there already",
+            "name a new folder after -o",
+            status=ExitStatus.USAGE,
+        )
+
+
+def _compare(model: Model, base: Model, made: Model, adapter: str, folder: Path) -> tuple[float, float]:
+    """How far the new model is from the old one with the adapter, and from the base without."""
+    weights = read_adapter(made.attachments[adapter], ONNX_ADAPTER)
+    none = {name: np.zeros_like(array) for name, array in weights.arrays.items()}
+    before, plain = open_session(model.path, model.session), open_session(base.path, base.session)
+    after = AdaptedSession(open_session(made.path, made.session), made.adapters)
+    required = any(one.required for one in made.adapters)
+    samples = made_up_feeds(model, folder / "feeds", run=lambda feeds: _outputs(before, feeds))
+    with_it = max(_drift(_outputs(before, feeds), _outputs(after, feeds, weights)) for feeds in samples)
+    without = Adapter(none) if required else ()
+    return with_it, max(_drift(_outputs(plain, feeds), _outputs(after, feeds, without)) for feeds in samples)
+
+
+def _outputs(session: Any, feeds: Feeds, adapter: Any = None) -> Outputs:
+    names = [value.name for value in session.get_outputs()]
+    more = {} if adapter is None else {"adapter": adapter}
+    return dict(zip(names, session.run(names, dict(feeds), **more), strict=True))
+
+
+def _drift(before: Outputs, after: Outputs) -> float:
+    found = [compare_output(name, array, after[name]) for name, array in before.items()]
+    return max((float("inf") if one.problem else one.relative_l2 for one in found), default=0.0)

@@ -1,0 +1,1 @@
+"""``adapters.extract``: weights of adapters become inputs of the graph."""

@@ -1,0 +1,24 @@
+"""How the gate feeds a graph whose adapters were taken out."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from optim.adapters.adapter_file import ONNX_ADAPTER, Adapter, read_adapter
+from optim.arrays import Feeds
+
+
+def with_adapter(feeds: Feeds, file: str) -> Feeds:
+    """The feeds of the original, and the weights of an adapter."""
+    return {**feeds, **_adapter(file).arrays}
+
+
+def without_adapter(feeds: Feeds) -> Feeds:
+    """The feeds of the original: nothing is added."""
+    return feeds
+
+
+@lru_cache(maxsize=4)
+def _adapter(file: str) -> Adapter:
+    return read_adapter(Path(file), ONNX_ADAPTER)

@@ -1,0 +1,73 @@
+"""A batch on workers of dask: real processes on this machine, one of them killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+from batch_models import relu
+
+from optim._engine.batch.cluster import executor_of
+from optim._engine.batch.program import Work, run_program
+from optim.errors import OptimError
+
+distributed = pytest.importorskip("distributed", reason="dask is not installed")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "reference"),
+    [
+        ("tcp://10.0.0.1:8786", "cluster-unencrypted"),
+        ("nonsense", "bad-cluster"),
+        ("local:0", "bad-cluster"),
+        ("no_such_module:cluster", "bad-cluster"),
+    ],
+)
+def test_an_address_that_cannot_be_used(cluster: str, reference: str, tmp_path: Path) -> None:
+    with pytest.raises(OptimError) as caught, executor_of(cluster, 1, ["cpu"], tmp_path):
+        pass
+    assert caught.value.reference == reference
+
+
+def test_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optim._engine.batch.cluster.CONNECT_S", 0.3)
+    there = pytest.raises(OptimError, match=r"no scheduler answers at tcp://127.0.0.1:9")
+    with there, executor_of("tcp://127.0.0.1:9", 1, ["cpu"], tmp_path):
+        pass
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "_batch").mkdir()
+    relu(tmp_path / "m.onnx")
+    output, log = tmp_path / "out", tmp_path / "log"
+    run = ("run", str(tmp_path / "m.onnx"), "-o", str(output), "--stage", "fuse", "--search-seconds", "1", "--json")
+    with executor_of("local:1", 1, ["cpu"], tmp_path) as executor:
+        future = executor.submit(run_program, Work(run, str(log)))
+        worker = _worker_of(log)
+        worker.kill()
+        done = future.result(timeout=120)
+    assert done.status == 0 and (output / "model.onnx").is_file()
+    assert not any(path.name.startswith(".optim-") for path in output.iterdir())
+
+
+@pytest.mark.slow
+def test_a_target_that_no_worker_has(tmp_path: Path) -> None:
+    (tmp_path / "_batch").mkdir()
+    lacking = pytest.raises(OptimError, match=r"has no target toaster; it has .*cpu")
+    with lacking, executor_of("local:1", 1, ["toaster"], tmp_path):
+        pass
+
+
+def _worker_of(log: Path) -> psutil.Process:
+    """The worker that has begun the run of a log: the parent of its program."""
+    while True:
+        for process in psutil.Process().children(recursive=True):
+            try:
+                if "optim._engine.cli.held" in process.cmdline() and log.exists() and log.read_text():
+                    parent = process.parent()
+                    assert parent is not None
+                    return parent
+            except psutil.NoSuchProcess:
+                continue

@@ -1,0 +1,98 @@
+"""A search ends where what remains promises less than 2 %, and says so; what was found is a reason not to try less."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.rest import leave_out, promises_too_little
+from optim._engine.search.state import Measured, Step, StepStatus
+from optim.passes import Role, Stage
+
+
+def step(name, stage=Stage.QUANTIZE):
+    return Step(stage, name, "plugin", {}, Role.IMPROVE, lossy=False)
+
+
+def planned(name, stage=Stage.QUANTIZE, *, forced=False):
+    offered = SimpleNamespace(stage=stage, name=name)
+    return SimpleNamespace(ordered=SimpleNamespace(name=name, offered=offered), forced=forced, offered=offered)
+
+
+@pytest.fixture
+def promises():
+    return Promises(60.0)
+
+
+def legs(*passes):
+    return [(one.offered.stage, [one]) for one in passes]
+
+
+def test_what_nobody_knows_is_worth_a_try(promises):
+    for stage in (Stage.FUSE, Stage.QUANTIZE, Stage.CONVERT_PRECISION, Stage.TUNE):
+        assert not promises_too_little(legs(planned("new", stage)), promises)
+
+
+def test_what_gained_less_than_two_per_cent_is_not_and_two_of_it_together_are(promises):
+    promises.note_ratio(step("one"), 0.985)
+    promises.note_ratio(step("two"), 0.985)
+    assert promises_too_little(legs(planned("one")), promises)
+    assert not promises_too_little(legs(planned("one"), planned("two")), promises)
+
+
+def test_what_made_it_slower_takes_nothing_from_what_else_promises(promises):
+    promises.note_ratio(step("slower"), 1.4)
+    promises.note_ratio(step("faster"), 0.9)
+    assert not promises_too_little(legs(planned("slower"), planned("faster")), promises)
+
+
+def test_what_was_named_is_tried_whatever_it_promises(promises):
+    promises.note_ratio(step("named"), 0.999)
+    assert not promises_too_little(legs(planned("named", forced=True)), promises)
+
+
+def test_passes_with_nothing_to_offer_promise_nothing_until_something_made_way(promises):
+    promises.note_ratio(step("little"), 0.99)
+    rest = legs(planned("absent"), planned("little"))
+    promises.note_offer("absent", is_one=False)
+    assert promises_too_little(rest, promises)
+    promises.note_offer("absent", is_one=True)
+    assert not promises_too_little(rest, promises)
+
+
+def test_rows_of_what_is_left_out_say_why(promises, monkeypatch):
+    monkeypatch.setattr("optim._engine.search.explore.rest.step_of", lambda offered: offered.name)
+    promises.note_ratio(step("little"), 0.99)
+    promises.note_offer("absent", is_one=False)
+    rows = {}
+
+    class Row:
+        def settle(self, status, reason):
+            self.said = (status, reason)
+
+    journal = SimpleNamespace(open=lambda name, on: rows.setdefault(name, Row()))
+    assert leave_out(legs(planned("little"), planned("absent")), promises, journal, None) == "little"
+    assert {name: row.said for name, row in rows.items()} == {
+        "little": (StepStatus.SKIPPED, "it promised 1.0%: less than 2 % is not tried")
+    }
+
+
+def test_what_cannot_reach_what_is_found_is_not_tried_on_another_chain(promises):
+    fused, best = (SimpleNamespace(digest=name) for name in ("fused", "best"))
+    promises.note_ratio(step("weights"), 0.9)
+    promises.note_latency([Measured(fused, 0.8)])
+    assert promises.adds_too_little(fused, step("weights")) == ""  # 0.72 may be the best
+    promises.note_latency([Measured(best, 0.4)])
+    assert promises.adds_too_little(fused, step("weights")) == (
+        "it promises a latency ratio of about 0.72 here, and 0.40 is found already"
+    )
+    assert promises.adds_too_little(fused, step("never timed")) == ""
+
+
+def test_a_step_that_comes_near_what_is_found_may_surprise(promises):
+    fused, best = (SimpleNamespace(digest=name) for name in ("fused", "best"))
+    promises.note_ratio(step("weights"), 0.6)
+    promises.note_latency([Measured(fused, 0.8), Measured(best, 0.4)])
+    assert promises.adds_too_little(fused, step("weights")) == ""  # 0.48 is within a third of it

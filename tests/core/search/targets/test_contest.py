@@ -1,0 +1,203 @@
+"""Several targets in one run, by a clock that counts: who is searched, who wins, and what is said of the others."""
+
+from __future__ import annotations
+
+import io
+
+import jobs_here
+import pytest
+from installed_plugin import installed
+from rich.console import Console
+from timed_models import write_network
+
+import optim
+from optim._engine.jobs.job import Job
+from optim._engine.plugins.registry import load_registry
+from optim._engine.reports.build import build_report
+from optim._engine.reports.html import render_html
+from optim._engine.reports.terminal import print_report
+from optim._engine.reports.words import NOTHING
+from optim._engine.runs.execute import execute
+from optim._engine.runs.locking import lock_of
+from optim._engine.runs.outcome import RunStatus
+from optim._engine.runs.pick import picked
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.targets.entrants import TargetStatus
+from optim._engine.store import Store
+from optim.errors import OptimError
+
+pytestmark = pytest.mark.usefixtures("jobs_here", "counted_clock")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("contest")
+    with installed(folder, "timed_plugin", "rivals_plugin"):
+        write_network(folder / "model.onnx", {"a": 6, "b": 6, "c": 6})
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    """Runs with the passes of ``timed_plugin``; what was said is kept beside the outcome."""
+    registry = load_registry()
+    names = {offered.name for offered in registry.offers(registry.target("cpu"))}
+    left_out = tuple(sorted(name for name in names if not name.startswith("timed.")))
+
+    def make(target, **changes):
+        asked = {"search_seconds": 60.0, "most_samples": 4, "without": left_out, **changes}
+        settings, said = RunSettings(folder / "model.onnx", target=target, **asked), []
+        return execute(settings, load_registry(), Store(), said.append), said
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def swift_wins(run):
+    return run("cpu,swift,sluggish,away")
+
+
+def rows(outcome):
+    return {row.name: row for row in outcome.targets}
+
+
+def _start_of(job, here):
+    """A crash is one of a process of its own."""
+    return jobs_here._start if job.module.endswith(".arrival") else here
+
+
+def passes(candidate):
+    return [step.pass_name for step in candidate.steps]
+
+
+def test_the_fastest_target_is_delivered_and_its_ratio_is_to_the_baseline(swift_wins):
+    outcome, _ = swift_wins
+    assert outcome.status is RunStatus.IMPROVED
+    assert (outcome.target.name, outcome.baseline) == ("swift", "cpu")
+    assert passes(outcome.result.candidate) == ["timed.drop-a", "timed.make-way", "timed.drop-b", "timed.round"]
+    assert outcome.result.ratio == pytest.approx(0.05, rel=0.02)  # a tenth of the products, in half of the time
+    assert outcome.versions["rival-runtime"] == "4.2"
+
+
+def test_each_target_has_its_default_timed_first_and_those_behind_have_first_looks_alone(swift_wins):
+    outcome, said = swift_wins
+    found = rows(outcome)
+    assert [found[name].ratio for name in ("cpu", "swift", "sluggish")] == pytest.approx([1.0, 0.5, 3.0])
+    assert [found[name].status for name in ("cpu", "swift", "sluggish", "away")] == [
+        TargetStatus.BEATEN,
+        TargetStatus.DELIVERED,
+        TargetStatus.BEATEN,
+        TargetStatus.ABSENT,
+    ]
+    assert "clearly behind swift" in found["cpu"].reason
+    assert found["away"].reason == "there is no such device"
+    assert {"cpu: first looks", "sluggish: first looks", "swift: stage fuse"} <= set(said)
+    assert "cpu: stage fuse" not in said
+    assert "sluggish: stage fuse" not in said
+
+
+def test_rows_and_points_say_for_which_target_they_are(swift_wins):
+    outcome, _ = swift_wins
+    assert {attempt.target for attempt in outcome.attempts} == {"", "swift", "sluggish"}  # empty: the baseline
+    kept = [attempt for attempt in outcome.attempts if attempt.status == "kept"]
+    assert {attempt.target for attempt in kept} == {"swift"}
+    assert len(kept) == len(outcome.result.candidate.steps)
+    numbered = [point for point in outcome.points if point.number]
+    assert {point.candidate.target for point in numbered} == {"swift"}
+    assert {point.candidate.target for point in outcome.points} == {"", "swift", "sluggish"}
+
+
+def test_a_lock_names_the_target_and_its_baseline_and_repeats_to_the_same_figures(swift_wins, run):
+    outcome, _ = swift_wins
+    lock = lock_of(outcome)
+    assert (lock.target.name, lock.target.baseline) == ("swift", "cpu")
+    again, _ = run("swift", baseline="cpu", chain=lock.chain(), without=())
+    assert (again.target.name, again.baseline) == ("swift", "cpu")
+    assert again.result.candidate.model.digest == lock.result.model_digest
+    assert again.result.ratio == pytest.approx(outcome.result.ratio, rel=0.02)
+
+
+def test_a_target_that_fails_or_crashes_is_a_row_and_the_others_go_on(run, monkeypatch):
+    here = Job.start
+    monkeypatch.setattr(Job, "start", lambda job, *args, **kwargs: _start_of(job, here)(job, *args, **kwargs))
+    outcome, _ = run("lacking,crashing,cpu,swift", stages=("fuse",))
+    found = rows(outcome)
+    assert outcome.target.name == "swift"
+    assert {found["lacking"].status, found["crashing"].status} == {TargetStatus.FAILED}
+    assert "it has no MatMul" in found["lacking"].reason
+    assert "exit" in found["crashing"].reason
+    assert found["cpu"].is_baseline
+
+
+def test_the_original_on_another_target_is_a_result_of_its_own(run):
+    outcome, _ = run("cpu,swift", lossless=True, without=("timed.drop-a", "timed.drop-b", "timed.make-way"))
+    assert outcome.status is RunStatus.IMPROVED
+    assert (outcome.target.name, passes(outcome.result.candidate)) == ("swift", [])
+    assert outcome.result.ratio == pytest.approx(0.5)
+
+
+def test_what_drifts_beyond_rounding_there_is_not_delivered_without_a_lossy_pass(run):
+    outcome, _ = run("cpu,off", lossless=True)
+    found = rows(outcome)
+    assert "beyond what rounding explains" in found["off"].reason
+    assert outcome.target.name == "cpu"
+    assert all(point.candidate.target == "" for point in outcome.points if point.number)
+
+
+def test_another_point_takes_its_target_with_it(run):
+    outcome, _ = run("cpu,swift", max_drift=0.2)
+    lossless = picked(outcome, "most-accurate")
+    assert lossless.target.name == "swift"
+    assert lossless.result.candidate.target == "swift"
+
+
+def test_the_same_run_again_is_served_from_the_cache(swift_wins, run):
+    del swift_wins
+    again, _ = run("cpu,swift,sluggish,away")
+    assert again.cached
+    assert rows(again)["swift"].target.name == "swift"
+
+
+def test_the_report_has_a_table_of_targets_and_a_column_for_them(swift_wins):
+    outcome, _ = swift_wins
+    report = build_report(outcome)
+    assert (report.target, report.baseline) == ("swift", "cpu")
+    assert {point.target for point in report.points} == {"cpu", "swift", "sluggish"}
+    assert "on swift, against the original on cpu" in report.reason
+    console = Console(file=io.StringIO(), width=200)
+    print_report(report, console)
+    lines = [line.strip() for line in console.file.getvalue().splitlines()]
+    table = lines.index("ratios are to the original on cpu; original: as each runs it by default:")
+    assert lines[table + 1] == "target\truntime\toriginal\tdrift\tbest\twhat became of it"
+    cells = {line.split("\t")[0]: line.split("\t")[1:] for line in lines[table + 2 : table + 6]}
+    assert cells["swift"][:4] == ["rival-runtime 4.2", "0.50", "0", "0.05"]
+    assert cells["sluggish"][4].startswith("beaten: first looks promised")
+    assert cells["away"] == [NOTHING] * 4 + ["absent: there is no such device"]
+    assert any(line.startswith("kept\tswift: timed.drop-a") for line in lines)
+    assert any(line.startswith("1\tswift\t0.05") for line in lines)
+    page = render_html(report)
+    assert "<h2>Targets</h2>" in page
+    assert "absent: there is no such device" in page
+
+
+def test_one_model_is_timed_on_several_targets_in_one_table(folder):
+    found = optim.bench(folder / "model.onnx", target=["swift", "sluggish", "lacking", "away"], seconds=0.1)
+    rows = {timed.target: timed for timed in found.models}
+    assert rows["sluggish"].latency_ratio == pytest.approx(6.0)
+    assert rows["swift"].latency_ratio == 1.0
+    assert "it has no MatMul" in rows["lacking"].error
+    assert rows["away"].error == "there is no such device"
+    assert found.columns[0] == "target"
+    assert {len(row) for row in found.rows()} == {len(found.columns)}
+
+
+def test_the_first_target_that_runs_the_model_is_what_others_are_compared_with(folder):
+    found = optim.bench(folder / "model.onnx", target="lacking,swift,cpu", seconds=0.1)
+    assert [(timed.target, timed.latency_ratio) for timed in found.models[:1]] == [("swift", 1.0)]
+    assert found.models[1].latency_ratio == pytest.approx(2.0)
+    with pytest.raises(OptimError, match="on none of the targets") as raised:
+        optim.bench(folder / "model.onnx", target="lacking,away")
+    assert "lacking: " in raised.value.cause
+    assert "away: there is no such device" in raised.value.cause
+    with pytest.raises(OptimError, match="several targets"):
+        optim.bench([folder / "model.onnx"] * 2, target="cpu,swift")

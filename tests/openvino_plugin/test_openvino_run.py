@@ -1,0 +1,107 @@
+"""A run for OpenVINO, and what it refuses."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import optim
+from optim._engine.cli.main import main
+from optim.errors import ExitStatus, OptimError
+from optim.onnx.files import describe
+from optim.testing import models
+from optim_openvino.quantize import nncf_library
+from optim_openvino.quantize.quantize import Quantize
+from optim_openvino.runtime import installed
+from optim_openvino.runtime.backend import OpenVinoBackend
+from optim_openvino.runtime.properties import MODEL_CACHE, as_session
+from optim_openvino.runtime.targets import TARGET
+
+pytestmark = pytest.mark.usefixtures("jobs_here")
+
+
+def test_the_report_says_what_computed_the_result_and_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
+    report = optim.run(models.mlp(tmp_path), tmp_path / "out", target="openvino", search_seconds=1, stages=["tune"])
+    version = importlib.metadata.version("openvino")
+    assert report.result.requirements == (f"openvino=={version}",)
+    products = [row for row in report.result.kernels if row.operator == "FullyConnected"]
+    assert sum(row.nodes for row in products) == 2
+    assert {row.precision for row in products} == {"f32"}
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert f"pip install openvino=={version}" in page
+    assert "import openvino" in page
+    assert "import onnxruntime" not in page
+    assert json.loads((tmp_path / "out" / "session.json").read_text())["package"] == "optim-plugin-openvino"
+
+
+@pytest.mark.parametrize(
+    ("found", "said"), [("", "not installed"), ("2025.4.0", "OpenVINO 2025.4.0 is too old"), ("2026.3.9", "is too old")]
+)
+def test_openvino_that_is_missing_or_too_old_is_listed_with_the_way_out(monkeypatch, found, said):
+    monkeypatch.setattr(installed, "version", lambda: found)
+    reason = TARGET.unavailable()
+    assert said in reason
+    assert "pip install 'openvino>=2026.4'" in reason
+
+
+@pytest.mark.parametrize("device", ["GPU", "NPU", "GPU.1"])
+def test_a_device_that_is_not_here_ends_with_status_5_and_the_reason(tmp_path, monkeypatch, capsys, device):
+    monkeypatch.setattr(installed, "_DEVICE_NODES", {kind: (str(tmp_path), "none*") for kind in ("GPU", "NPU")})
+    monkeypatch.setattr(installed.sys, "platform", "linux")
+    path = models.mlp(tmp_path)
+    assert main(["bench", str(path), "--target", f"openvino:device={device}"]) == ExitStatus.TARGET_UNAVAILABLE
+    assert f"this machine shows no {device.partition('.')[0]}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("setting", ["device=TPU", "threads=0", "streams=two", "cores=4"])
+def test_a_setting_that_nobody_knows_is_refused(setting):
+    key, _, value = setting.partition("=")
+    with pytest.raises(OptimError) as caught:
+        TARGET.configure({key: value})
+    assert caught.value.status is ExitStatus.USAGE
+    assert key in caught.value.what
+
+
+def test_an_operator_that_it_does_not_have_is_named(tmp_path):
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    graph = helper.make_graph(
+        [helper.make_node("Bernoulli", ["x"], ["y"])], "g", [value], [helper.make_tensor_value_info("y", 1, [2])]
+    )
+    onnx.save(
+        helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "model.onnx"
+    )
+    with pytest.raises(OptimError, match="openvino-operator") as caught:
+        OpenVinoBackend().open(describe(tmp_path / "model.onnx"), TARGET)
+    assert "Bernoulli" in caught.value.cause
+
+
+def test_without_nncf_its_passes_say_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(nncf_library, "missing", lambda: f"NNCF is not installed: {nncf_library.INSTALL}")
+    applicable = Quantize().applicable(describe(models.encoder(tmp_path)), TARGET)
+    assert not applicable.yes
+    assert "optim-plugin-openvino[nncf]" in applicable.reason
+
+
+def test_a_model_cache_is_used_again_and_one_that_is_damaged_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
+    model = describe(models.mlp(tmp_path), session=as_session({MODEL_CACHE: "YES"}))
+    feeds = {"x": np.ones((2, 32), np.float32)}
+    with OpenVinoBackend().open(model, TARGET) as session:
+        expected = session.run(feeds)["y"]
+    [blob] = (tmp_path / "cache" / "openvino").glob("*.blob")
+    blob.write_bytes(b"of another version" + blob.read_bytes()[18:])
+    with OpenVinoBackend().open(model, TARGET) as session:
+        assert np.array_equal(session.run(feeds)["y"], expected)
+
+
+def test_a_profile_says_how_long_each_node_takes(tmp_path):
+    model = describe(models.mlp(tmp_path))
+    found = OpenVinoBackend().profile(model, TARGET, {"x": np.ones((2, 32), np.float32)}, 0.01)
+    assert [node.operator for node in found.nodes].count("FullyConnected") == 2
+    assert 0 <= sum(node.seconds for node in found.nodes) <= found.run_s
