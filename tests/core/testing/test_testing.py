@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from installed_plugin import HERE
+from installed_plugin import FOLDERS
 
 from optim import Target
 from optim._engine.plugins.discovery import HEAVY
@@ -125,7 +125,7 @@ class TestUnfinished(PassConformance):
 def outcomes(folder: Path, source: str) -> dict[str, dict[str, str]]:
     """By test class, the outcome of each check: passed, failed or skipped."""
     (folder / "test_kit.py").write_text(source)
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([*map(str, FOLDERS), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=report.xml", "test_kit.py"]
     subprocess.run(
         [*command, "-k", "not TestTolerance or test_it_computes_the_same"],
