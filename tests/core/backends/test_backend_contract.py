@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import onnx
 import pytest
 import runtimes_plugin
 from installed_plugin import installed
@@ -38,7 +39,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def opened(folder):
-    def make(name):
+    def make(name, folder=folder):
         kind = next(backend for backend in runtimes_plugin.BACKENDS if backend.name == name)
         held = HeldBackend(kind, "optim-test-runtimes 1.0", "optim-test-runtimes")
         return held.open(describe(folder / "model.onnx"), runtimes_plugin.target(name))
@@ -54,6 +55,19 @@ def test_a_sound_one_runs(opened):
         assert session.run(FEEDS)["y"].shape == (6, 96)
         assert session.executed_on == {runtimes_plugin.RUNTIME: 1.0}
         assert len(session.time_runs(FEEDS, 2)) == 2
+
+
+@pytest.mark.parametrize("declared", [(-1, 96), (1, "seqlen"), (2, 6, 48)])
+def test_a_shape_that_the_model_declares_wrongly_is_not_held_against_a_runtime(opened, tmp_path, declared):
+    write_network(tmp_path / "model.onnx", {"a": 1})
+    model = onnx.load(tmp_path / "model.onnx")
+    del model.graph.output[:]
+    model.graph.output.append(onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, declared))
+    onnx.save(model, tmp_path / "model.onnx")
+    with opened("own", tmp_path) as session:
+        assert session.run(FEEDS)["y"].shape == (6, 96)
+    with pytest.raises(OptimError, match=r"shape \[576\]"), opened("flattens", tmp_path) as session:
+        session.run(FEEDS)
 
 
 BROKEN = {

@@ -18,15 +18,15 @@ from optim.errors import ExitStatus
 pytestmark = pytest.mark.usefixtures("jobs_here")
 
 
-def product(path: Path, fused: bool = False) -> Path:
-    """A product and a sum, or both in one node."""
+def product(path: Path, fused: bool = False, middle: str = "s") -> Path:
+    """A product and a sum, or both in one node; ``middle`` is what they make."""
     info, make = helper.make_tensor_value_info, helper.make_node
-    nodes = [make("MatMul", ["x", "w"], ["p"], "product"), make("Add", ["p", "b"], ["s"], "sum")]
+    nodes = [make("MatMul", ["x", "w"], ["p"], "product"), make("Add", ["p", "b"], [middle], "sum")]
     if fused:
-        nodes = [make("Gemm", ["x", "w", "b"], ["s"], "both")]
-    nodes.append(make("Erf", ["s"], ["y"], "erf"))
+        nodes = [make("Gemm", ["x", "w", "b"], [middle], "both")]
+    nodes.append(make("Erf", [middle], ["y"], "erf"))
     weights = [
-        numpy_helper.from_array(np.ones((64, 32), np.float32), "w"),
+        numpy_helper.from_array(np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32), "w"),
         numpy_helper.from_array(np.ones(32, np.float32), "b"),
     ]
     x, y = info("x", TensorProto.FLOAT, ["batch", 64]), info("y", TensorProto.FLOAT, ["batch", 32])
@@ -38,8 +38,10 @@ def product(path: Path, fused: bool = False) -> Path:
 
 
 def test_times_work_and_a_trace_are_told_of_each_model(tmp_path, capsys):
-    models = [str(product(tmp_path / "a.onnx")), str(product(tmp_path / "b.onnx", fused=True))]
-    np.savez(tmp_path / "x.npz", **{"0/x": np.ones((2, 64), np.float32), "1/x": np.ones((8, 64), np.float32)})
+    models = [str(product(tmp_path / "a.onnx")), str(product(tmp_path / "b.onnx", fused=True, middle="z"))]
+    draw = np.random.default_rng(0)
+    samples = {f"{i}/x": draw.standard_normal((rows, 64)).astype(np.float32) for i, rows in enumerate((2, 8))}
+    np.savez(tmp_path / "x.npz", **samples)
     trace = tmp_path / "trace.json"
     asked = ["profile", *models, "--data", str(tmp_path / "x.npz"), "--seconds", "0.01"]
     assert main([*asked, "--trace", str(trace), "--json"]) == ExitStatus.DELIVERED
@@ -56,6 +58,9 @@ def test_times_work_and_a_trace_are_told_of_each_model(tmp_path, capsys):
     assert sum(one["before_ms"] for one in found["origins"]) == pytest.approx(
         sum(node["ms"] for node in found["models"][0]["nodes"])
     )
+    by_value = {one["value"]: one["operators"] for one in found["origins"]}
+    assert set(by_value) == {"s", "y"}  # s is called z in the second model
+    assert by_value["y"] == [["Erf"], ["Erf"]]
     assert main(asked) == ExitStatus.DELIVERED
     text = capsys.readouterr().out
     assert "this machine: " in text
@@ -69,11 +74,17 @@ def test_nodes_are_joined_by_the_values_that_both_graphs_have(tmp_path):
         [NodeTime(node.name, node.op_type, 1.0 + place, 0, 0, 0) for place, node in enumerate(graph.graph.node)]
         for graph in graphs
     ]
-    found = {one.value: one for one in joined((graphs[0], times[0]), (graphs[1], times[1]))}
+    found = {one.value: one for one in joined((graphs[0], times[0]), (graphs[1], times[1]), {})}
     assert found["s"].before == ("product", "sum")
     assert found["s"].after == ("both",)
     assert (found["s"].before_ms, found["s"].after_ms) == (3.0, 1.0)
     assert set(found) == {"s", "y"}
+    other = onnx.load(product(tmp_path / "z.onnx", fused=True, middle="z"))
+    times[1] = [NodeTime(node.name, node.op_type, 1.0, 0, 0, 0) for node in other.graph.node]
+    by_name = joined((graphs[0], times[0]), (other, times[1]), {})
+    assert {one.value for one in by_name} == {"y"}
+    by_origin = {one.value: one for one in joined((graphs[0], times[0]), (other, times[1]), {"z": "s"})}
+    assert (by_origin["s"].before, by_origin["s"].after) == (("product", "sum"), ("both",))
 
 
 def test_a_branch_has_the_time_that_its_body_does_not_take(tmp_path):

@@ -32,7 +32,7 @@ def chain(path: Path, length: int = 24, special: int = 13) -> Path:
 
 def test_one_node_is_left_with_what_it_reads_as_inputs(tmp_path):
     model = ingest(chain(tmp_path / "m.onnx"), tmp_path / "store")
-    found, tried = reduce_model(model, lambda part: any(node.op_type == "Sqrt" for node in part.graph), 300)
+    found, tried = reduce_model(model.ir, lambda part: any(node.op_type == "Sqrt" for node in part.graph), 300)
     assert [node.name for node in found.graph] == ["special"]
     assert [value.name for value in found.graph.inputs] == ["v13"]
     assert not found.graph.initializers
@@ -45,14 +45,14 @@ def test_two_nodes_far_apart_both_stay(tmp_path):
     def shows(part) -> bool:
         return {"n2", "n20"} <= {node.name for node in part.graph}
 
-    found, _ = reduce_model(model, shows, 300)
+    found, _ = reduce_model(model.ir, shows, 300)
     assert {node.name for node in found.graph} == {"n2", "n20"}
     assert set(found.graph.initializers) == {"w2", "w20"}
 
 
 def test_attempts_are_bounded(tmp_path):
     model = ingest(chain(tmp_path / "m.onnx"), tmp_path / "store")
-    found, tried = reduce_model(model, lambda part: False, 3)
+    found, tried = reduce_model(model.ir, lambda part: False, 3)
     assert tried == 3
     assert len(found.graph) == 24
 
@@ -108,3 +108,38 @@ def test_weights_of_a_branch_are_inside_what_is_written(tmp_path, capsys, monkey
     session = ort.InferenceSession("m-reduced.onnx", providers=["CPUExecutionProvider"])
     got = session.run(None, {"x": np.ones((1, 300), np.float32), "c": np.array(False)})
     assert got[0].max() == 2
+
+
+CANNOT_OPEN = """
+import sys, onnxruntime
+try:
+    onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+except Exception:
+    sys.exit(5)
+"""
+
+
+@pytest.mark.parametrize("odd", ["Thing", "NoSuchOperator", "Reshape", "dangling"])
+def test_a_model_that_no_runtime_opens_is_cut_to_the_node_that_is_wrong(tmp_path, capsys, monkeypatch, odd):
+    """Of another domain, of no domain, of wrong types, and reading what nothing makes."""
+    monkeypatch.chdir(tmp_path)
+    node, info = helper.make_node, helper.make_tensor_value_info
+    nodes = [node("Relu", ["x"], ["a"], "relu"), node("Neg", ["b"], ["y"], "neg")]
+    if odd == "dangling":
+        wrong = node("Add", ["a", "missing"], ["b"], "odd")
+    else:
+        wrong = node(odd, ["a", "x"], ["b"], "odd", domain="acme" if odd == "Thing" else "")
+    nodes.insert(1, wrong)
+    ends = [info(name, TensorProto.FLOAT, ["n", 4]) for name in ("x", "y")]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("acme", 1)]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), "m.onnx")
+    Path("check.py").write_text(CANNOT_OPEN)
+    command = f"{Path(sys.executable).as_posix()} check.py"
+    assert main(["reduce", "m.onnx", "--while", command, "--json"]) == ExitStatus.DELIVERED
+    out = capsys.readouterr()
+    assert json.loads(out.out)["status"] == 5
+    assert "Traceback" not in out.err
+    left = onnx.load("m-reduced.onnx").graph.node
+    assert "odd" in {one.name for one in left}
+    assert len(left) < 3

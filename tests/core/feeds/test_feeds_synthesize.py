@@ -272,3 +272,11 @@ def test_a_model_that_needs_more_numbers_than_usual_gets_them(tmp_path):
     )
     _, samples = made(tmp_path, proto)
     assert samples[0]["x"].shape == (1, 512)
+
+
+def test_a_sequence_that_is_a_sound_may_be_longer_than_text(tmp_path):
+    node = helper.make_node("Pad", ["x", "pads"], ["y"], mode="reflect")
+    inputs, outputs = [value("x", FLOAT, ["batch", "sequence"])], [value("y", FLOAT, None)]
+    proto = build([node], inputs, outputs, [constant("pads", np.array([0, 300, 0, 0]))])
+    _, samples = made(tmp_path, proto)
+    assert samples[0]["x"].shape == (1, 512)

@@ -82,7 +82,7 @@ def test_operators_outputs_shapes_machine_and_feeds_are_there():
     text = page(sample.improved()).text
     assert re.search(r"MatMulInteger 0 36 \+36", text)
     assert re.search(r"MatMul 36 0 -36", text)
-    assert "2 operators whose count did not change" in text
+    assert "2 other operators" in text
     assert "embeddings float32 1×384 0.15 0.06 0.989000 16.5 dB 2e+06" in text  # noqa: RUF001
     assert "input_ids 1x32 4 ms 1.72 ms 0.43 0.42 to 0.44" in text
     assert "token ids below 30522" in text
@@ -269,3 +269,18 @@ def test_what_is_to_blame_for_a_wrong_step_is_told_and_drawn():
     assert "<i>head</i>" not in html
     without = [replace(one, blame=None) for one in sample.attempts()]
     assert "What is to blame" not in page(sample.improved(attempts=without)).text
+
+
+def test_operators_have_their_time_before_and_after_where_it_was_looked_at():
+    times = ({"MatMul": 8.0, "FusedMatMul": 1.5, "Gelu": 0.001}, {"MatMulInteger": 3.25})
+    text = page(sample.improved(operator_ms=times)).text
+    assert "Time before Time after" in text
+    assert "MatMul 36 0 -36 8 ms" in text
+    assert "FusedMatMul 0 0 1.5 ms" in text  # the runtime makes it when it opens the graph
+    assert "MatMulInteger 0 36 +36 3.25 ms" in text
+    assert "9.5 ms in all, 3.25 ms in the result" in text
+    assert text.index("FusedMatMul") < text.index("2 other operators") < text.index("Gelu 6 6 0.001 ms")
+    assert "Time before" not in page(sample.improved()).text
+    report = build_report(sample.improved(operator_ms=times))
+    assert (report.original.operator_ms, report.result.operator_ms) == times
+    assert build_report(sample.improved(operator_ms=times[:1])).result.operator_ms == {}

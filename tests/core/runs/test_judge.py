@@ -48,6 +48,7 @@ def verdict(monkeypatch):
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
             device_free_bytes=lambda: None,
             recast_originals={},
+            run_time=SimpleNamespace(left=0.0, note=lambda text: None),
             say=lambda text: None,
         )
         forced = [SimpleNamespace(ordered=SimpleNamespace(name=named.name)) for named in settings.named]

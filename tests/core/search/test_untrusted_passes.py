@@ -180,6 +180,12 @@ def test_what_is_right_or_only_too_far_carries_no_blame(outcome):
     assert all(attempt(outcome, name).blame is None for name in ("slower", "lossy", "printing"))
 
 
+def test_the_time_of_operators_is_known_of_the_original_and_of_the_result(outcome):
+    before, after = outcome[0].operator_ms
+    assert before["MatMul"] > 0 < after["MatMul"]
+    assert list(before.values()) == sorted(before.values(), reverse=True)
+
+
 def test_a_slower_graph_was_timed_and_is_slower(outcome):
     assert attempt(outcome, "slower").ratio > 1.2
 

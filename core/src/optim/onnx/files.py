@@ -268,10 +268,14 @@ def tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
     dtype = dtype_name(tensor.elem_type)
     if not tensor.HasField("shape"):
         return TensorInfo(value.name, dtype, None)
-    shape = tuple(
-        size.dim_value if size.HasField("dim_value") else (size.dim_param or None) for size in tensor.shape.dim
-    )
-    return TensorInfo(value.name, dtype, shape)
+    return TensorInfo(value.name, dtype, tuple(_size(dimension) for dimension in tensor.shape.dim))
+
+
+def _size(dimension: onnx.TensorShapeProto.Dimension) -> int | str | None:
+    """A size, its name, or None where it is free: some exporters write -1 for that."""
+    if dimension.HasField("dim_value"):
+        return dimension.dim_value if dimension.dim_value >= 0 else None
+    return dimension.dim_param or None
 
 
 def dtype_name(elem_type: int) -> str:

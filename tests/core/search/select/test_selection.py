@@ -42,12 +42,23 @@ def candidate(*names: str, size: int = 100) -> Candidate:
 def decide(monkeypatch):
     """Steps of the chain that wins, given ratios with their interval's ends by chain; None for the original.
 
-    A chain whose ratios are None breaks the budget on all samples; ``aside`` are chains that only the archive knows,
+    A chain whose ratios are None breaks the budget on all samples; ``left_s`` of the run are left at the end; ``aside``
+    are chains that only the archive knows,
     ``same`` those of which the runtime makes what it makes of the original; ``again`` is the ratio of a second race.
     """
 
     def decided(
-        ratios, *, sizes=None, rebuilds=(), aside=(), looked=None, journal=None, again=0.95, same=(), **changes
+        ratios,
+        *,
+        sizes=None,
+        rebuilds=(),
+        aside=(),
+        looked=None,
+        journal=None,
+        again=0.95,
+        same=(),
+        left_s=10.0,
+        **changes,
     ):
         journal = journal or Journal()
         bench = SimpleNamespace(
@@ -58,9 +69,10 @@ def decide(monkeypatch):
             device_free_bytes=lambda: None,
             recast_originals={},
             say=lambda text: None,
+            run_time=SimpleNamespace(left=left_s, note=lambda text: None),
         )
         archive = ParetoArchive(Budget(0.05, 1e-4))
-        selection = Selection(bench, Budget(0.05, 1e-4), journal, archive, TimeBudget(10.0, 300.0))
+        selection = Selection(bench, Budget(0.05, 1e-4), journal, archive, TimeBudget(left_s, 300.0))
         raced = []
 
         def measure(self, candidates):
@@ -72,11 +84,18 @@ def decide(monkeypatch):
             right = [one for one in candidates if one.model.digest not in wrong]
             return [replace(Measured(one, *ratios[one.model.digest]), again=again) for one in right]
 
+        def check(self, candidate):
+            if ratios[candidate.model.digest] is None:
+                self.clock.board[candidate].objection = BeyondBudget("drift 0.06 is beyond the budget")
+                return None
+            return Measured(candidate, None)
+
         def apply(self, steps, on=None):
             digest = "-".join(one.pass_name for one in steps)
             return replace(candidate(*digest.split("-")), steps=tuple(steps)) if digest in rebuilds else None
 
         monkeypatch.setattr(Selection, "measure", measure)
+        monkeypatch.setattr(Selection, "check", check)
         monkeypatch.setattr(Chains, "apply", apply)
         monkeypatch.setattr(
             IdleSettings, "reasons", lambda _, on, others: dict.fromkeys(same, "no change") if not on.steps else {}
@@ -154,6 +173,19 @@ def test_with_size_as_the_goal_the_smallest_is_delivered(decide):
     figures = {"a": (0.5, 0.49, 0.51), "b": (1.5, 1.4, 1.6)}
     assert decide(figures, sizes={"a": 90, "b": 40}, goal="size") == "b"
     assert decide(figures, sizes={"a": 100, "b": 120}, goal="size") is None
+
+
+def test_the_smallest_that_is_right_is_delivered_however_many_smaller_ones_are_wrong(decide):
+    wrong = dict.fromkeys("abcdef")
+    sizes = {name: 10 + place for place, name in enumerate("abcdefg")}
+    assert decide({**wrong, "g": (1.5, 1.4, 1.6)}, sizes=sizes, goal="size") == "g"
+    assert decide(wrong, sizes=sizes, goal="size") is None
+
+
+def test_a_size_needs_no_race_where_there_is_no_time_for_one(decide, monkeypatch):
+    monkeypatch.setattr(TimeBudget, "may_prove", False)
+    assert decide({"a": None, "b": "no figure"}, sizes={"a": 30, "b": 40}, goal="size") == "b"
+    assert decide({"a": None, "b": "no figure"}, sizes={"a": 30, "b": 40}, goal="size", left_s=-1.0) is None
 
 
 def test_with_size_as_the_goal_no_point_that_another_beats_is_delivered(decide):

@@ -21,7 +21,9 @@ from optim._engine.runs.execute import execute
 from optim._engine.runs.locking import lock_of
 from optim._engine.runs.outcome import RunStatus
 from optim._engine.runs.pick import picked
-from optim._engine.search.settings import RunSettings
+from optim._engine.runs.run import write_run
+from optim._engine.runs.session_file import read_session_file
+from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.targets.entrants import TargetStatus
 from optim._engine.store import Store
 from optim.errors import OptimError
@@ -171,7 +173,7 @@ def test_the_report_has_a_table_of_targets_and_a_column_for_them(swift_wins):
     assert lines[table + 1] == "target\truntime\toriginal\tdrift\tbest\twhat became of it"
     cells = {line.split("\t")[0]: line.split("\t")[1:] for line in lines[table + 2 : table + 6]}
     assert cells["swift"][:4] == ["rival-runtime 4.2", "0.50", "0", "0.05"]
-    assert cells["sluggish"][4].startswith("beaten: first looks promised")
+    assert cells["sluggish"][4].startswith("beaten: it promised")
     assert cells["away"] == [NOTHING] * 4 + ["absent: there is no such device"]
     assert any(line.startswith("kept\tswift: timed.drop-a") for line in lines)
     assert any(line.startswith("1\tswift\t0.05") for line in lines)
@@ -201,3 +203,38 @@ def test_the_first_target_that_runs_the_model_is_what_others_are_compared_with(f
     assert "away: there is no such device" in raised.value.cause
     with pytest.raises(OptimError, match="several targets"):
         optim.bench([folder / "model.onnx"] * 2, target="cpu,swift")
+
+
+def test_the_folder_of_the_winner_opens_with_its_runtime_and_is_timed_there(swift_wins, folder, tmp_path):
+    outcome, _ = swift_wins
+    write_run(outcome, load_registry(), tmp_path)
+    assert read_session_file(tmp_path).target == "swift"
+    session = optim.load(tmp_path)
+    assert [one.name for one in session.get_outputs()] == ["y"]
+    found = optim.bench([folder / "model.onnx", tmp_path], seconds=0.1)
+    assert found.models[1].latency_ratio == pytest.approx(0.05, rel=0.02)
+    assert optim.verify(folder / "model.onnx", tmp_path).within
+
+
+def test_what_is_as_small_is_delivered_where_it_is_faster(run):
+    outcome, _ = run("cpu,swift", goal="size", stages=("fuse",))
+    found = rows(outcome)
+    assert outcome.result.candidate.size_bytes < outcome.source.size_bytes
+    assert outcome.target.name == "swift"
+    assert found["cpu"].status is TargetStatus.BEATEN
+
+
+def test_where_no_target_is_better_the_original_on_the_baseline_is_the_result(run):
+    outcome, _ = run("sluggish,off", lossless=True, without=(), stages=("tune",))
+    found = rows(outcome)
+    assert outcome.status is RunStatus.UNCHANGED
+    assert outcome.target.name == "cpu"
+    assert found["cpu"].is_baseline
+    assert "all are timed against" in found["cpu"].reason
+
+
+def test_a_pass_that_was_named_must_hold_on_the_target_that_is_delivered(run):
+    outcome, _ = run("cpu,swift", named=(Named("timed.round-heavily"),))
+    assert outcome.status is RunStatus.FAILED
+    assert {row.status for row in outcome.targets} == {TargetStatus.FAILED}
+    assert outcome.reason.count("beyond the budget") == 2

@@ -17,6 +17,7 @@ from optim import Model, PassResult, Target
 from optim.options import parse_options
 from optim_plugins.ort.graph.float_values import infer_types
 from optim_plugins.ort.kernels import has_kernel
+from optim_plugins.ort.precision import precision_plan
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 from optim_plugins.ort.precision.precision_plan import Obstacle, make_plan
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
@@ -198,3 +199,30 @@ def test_a_normalization_that_the_runtime_writes_out_stays_float32(tmp_path: Pat
     result = converted(model, tmp_path, {"x": random_weight(1, 2, 2, 2)})
     assert "MeanVarianceNormalization is not for 16 bits" in " ".join(result.notes)
     assert drift(model, result.model, {"x": random_weight(1, 2, 2, 2)}) < CLOSE * 10
+
+
+def _normalization(x: str, y: str) -> list[Any]:
+    return [
+        helper.make_node("Pow", [x, "two"], [f"{y}_square"]),
+        helper.make_node("ReduceMean", [f"{y}_square"], [f"{y}_mean"], axes=[-1], keepdims=1),
+        helper.make_node("Add", [f"{y}_mean", "epsilon"], [f"{y}_total"]),
+        helper.make_node("Sqrt", [f"{y}_total"], [f"{y}_root"]),
+        helper.make_node("Div", [x, f"{y}_root"], [f"{y}_normal"]),
+        helper.make_node("Mul", [f"{y}_normal", f"{y}_scale"], [y]),
+    ]
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3])
+def test_a_normalization_keeps_its_own_epsilon(tmp_path: Path, epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [*_normalization("x", "p"), *_normalization("p", "y")]
+    scales = {name: np.full(64, 0.01, np.float32) for name in ("p_scale", "y_scale")}
+    numbers = {"two": np.array([2], np.float32), "epsilon": np.array([epsilon], np.float32)}
+    model = layers(tmp_path, nodes, {**scales, **numbers})
+    small = {"x": FEEDS["x"] / np.abs(FEEDS["x"]).max() * 0.01}
+    result = converted(model, tmp_path, small)
+    assert "10 nodes: onnxruntime would take another epsilon" in result.notes[0]
+    assert drift(model, result.model, small) < CLOSE
+    monkeypatch.setattr(precision_plan, "misread_epsilons", lambda _graph: set())
+    misread = converted(model, tmp_path, small)
+    if drift(model, misread.model, small) < CLOSE:
+        pytest.fail("this onnxruntime reads an epsilon of 16 bits: misread_epsilons.py is no longer needed")

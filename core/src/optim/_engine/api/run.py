@@ -29,6 +29,7 @@ def run(
     metric: TaskMetric | None = None,
     max_loss: str | float | None = None,
     lossless: bool | None = None,
+    batch_invariant: float | None = None,
     recipe: str | PathLike[str] | Mapping[str, Any] | None = None,
     trust_code: bool = False,
     passes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] = (),
@@ -54,13 +55,14 @@ def run(
             here with ``"auto"``, the fastest is delivered.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; a sample, which is a mapping of
             names to arrays; several; or a function that returns them. By default they are made up.
-        goal: ``latency``, ``size`` or ``memory``.
+        goal: ``latency``, ``size``, ``memory`` or ``startup``.
         max_drift: largest relative L2 of any output that lossy passes may cause; by default 0.05, or no bound where
             ``max_loss`` is given.
         metric: task metric: a name of ``optim metrics`` with its options, ``package.module:function``, a function
             of ``outputs``, ``labels`` and ``feeds`` of one sample, or an :class:`optim.Metric`.
         max_loss: how much worse the metric may get: ``"1%"`` of the original's value, or an amount.
         lossless: admit only passes held to rounding error.
+        batch_invariant: how far a sample's answer may move in a batch and with padding, relative L2.
         recipe: a recipe or a lock; or what a recipe says, as a mapping.
         trust_code: let the file ``recipe`` name functions and classes that are imported and run.
         passes: passes that must hold, by name; a mapping gives their options (None: what the pass proposes).
@@ -96,6 +98,7 @@ def run(
         "max_drift": max_drift,
         "max_loss": parse_max_loss(str(max_loss)) if max_loss is not None else None,
         "lossless": lossless,
+        "batch_invariant": batch_invariant,
         "named": tuple(Named(name, options) for name, options in named) or None,
         "without": tuple(sorted(set(without))) or None,
         "stages": tuple(parse_stage(stage) for stage in stages) or None,

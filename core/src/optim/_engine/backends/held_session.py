@@ -75,10 +75,20 @@ class HeldSession(Session):
             OptimError[backend-failed]: it raised what is no diagnosis.
         """
         outputs = self._patient("run", lambda session: session.run(feeds))
-        shapes = not isinstance(self._session, OnnxRuntimeSession)
-        if defect := outputs_defect(outputs, self._model.outputs, shapes=shapes):
+        if defect := self._defect(outputs):
             raise self._backend.broken(defect)
         return {info.name: outputs[info.name] for info in self._model.outputs}
+
+    def _defect(self, outputs: Outputs) -> str:
+        """Returns why outputs are not those of the model, or nothing; what it declares of their shapes may be wrong."""
+        if isinstance(self._session, OnnxRuntimeSession):
+            return outputs_defect(outputs, self._model.outputs, shapes=False)
+        defect = outputs_defect(outputs, self._model.outputs)
+        if defect and not outputs_defect(outputs, self._model.outputs, shapes=False):
+            from optim._engine.backends.inferred_outputs import inferred_outputs
+
+            return outputs_defect(outputs, inferred_outputs(self._model.path) or self._model.outputs)
+        return defect
 
     @property
     def executed_on(self) -> Mapping[str, float]:

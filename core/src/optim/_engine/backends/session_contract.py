@@ -23,8 +23,7 @@ def outputs_defect(outputs: Any, declared: Iterable[TensorInfo], *, shapes: bool
     Args:
         outputs: what the session returned.
         declared: outputs of the model.
-        shapes: whether sizes that the model fixes must be met too. ONNX Runtime itself only warns of a model that says
-            them wrongly; of another runtime nobody knows which of the two is wrong.
+        shapes: whether sizes that the model fixes must be met too.
     """
     infos = {info.name: info for info in declared}
     if not isinstance(outputs, Mapping):

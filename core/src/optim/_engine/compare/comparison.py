@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from optim._engine.compare.batching import BatchDrift, batch_drift
 from optim._engine.compare.place import Place, Reference, compare_session, mapped_feeds
 from optim._engine.compare.recast import compare_raw, raw_samples, recast_place
 from optim._engine.compare.task import measure_task as measure_task_of
@@ -24,6 +25,9 @@ from optim.errors import OptimError
 from optim.model import Model, SessionConfig
 from optim.onnx.files import describe
 from optim.passes import Interface
+
+_LOOKED_AT = 8
+"""Samples among which those of one shape are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,14 @@ class Comparison:
             if not measure_task or any(comparison.problem for comparison in found):
                 return Judged(tuple(found))
             return Judged(tuple(found), measure_task_of(inner, self.reference, interfaces, everything=everything))
+
+    def batch_drift(self, session: Session, model: Model) -> BatchDrift:
+        """How far the model's answers move in a batch and with padding; raw samples are not looked at."""
+        if recast_place(self.interfaces) is not None:
+            return BatchDrift(notes=("what goes in was changed by a pass: raw samples are not batched",))
+        feeds = self.reference.feed_set()
+        samples = [mapped_feeds(feeds.sample(index), self.interfaces) for index in self.reference.compared[:_LOOKED_AT]]
+        return batch_drift(session, model.inputs, samples)
 
     def timed_feeds(self, samples: Sequence[int]) -> list[tuple[str, Feeds]]:
         """What the model is timed on, with names; raw samples where its feeds are of another kind, as many."""

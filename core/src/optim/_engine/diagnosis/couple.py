@@ -9,16 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from optim._engine.compare.place import Place
-from optim._engine.diagnosis.cutting import OpenGraph, chunks
+from optim._engine.diagnosis.cutting import MOST_ELEMENT_BYTES, OpenGraph, chunks
 from optim._engine.diagnosis.judge import Distance, distance, is_float
-from optim._engine.diagnosis.matching import Fingerprint, fingerprint, pair_alike, pair_by_structure
+from optim._engine.diagnosis.matching import paired
 from optim._engine.diagnosis.quantized import with_float_views
 from optim._engine.feeds.feedset import FeedSet
-from optim.arrays import Array, Feeds, dtype_of
+from optim.arrays import Array, dtype_of
 from optim.model import Model
-
-_BYTES = 8
-"""Of an element, at most."""
 
 
 class Couple:
@@ -53,7 +50,7 @@ class Couple:
     ) -> None:
         self.ours = OpenGraph(models[0], place, store)
         self.other = OpenGraph(models[1], place, store, with_float_views)
-        self.feeds = [feeds.sample(number) for number in _two_sizes(feeds, samples)]
+        self.feeds = [feeds.sample(number) for number in two_sizes(feeds, samples)]
         dtypes = {info.name: dtype_of(info.dtype) for info in models[1].inputs}
         renamed = [{names.get(name, name): array for name, array in sample.items()} for sample in self.feeds]
         self._feeds = [{n: a.astype(dtypes[n], copy=False) for n, a in one.items() if n in dtypes} for one in renamed]
@@ -61,10 +58,7 @@ class Couple:
         self.growth: dict[str, float] = {}
         self.outputs: dict[str, float] = {}
         self.notes: list[str] = []
-        self.ours.measure(self.feeds)
-        self.other.measure(self._feeds)
-        self.pairs = pair_by_structure(self.ours, self.other, self._outputs)
-        self._pair_alike()
+        self.pairs = paired((self.ours, self.feeds), (self.other, self._feeds), self._outputs)
         self._compare()
         self.cuts = [name for name in self.other.values if name in self.growth and self._same_shape(name)]
 
@@ -86,34 +80,7 @@ class Couple:
                     yield from ((name, expected[self.partner(name)], np.asarray(got[name])) for name in group)
 
     def _chunks(self, names: Iterable[str]) -> Iterator[list[str]]:
-        return chunks(names, lambda name: 3 * _BYTES * self.other.size(name))
-
-    def _pair_alike(self) -> None:
-        taken = set(self.pairs.partner.values())
-        theirs = [name for name in self.other.values if name not in self.pairs.partner]
-        sizes = {self.other.sizes(name) for name in theirs}
-        ours = [name for name in self.ours.values if name not in taken and self.ours.sizes(name) in sizes]
-        sizes = {self.ours.sizes(name) for name in ours}
-        theirs = [name for name in theirs if self.other.sizes(name) in sizes and max(self.other.sizes(name)) > 1]
-        mine = self._fingerprints(self.ours, ours, self.feeds)
-        pair_alike(
-            mine,
-            self._fingerprints(self.other, theirs, self._feeds),
-            self.pairs,
-            lambda a, b: self.other.sizes(a) == self.ours.sizes(b),
-        )
-
-    def _fingerprints(
-        self, graph: OpenGraph, names: Sequence[str], samples: Sequence[Feeds]
-    ) -> dict[str, list[Fingerprint]]:
-        found: dict[str, list[Fingerprint]] = {}
-        for group in chunks(names, lambda name: _BYTES * graph.size(name)):
-            with graph.values_of(group) as run:
-                for feeds in samples:
-                    for name, array in run(feeds).items():
-                        if array.dtype.kind == "f":
-                            found.setdefault(name, []).append(fingerprint(array))
-        return found
+        return chunks(names, lambda name: 3 * MOST_ELEMENT_BYTES * self.other.size(name))
 
     def _compare(self) -> None:
         names = [name for name in self.other.values if name in self.pairs.partner]
@@ -150,7 +117,7 @@ class Couple:
         return shapes and is_float(self.other.dtypes[name]) == is_float(self.ours.dtypes[ours])
 
 
-def _two_sizes(feeds: FeedSet, samples: Sequence[int]) -> list[int]:
+def two_sizes(feeds: FeedSet, samples: Sequence[int]) -> list[int]:
     """The first sample, and the next one of other sizes; of the same sizes where there is none."""
     first = samples[0]
     shapes = {number: {name: array.shape for name, array in feeds.sample(number).items()} for number in samples}

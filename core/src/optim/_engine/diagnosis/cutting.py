@@ -29,6 +29,9 @@ from optim.onnx.files import discard_measured, save_for_measuring
 MOST_BYTES = 256 << 20
 """Of values in memory at a time, those of both models; with twice as many a 500 MB model would come close to 2 GB."""
 
+MOST_ELEMENT_BYTES = 8
+"""Of an element of a value."""
+
 _PLAIN = SessionConfig({"graph_optimization_level": "ORT_DISABLE_ALL"})
 _SHAPE = "optim_shape_"
 _NO_TENSORS = ("Sequence", "Optional", "SplitToSequence", "StringSplit")

@@ -19,10 +19,12 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from optim._engine.diagnosis.cutting import OpenGraph
-from optim.arrays import Array
+from optim._engine.diagnosis.cutting import MOST_ELEMENT_BYTES, OpenGraph, chunks
+from optim.arrays import Array, Feeds
 
 Fingerprint = NDArray[np.float64]
+Ran = tuple[OpenGraph, Sequence[Feeds]]
+"""A graph and the samples that it is run on."""
 
 ALIKE = 1e-3
 """Fingerprints this near are of one value: rounding moves them by 1e-5, the next layer's value by more than 1e-2."""
@@ -59,6 +61,42 @@ def fingerprint(array: Array) -> Fingerprint:
         return np.full(19, float(array.size))
     moments = [values.mean(), np.abs(values).mean(), np.sqrt(np.square(values).mean())]
     return np.array([*moments, *np.quantile(values, np.linspace(0, 1, 16))])
+
+
+def paired(reference: Ran, other: Ran, outputs: Mapping[str, str]) -> Pairs:
+    """Pairs of the values of two graphs, on samples of both.
+
+    Args:
+        reference: a graph and its samples; it is measured on them.
+        other: the same of the other graph.
+        outputs: of the other model, with the reference's.
+    """
+    for graph, samples in (reference, other):
+        graph.measure(samples)
+    pairs = pair_by_structure(reference[0], other[0], outputs)
+    ours, theirs = reference[0], other[0]
+    taken = set(pairs.partner.values())
+    left = [name for name in theirs.values if name not in pairs.partner]
+    sizes = {theirs.sizes(name) for name in left}
+    mine = [name for name in ours.values if name not in taken and ours.sizes(name) in sizes]
+    sizes = {ours.sizes(name) for name in mine}
+    left = [name for name in left if theirs.sizes(name) in sizes and max(theirs.sizes(name)) > 1]
+    pair_alike(
+        _fingerprints(reference, mine), _fingerprints(other, left), pairs, lambda a, b: theirs.sizes(a) == ours.sizes(b)
+    )
+    return pairs
+
+
+def _fingerprints(ran: Ran, names: Sequence[str]) -> dict[str, list[Fingerprint]]:
+    graph, samples = ran
+    found: dict[str, list[Fingerprint]] = {}
+    for group in chunks(names, lambda name: MOST_ELEMENT_BYTES * graph.size(name)):
+        with graph.values_of(group) as run:
+            for feeds in samples:
+                for name, array in run(feeds).items():
+                    if array.dtype.kind == "f":
+                        found.setdefault(name, []).append(fingerprint(array))
+    return found
 
 
 def pair_by_structure(reference: OpenGraph, other: OpenGraph, outputs: Mapping[str, str]) -> Pairs:

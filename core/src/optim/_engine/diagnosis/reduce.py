@@ -7,26 +7,29 @@ output; weights that nothing reads go.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass, ShapeInferencePass
 
 from optim._engine.diagnosis.cutting import read_by
-from optim.model import Model
+
+Fresh = Callable[[], ir.Model]
+"""A fresh graph of the model each time."""
 
 Shows = Callable[[ir.Model], bool]
 
 
-def reduce_model(model: Model, shows: Shows, attempts: int) -> tuple[ir.Model, int]:
+def reduce_model(fresh: Fresh, shows: Shows, attempts: int) -> tuple[ir.Model, int]:
     """The smallest part that was found, and how many parts were tried.
 
     Args:
-        model: in a store; it shows what is looked for.
+        fresh: the model; it shows what is looked for.
         shows: whether a part does too.
         attempts: parts to try, at most.
     """
-    count = len(_typed(model).graph)
+    count = len(_typed(fresh).graph)
     kept, tried = list(range(count)), 0
     size = max(1, count // 2)
     while tried < attempts:
@@ -34,7 +37,7 @@ def reduce_model(model: Model, shows: Shows, attempts: int) -> tuple[ir.Model, i
         place = 0
         while place < len(kept) and tried < attempts:
             less = kept[:place] + kept[place + size :]
-            part = _part(model, less) if less else None
+            part = _part(fresh, less) if less else None
             tried += part is not None
             if part is not None and shows(part):
                 kept = less
@@ -43,22 +46,27 @@ def reduce_model(model: Model, shows: Shows, attempts: int) -> tuple[ir.Model, i
         if size == 1 and len(kept) == before:
             break
         size = max(1, size // 2) if len(kept) == before or size > len(kept) else size
-    found = _part(model, kept)
-    return (found if found is not None else _typed(model)), tried
+    found = _part(fresh, kept)
+    return (found if found is not None else _typed(fresh)), tried
 
 
-def _typed(model: Model) -> ir.Model:
+def _typed(fresh: Fresh) -> ir.Model:
     """A fresh graph with the types that can be inferred."""
-    graph = model.ir()
+    graph = fresh()
+    log = logging.getLogger("onnx_ir")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # it prints a traceback where types do not fit
     try:
         return ShapeInferencePass()(graph).model
     except Exception:  # what cannot be inferred cannot be cut there
         return graph
+    finally:
+        log.setLevel(level)
 
 
-def _part(model: Model, kept: Collection[int]) -> ir.Model | None:
+def _part(fresh: Fresh, kept: Collection[int]) -> ir.Model | None:
     """The graph with these nodes alone; None where a value that would be an input has no known type."""
-    graph = _typed(model)
+    graph = _typed(fresh)
     main = graph.graph
     nodes = list(main)
     staying = {nodes[place] for place in kept}

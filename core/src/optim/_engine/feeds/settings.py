@@ -55,6 +55,9 @@ _SCALES = (
     _Scale(16, 28, 64, 400),
     _Scale(64, 16, 16, 160),
 )
+_LONGER = (4, 16, 125)
+"""A sequence of floats may be a sound, of which filters take windows: 512, 2048 and 16,000 samples in place of 128."""
+
 _TEXT = (
     Setting(),
     Setting(length=32),
@@ -97,6 +100,8 @@ def attempts(*, past: bool, maskable: bool, prefill: bool, ids_unknown: bool) ->
         yield [replace(setting, equal=size) for setting in base if not past or setting.past]
     for other in (512, 64):
         yield [replace(setting, other=other) for setting in base]
+    for times in _LONGER:
+        yield [replace(setting, length=setting.length * times) for setting in base]
     if ids_unknown:
         yield [replace(setting, known_ids=2) for setting in scaled[0]]
         yield [replace(setting, known_ids=2) for setting in scaled[3]]

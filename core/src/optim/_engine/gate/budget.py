@@ -11,6 +11,7 @@ from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure, loss_objection
 
 if TYPE_CHECKING:
+    from optim._engine.compare.batching import BatchDrift
     from optim._engine.compare.metric_spec import MaxLoss
     from optim._engine.search.settings import RunSettings
 
@@ -37,17 +38,20 @@ class Budget:
         max_loss: how much worse a task metric may get with a lossy pass.
         foresees: whether the drift is held on further samples like those measured too; on made-up ones, which are not
             drawn from anything, only the worst counts.
+        batch_invariant: how far a sample's answer may move with what it is run with; None: as far as it likes.
     """
 
     max_drift: float | None
     tolerance: float
     max_loss: MaxLoss | None = None
     foresees: bool = False
+    batch_invariant: float | None = None
 
     @classmethod
     def of(cls, settings: RunSettings, tolerance: float, *, foresees: bool = False) -> Budget:
         """Returns what the user of a run accepts."""
-        return cls(None if settings.lossless else settings.drift_limit, tolerance, settings.max_loss, foresees)
+        max_drift = None if settings.lossless else settings.drift_limit
+        return cls(max_drift, tolerance, settings.max_loss, foresees, settings.batch_invariant)
 
     @property
     def text(self) -> str:
@@ -80,6 +84,13 @@ class Budget:
         if task is not None and self.max_loss is not None:
             beyond.append(task.loss / max(1e-12, self.max_loss.allowed(task.original)))
         return max(beyond)
+
+    def batch_objection(self, batch: BatchDrift | None) -> str:
+        """Returns why a model's answers move too far in a batch or with padding; empty where they do not."""
+        if self.batch_invariant is None or batch is None or batch.worst <= self.batch_invariant:
+            return ""
+        how = "in a batch" if (batch.batched or 0.0) >= (batch.padded or 0.0) else "with padding"
+        return f"a sample's answer moves by {batch.worst:.3g} {how}, beyond --batch-invariant {self.batch_invariant:g}"
 
     def objection(
         self,

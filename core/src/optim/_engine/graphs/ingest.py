@@ -60,6 +60,22 @@ def ingest(path: Path, store: Path) -> Model:
     return _store(graph, store)
 
 
+def read_unchecked(path: Path) -> ir.Model:
+    """A model that onnx itself may refuse, to be looked at or cut; its weights are memory-mapped where they lie apart.
+
+    Raises:
+        OptimError: model-missing, model-is-a-folder, model-unreadable, model-empty, model-truncated, not-onnx,
+            external-data-missing, external-data-outside, external-data-too-short.
+    """
+    check_file(path)
+    skeleton = read_skeleton(path)
+    with malformed_is_invalid(path):
+        check_external_data(skeleton, path)
+        graph = ir.serde.deserialize_model(skeleton)
+    ir.external_data.set_base_dir(graph.graph, path.parent)
+    return graph
+
+
 def store_graph(graph: ir.Model, store: Path) -> Model:
     """Bring a graph that an exporter made into the store, its weights by streaming.
 

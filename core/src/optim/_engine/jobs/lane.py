@@ -8,11 +8,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from optim._engine.compare.batching import BatchDrift
 from optim._engine.compare.comparison import Comparison
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.start_up import StartUp, timed_run, warm_up_of
+from optim._engine.jobs.start_up import StartUp, started_s, timed_run, warm_up_of
 from optim.arrays import Feeds
 from optim.backend import KernelCount, Session
 from optim.jobs.channel import Channel
@@ -41,6 +42,8 @@ class Request:
         compared: samples to compare on; empty for the original itself.
         timed: samples to time; none where the target cannot be timed.
         measure_task: whether the task metric is measured, on all its samples.
+        starts: whether each round also opens the model anew, and runs its first sample.
+        batched: whether it is looked at how far answers move in a batch and with padding.
     """
 
     model: Model
@@ -48,6 +51,8 @@ class Request:
     compared: tuple[int, ...]
     timed: tuple[int, ...]
     measure_task: bool = False
+    starts: bool = False
+    batched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class Ready:
         run_s: duration of one run of each timed sample, in seconds.
         task: the task metric, where it was asked for.
         start: how it began; other models may have been opened beside it.
+        batch: how far its answers move in a batch and with padding, where that was asked for.
         kernels: that compute it, where the runtime tells.
     """
 
@@ -75,6 +81,7 @@ class Ready:
     run_s: tuple[float, ...]
     task: TaskFigure | None = None
     start: StartUp | None = None
+    batch: BatchDrift | None = None
     kernels: tuple[KernelCount, ...] = ()
 
 
@@ -104,6 +111,7 @@ def run(request: Request, channel: Channel) -> Answer:
         own = session.peak_memory_bytes()
         peak = max(0, peak_memory_bytes() - before) if own is None else own
         judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
+        batch = comparison.batch_drift(session, request.model) if request.batched else None
         ready = Ready(
             judged.comparisons,
             peak,
@@ -111,6 +119,7 @@ def run(request: Request, channel: Channel) -> Answer:
             tuple(duration),
             judged.task,
             start,
+            batch,
             tuple(session.kernels()),
         )
         session.release()  # where the device takes one session at a time, the other lanes open now
@@ -123,7 +132,8 @@ def run(request: Request, channel: Channel) -> Answer:
                 for (_, sample), count, took in zip(feeds, runs, duration, strict=True)
             ]
             session.release()
-            channel.event("times", seconds=seconds, cpu_s=session.processor_s() - cpu)
+            start_s = started_s(backend, request.model, place.target, feeds[0][1]) if request.starts else 0.0
+            channel.event("times", seconds=seconds, cpu_s=session.processor_s() - cpu, start_s=start_s)
     return Answer()
 
 

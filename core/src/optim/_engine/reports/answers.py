@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from optim._engine.reports import notebook, words
-from optim._engine.reports.fields import Figure
+from optim._engine.reports.parts.fields import Figure
 from optim._engine.reports.schema import DriftReport, ExportStepReport, OutputReport
 
 if TYPE_CHECKING:

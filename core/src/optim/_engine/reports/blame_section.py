@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from optim._engine.diagnosis.neighbourhood import Neighbourhood
-    from optim._engine.reports.blamed import BlamedReport, NearReport
+    from optim._engine.reports.parts.blamed import BlamedReport, NearReport
 
 _NAMES = 4
 """Names of nodes in a sentence: a fused part may have dozens."""

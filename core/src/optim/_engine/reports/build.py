@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
-from optim._engine.jobs.start_up import StartUp
-from optim._engine.reports.blamed import blame_report
 from optim._engine.reports.machine import this_machine
+from optim._engine.reports.parts.blamed import blame_report
+from optim._engine.reports.parts.running import batch_report, start_ratio_report, start_report
 from optim._engine.reports.schema import (
     Assumption,
     BudgetReport,
@@ -26,24 +26,17 @@ from optim._engine.reports.schema import (
     SearchReport,
     ShapeReport,
     SourceDriftReport,
-    StartReport,
     StepReport,
     TargetReport,
     TaskReport,
 )
-from optim._engine.reports.verdict import verdict
+from optim._engine.reports.verdict import notes, verdict
 from optim._engine.reports.words import options_text
 from optim._engine.runs.outcome import Outcome
 from optim._engine.search.select.archive import Point
 from optim._engine.search.state import Attempt, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
 from optim.backend import KernelCount
-
-_ROUNDS_FOR_95 = 6
-"""With so many the smallest and the largest of them hold the median in 97 % of cases."""
-
-_BUSY = 0.5
-"""Share of disturbed rounds from which the report speaks of it."""
 
 
 def build_report(outcome: Outcome) -> Report:
@@ -71,7 +64,7 @@ def build_report(outcome: Outcome) -> Report:
         steps=tuple(_step(attempt, outcome) for attempt in outcome.attempts),
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
-        notes=_notes(outcome),
+        notes=notes(outcome),
         checks=tuple(CheckReport(name=c.name, status=c.status, text=c.text) for c in outcome.checks),
         machine=this_machine(outcome.target.hardware),
         versions=dict(sorted(outcome.versions.items())),
@@ -89,34 +82,6 @@ def build_report(outcome: Outcome) -> Report:
     )
 
 
-def _notes(outcome: Outcome) -> tuple[str, ...]:
-    remark = filter(None, [outcome.target.remark])
-    return (*remark, *outcome.prepared.notes, *outcome.notes, *_few_rounds(outcome), *_noise(outcome))
-
-
-def _few_rounds(outcome: Outcome) -> tuple[str, ...]:
-    """How sure an interval is that few rounds made: the median lies outside all of them in 2^(1-n) of cases."""
-    ratio = outcome.timing.ratio if outcome.timing else None
-    if ratio is None or ratio.rounds >= _ROUNDS_FOR_95:
-        return ()
-    sure = 1 - 2.0 ** (1 - ratio.rounds)
-    return (
-        f"a run takes so long that {ratio.rounds} rounds were timed: the interval of the ratio is {sure:.0%} sure, "
-        "not 95 %; more --search-seconds buy more rounds",
-    )
-
-
-def _noise(outcome: Outcome) -> tuple[str, ...]:
-    """That other programs were in the way, where they were most of the time."""
-    timed = outcome.timing or outcome.original
-    if timed is None or timed.disturbed <= _BUSY:
-        return ()
-    return (
-        f"other programs used the machine during {timed.disturbed:.0%} of the timing: the figures are less certain, "
-        "and another result may be faster on a quiet machine",
-    )
-
-
 def _original(outcome: Outcome) -> OriginalReport:
     timed = outcome.original
     return OriginalReport(
@@ -126,18 +91,9 @@ def _original(outcome: Outcome) -> OriginalReport:
         size_bytes=outcome.source.size_bytes,
         peak_memory_bytes=timed.ready.peak_memory_bytes if timed and timed.ready else None,
         operators=outcome.source.operators,
-        start=_start(timed.ready.start if timed and timed.ready else None),
-    )
-
-
-def _start(found: StartUp | None) -> StartReport | None:
-    if found is None or not found.first_s:
-        return None
-    return StartReport(
-        open_ms=1e3 * found.open_s,
-        first_ms=1e3 * found.first_s[0],
-        run_ms=1e3 * found.run_s[0],
-        open_memory_bytes=found.open_memory_bytes,
+        operator_ms=outcome.operator_ms[0] if outcome.operator_ms else {},
+        start=start_report(timed.ready.start if timed and timed.ready else None),
+        batch=batch_report(timed),
     )
 
 
@@ -195,14 +151,23 @@ def _result(outcome: Outcome) -> ResultReport | None:
         drift=_drift(found.candidate.drift),
         task=_task(outcome, found.candidate.task),
         operators=outcome.operators,
+        operator_ms=_operator_ms(found, outcome),
         outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
         shapes=_shapes(outcome),
         loader=outcome.loader,
+        start=start_report(outcome.start),
+        batch=batch_report(outcome.timing or outcome.original),
+        start_ratio=start_ratio_report(found.start),
         load_script=outcome.load_script,
         requirements=outcome.requirements,
         kernels=tuple(KernelReport(**asdict(one)) for one in _kernels(outcome)),
-        start=_start(outcome.start),
     )
+
+
+def _operator_ms(found: Measured, outcome: Outcome) -> dict[str, float]:
+    """Of the result; the original is its own result where nothing was better."""
+    times = outcome.operator_ms
+    return times[-1] if len(times) == (1 if found.candidate.is_original else 2) else {}
 
 
 def _kernels(outcome: Outcome) -> tuple[KernelCount, ...]:

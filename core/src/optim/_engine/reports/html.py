@@ -13,7 +13,8 @@ from optim._engine.drawing import svg
 from optim._engine.reports import plots, targets, words
 from optim._engine.reports.blame_section import blame_sections
 from optim._engine.reports.compiled import compiled_beside
-from optim._engine.reports.schema import Report, StartReport, StepReport
+from optim._engine.reports.parts.running import StartReport
+from optim._engine.reports.schema import Report, StepReport
 from optim._engine.reports.words import not_here
 from optim.cli_kit.output import printable
 
@@ -28,6 +29,9 @@ _GROUPS = (
     ("not-applicable", "Not applicable", "The pass looked at the model and found nothing to do."),
     ("skipped", "Skipped", "Not tried."),
 )
+_LEAST_SHARE = 0.01
+"""Of the time of a run, from which an operator is shown without a click."""
+
 _OPEN_UP_TO = 8
 """Longer lists of what is not in the result are folded."""
 
@@ -57,16 +61,23 @@ class StepGroup:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRow:
-    """One operator, before and after."""
+    """One operator, before and after: nodes of the graph, and ms of a run as the runtime executes it."""
 
     name: str
     before: int
     after: int
+    before_ms: float
+    after_ms: float
 
     @property
     def change(self) -> int:
         """Nodes gained; negative: lost."""
         return self.after - self.before
+
+    @property
+    def ms(self) -> float:
+        """The longer of both times."""
+        return max(self.before_ms, self.after_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +238,15 @@ def _start_up(before: StartReport, after: StartReport) -> Figure:
 
 
 def _operators(report: Report) -> tuple[list[OperatorRow], list[OperatorRow]]:
-    """Operators whose count changed, the largest change first, and the others."""
-    before = report.original.operators
-    after = report.result.operators if report.result else before
-    rows = [OperatorRow(name, before.get(name, 0), after.get(name, 0)) for name in {**before, **after}]
-    rows.sort(key=lambda row: (-abs(row.change), -row.before, row.name))
-    return [row for row in rows if row.change], [row for row in rows if not row.change]
+    """Operators whose count changed or that take time, the dearest and the largest change first, and the others."""
+    result = report.result
+    before, ms_before = report.original.operators, report.original.operator_ms
+    after, ms_after = (result.operators, result.operator_ms) if result else (before, {})
+    rows = [
+        OperatorRow(name, before.get(name, 0), after.get(name, 0), ms_before.get(name, 0.0), ms_after.get(name, 0.0))
+        for name in {**ms_before, **ms_after, **before, **after}
+    ]
+    rows.sort(key=lambda row: (-row.ms, -abs(row.change), -row.before, row.name))
+    least = _LEAST_SHARE * max(sum(ms_before.values()), sum(ms_after.values()))
+    shown = [row for row in rows if row.change or (least and row.ms >= least)]
+    return shown, [row for row in rows if row not in shown]

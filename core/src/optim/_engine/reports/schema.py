@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from optim._engine.reports.blamed import BlameReport
-from optim._engine.reports.fields import Figure, Part
+from optim._engine.reports.parts.blamed import BlameReport
+from optim._engine.reports.parts.fields import Figure, Part
+from optim._engine.reports.parts.running import BatchReport, StartRatioReport, StartReport
 
 REPORT_FILE = "report.json"
 
@@ -37,15 +38,6 @@ class BudgetReport(Part):
     max_loss: str | None = Field(default=None, description="a share of the original's value as 1%, or an amount")
 
 
-class StartReport(Part):
-    """What comes before a model is as fast as it gets; other models may have been opened beside it."""
-
-    open_ms: float = Field(description="until it was open, imports of the runtime excluded")
-    first_ms: float = Field(description="the first call")
-    run_ms: float = Field(description="a later call on the same inputs")
-    open_memory_bytes: int = Field(description="peak while it was opened, imports excluded")
-
-
 class OriginalReport(Part):
     """The model as it came."""
 
@@ -55,7 +47,11 @@ class OriginalReport(Part):
     size_bytes: int
     peak_memory_bytes: int | None = Field(description="of opening and running it, imports excluded")
     operators: dict[str, int] = Field(description="nodes by operator")
+    operator_ms: dict[str, float] = Field(
+        default={}, description="ms of a run by operator, as the runtime executes them; empty where nobody looked"
+    )
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
+    batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
 
 
 class ExportStepReport(Part):
@@ -177,6 +173,7 @@ class ResultReport(Part):
     drift: DriftReport
     task: TaskReport | None = Field(default=None, description="null where no metric was asked for")
     operators: dict[str, int]
+    operator_ms: dict[str, float] = Field(default={}, description="as the original's")
     outputs: tuple[OutputReport, ...]
     shapes: tuple[ShapeReport, ...]
     loader: bool = Field(default=True, description="whether load.py is there, and optim.load opens it")
@@ -184,6 +181,8 @@ class ResultReport(Part):
     requirements: tuple[str, ...] = Field(default=(), description="what load.py needs, as pip takes it")
     kernels: tuple[KernelReport, ...] = Field(default=(), description="empty where the runtime does not tell")
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
+    batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
+    start_ratio: StartRatioReport | None = Field(default=None, description="null where start-up is not the goal")
 
 
 class StepReport(Part):
@@ -302,7 +301,7 @@ class Report(Part):
     targets: tuple[TargetReport, ...] = Field(
         default=(), description="those that competed; empty where one was asked for"
     )
-    goal: Literal["latency", "size", "memory"]
+    goal: Literal["latency", "size", "memory", "startup"]
     budget: BudgetReport
     original: OriginalReport
     export: ExportReport | None = Field(default=None, description="null where the source is an ONNX model")

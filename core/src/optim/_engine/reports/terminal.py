@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from optim._engine.reports.parts.running import StartReport
 from optim._engine.reports.plots import front_of
-from optim._engine.reports.schema import Report, StartReport, StepReport
+from optim._engine.reports.schema import Report, StepReport
 from optim._engine.reports.targets import TARGET_COLUMNS, about_targets, target_rows
 from optim._engine.reports.words import (
     NOTHING,
@@ -178,6 +179,11 @@ def _figures(report: Report) -> Iterator[tuple[str, str, str]]:
     if after.latency_ms is None and after.executed_on:
         shares = [f"{share_text(share)} of its nodes on {name}" for name, share in after.executed_on.items()]
         yield "ran", NOTHING, ", ".join(shares)
+    if before.batch is not None and after.batch is not None:
+        for name, title in (("batched", "moves in a batch"), ("padded", "moves with padding")):
+            old, new = getattr(before.batch, name), getattr(after.batch, name)
+            if old is not None and new is not None:
+                yield title, figure_text(old), figure_text(new)
     if before.start is not None and after.start is not None:
         yield "start-up", _start_text(before.start), _start_text(after.start)
     if before.peak_memory_bytes and after.peak_memory_bytes:

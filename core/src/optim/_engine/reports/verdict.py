@@ -1,4 +1,4 @@
-"""The verdict of a run in one sentence that a person can act on."""
+"""The verdict of a run in one sentence that a person can act on, and what must be known beside it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from optim._engine.reports.words import share_text
 
 if TYPE_CHECKING:
     from optim._engine.runs.outcome import Outcome
-    from optim._engine.search.state import Measured
+    from optim._engine.search.state import Measured, Ratio
 
 _SAME = 0.005
 """Within half a per cent two figures are called the same."""
+
+_ROUNDS_FOR_95 = 6
+"""With so many the smallest and the largest of them hold the median in 97 % of cases."""
+
+_BUSY = 0.5
+"""Share of disturbed rounds from which the report speaks of it."""
 
 
 def verdict(outcome: Outcome) -> str:
@@ -39,6 +45,8 @@ def verdict(outcome: Outcome) -> str:
         parts = parts[::-1]
     if outcome.settings.goal == "memory":
         parts.insert(0, _memory(outcome))
+    if outcome.settings.goal == "startup" and result.start is not None:
+        parts.insert(0, _start_up(result.start))
     return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [outcome.reason])])
 
 
@@ -113,6 +121,14 @@ def _size(before: int, after: int) -> str:
     return f"{times(after / before)} times larger"
 
 
+def _start_up(start: Ratio) -> str:
+    figures = f"(start-up ratio {start.value:.2f}, 95 % interval {start.low:.2f} to {start.high:.2f})"
+    if start.low <= 1.0 <= start.high:
+        return f"starts as fast as before {figures}"
+    word, factor = ("faster", 1 / start.value) if start.value < 1 else ("slower", start.value)
+    return f"starts {times(factor)} times {word} {figures}"
+
+
 def _memory(outcome: Outcome) -> str:
     before = outcome.original.ready.peak_memory_bytes if outcome.original and outcome.original.ready else 0
     after = outcome.result.peak_memory_bytes if outcome.result else 0
@@ -144,3 +160,32 @@ def _drift(outcome: Outcome, result: Measured) -> str:
         limit = budget.limit(lossy=True)
         return (drift if math.isinf(limit) else f"{drift} within the budget of {limit:.2g}") + task
     return f"lossless: {drift}, rounding explains up to {budget.limit(lossy=False):.2g}{task}"
+
+
+def notes(outcome: Outcome) -> tuple[str, ...]:
+    """What a person must know of the figures, a sentence each."""
+    remark = filter(None, [outcome.target.remark])
+    return (*remark, *outcome.prepared.notes, *outcome.notes, *_few_rounds(outcome), *_noise(outcome))
+
+
+def _few_rounds(outcome: Outcome) -> tuple[str, ...]:
+    """How sure an interval is that few rounds made: the median lies outside all of them in 2^(1-n) of cases."""
+    ratio = outcome.timing.ratio if outcome.timing else None
+    if ratio is None or ratio.rounds >= _ROUNDS_FOR_95:
+        return ()
+    sure = 1 - 2.0 ** (1 - ratio.rounds)
+    return (
+        f"a run takes so long that {ratio.rounds} rounds were timed: the interval of the ratio is {sure:.0%} sure, "
+        "not 95 %; more --search-seconds buy more rounds",
+    )
+
+
+def _noise(outcome: Outcome) -> tuple[str, ...]:
+    """That other programs were in the way, where they were most of the time."""
+    timed = outcome.timing or outcome.original
+    if timed is None or timed.disturbed <= _BUSY:
+        return ()
+    return (
+        f"other programs used the machine during {timed.disturbed:.0%} of the timing: the figures are less certain, "
+        "and another result may be faster on a quiet machine",
+    )

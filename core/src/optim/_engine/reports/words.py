@@ -17,6 +17,11 @@ def latency_text(milliseconds: float | None) -> str:
     return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.3g} s"
 
 
+def operator_time_text(milliseconds: float) -> str:
+    """E.g. ``4.71 ms``; nothing where the runtime executes no such operator."""
+    return f"{milliseconds:.3g} ms" if milliseconds else ""
+
+
 def ratio_text(ratio: float | None) -> str:
     """Two decimals: more is noise."""
     return NOTHING if ratio is None else f"{ratio:.2f}"

@@ -156,13 +156,15 @@ def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], N
 def _judged(
     bench: Workbench, source: ingest.Answer, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]
 ) -> Outcome:
-    from optim._engine.runs.judge import judge_chain, judge_contest, judge_search  # a run from the cache has none
+    # what a run from the cache needs none of
+    from optim._engine.runs.judge import judge_chain, judge_contest, judge_search
+    from optim._engine.runs.operator_times import operator_times
 
     own_data = bench.prepared.origin != SYNTHESIZED
     budget = Budget.of(bench.settings, bench.prepared.tolerance, foresees=own_data)
     started = time.monotonic()
     rows: list[TargetOutcome] = []
-    target, versions, baseline = bench.target, bench.prepared.versions, ""
+    target, versions, baseline, won = bench.target, bench.prepared.versions, "", bench
     if not chosen.compete:
         repeats = bench.settings.chain is not None
         plan = plans.by_target[chosen.baseline.name]
@@ -178,10 +180,11 @@ def _judged(
         else:
             contest = Contest(entrants, budget)
             verdict = judge_contest(contest, bench, budget)
-            rows, won = contest.rows(verdict.delivered), contest.bench_of(verdict.delivered, bench)
+            rows, won = contest.rows(verdict.delivered, bench), contest.bench_of(verdict.delivered, bench)
         rows += rows_of_absent(chosen, failed)
         target, versions = won.target, {**bench.prepared.versions, **won.prepared.versions}
-    result = verdict.result
+    search_s, result = time.monotonic() - started, verdict.result
+    operator_ms = operator_times(bench, won, verdict.delivered) if verdict.original is not None else ()
     return Outcome(
         settings=bench.settings,
         target=target,
@@ -197,13 +200,14 @@ def _judged(
         points=verdict.points,
         versions=_versions(bench, versions),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
-        search_s=time.monotonic() - started,
+        search_s=search_s,
         announced_s=None if math.isinf(bench.run_time.announced_s) else bench.run_time.announced_s,
         notes=tuple(bench.run_time.notes),
         computed=bench.runner.count,
         from_cache=bench.runner.from_cache,
         exported=bench.exported,
         known=_known_export(bench.settings),
+        operator_ms=operator_ms,
         baseline=baseline,
         targets=tuple(rows),
     )

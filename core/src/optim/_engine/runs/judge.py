@@ -68,7 +68,7 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
         beam.journal.conclude(bench.original)
         what = f"{failed.what}, by {failed.package}: {failed.cause}. What was found before is in the report"
         return Verdict(RunStatus.FAILED, what, None, beam.journal.attempts, points=beam.archive.points())
-    blame_dropped(bench, budget, beam.journal)
+    blame_dropped(budget, [(bench, beam.journal)])
     return verdict
 
 
@@ -109,6 +109,7 @@ def judge_contest(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
     delivered = result.candidate if result is not None else base.original
     for one in contest.contenders:
         one.beam.journal.conclude(delivered, result if result is not None and not delivered.is_original else None)
+    blame_dropped(budget, [(one.bench, one.beam.journal) for one in contest.contenders])
     return replace(
         verdict,
         attempts=[attempt for one in contest.contenders for attempt in one.beam.journal.attempts],
@@ -131,7 +132,7 @@ def _decided(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
         winner = selection.decide(one.ranking)
         if winner is None:
             one.reason = "nothing of it is better than the baseline on fresh rounds"
-        elif best is None or contest.figure(winner, one) < contest.figure(best[0], best[1]):
+        elif best is None or contest.is_better((winner, one), (best[0], best[1])):
             best = winner, one, selection
     if best is not None:
         return _delivery(best[0], best[1].beam, best[2])

@@ -135,18 +135,24 @@ def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
 
 def _budget_of(settings: RunSettings) -> BudgetTable:
     if settings.lossless:
-        return BudgetTable(lossless=True)
+        return BudgetTable(lossless=True, batch_invariant=settings.batch_invariant)
     drift = settings.drift_limit
     return BudgetTable(
         max_drift=drift if math.isfinite(drift) else None,
         max_loss=settings.max_loss.text if settings.max_loss else None,
+        batch_invariant=settings.batch_invariant,
     )
 
 
 def _said(budget: BudgetTable) -> dict[str, Any]:
     """A budget as settings of a run."""
     loss = parse_max_loss(str(budget.max_loss)) if budget.max_loss is not None else None
-    return {"lossless": budget.lossless, "max_drift": budget.max_drift, "max_loss": loss}
+    return {
+        "lossless": budget.lossless,
+        "max_drift": budget.max_drift,
+        "max_loss": loss,
+        "batch_invariant": budget.batch_invariant,
+    }
 
 
 def _data_beside(lock: Lock, path: Path) -> str | None:

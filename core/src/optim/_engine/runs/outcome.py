@@ -59,6 +59,7 @@ class Outcome:
         known: what an earlier export says of the original, where it came as a file of one.
         checks: what was looked at after delivery.
         loader: whether onnxruntime can open what is delivered.
+        operator_ms: of a run, by operator, of the original and of the result; empty where nobody looked.
         load_script: text of ``load.py`` where another runtime than onnxruntime opens it.
         requirements: what ``load.py`` needs, as pip takes it.
         baseline: name of the target that ratios are to; empty where that is :attr:`target`.
@@ -92,6 +93,7 @@ class Outcome:
     known: KnownExport | None = None
     checks: tuple[Check, ...] = ()
     loader: bool = True
+    operator_ms: tuple[dict[str, float], ...] = ()
     load_script: str = ""
     requirements: tuple[str, ...] = ()
     baseline: str = ""

@@ -7,7 +7,7 @@ budget that no repair is tried. What honest rounding costs is no mistake: those 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from optim._engine.diagnosis import blame_job
 from optim._engine.gate.budget import Budget
@@ -28,20 +28,25 @@ _LEAST_S = 2.0
 """With less, nothing is found in any but the smallest models."""
 
 
-def blame_dropped(bench: Workbench, budget: Budget, journal: Journal) -> None:
+def blame_dropped(budget: Budget, searches: Sequence[tuple[Workbench, Journal]]) -> None:
     """Look for the nodes that make dropped steps wrong; their rows say what was found.
 
     Args:
-        bench: its store still has the models.
         budget: tells what is wrong from what is only too far.
-        journal: concluded.
+        searches: on each target of the run; the store still has the models, and journals are concluded.
     """
-    pairs = [(attempt, pair) for attempt in _worst(budget, journal.attempts) if (pair := journal.pair(attempt))]
-    if not pairs:
+    found: dict[int, tuple[Workbench, Model, Model]] = {}
+    for bench, journal in searches:
+        pairs = ((id(attempt), journal.pair(attempt)) for attempt in journal.attempts)
+        found.update((key, (bench, *pair)) for key, pair in pairs if pair is not None)
+    wrong = _worst(budget, (attempt for _, journal in searches for attempt in journal.attempts if id(attempt) in found))
+    if not wrong:
         return
-    end = bench.run_time.now() + min(_SECONDS, bench.run_time.left - bench.run_time.closing_s)
-    for attempt, (before, after) in pairs[:_MOST_STEPS]:
-        seconds = end - bench.run_time.now()
+    time = searches[0][0].run_time
+    end = time.now() + min(_SECONDS, time.left - time.closing_s)
+    for attempt in wrong[:_MOST_STEPS]:
+        bench, before, after = found[id(attempt)]
+        seconds = end - time.now()
         if seconds < _LEAST_S:
             attempt.notes = (*attempt.notes, "no time was left to look for what is to blame; see optim blame")
             continue

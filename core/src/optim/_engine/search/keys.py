@@ -108,6 +108,11 @@ class Keys:
         """Returns the key of what is to blame for what lies between two models."""
         return cache_key("blame", before.digest, after.digest, samples, self._reference)
 
+    def operator_times(self, models: Sequence[tuple[Model, Target]], sample: int) -> str:
+        """Returns the key of the times of operators in a run of these models, each on its target."""
+        ran = [[model.digest, to_wire(target)] for model, target in models]
+        return cache_key("operator-times", ran, sample, self._reference, machine_key())
+
     def repair(
         self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], limit: float, samples: Sequence[int]
     ) -> str:

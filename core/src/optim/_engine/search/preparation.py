@@ -56,6 +56,7 @@ class Preparation:
 
     Attributes:
         baseline: where the original is run that all else is held against and timed beside.
+        places: where candidates run that name another target than this run's.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Preparation:
         self._metric = require_known(settings.metric, registry) if settings.metric else None
         self._settle(registry.target(settings.target))
         self.baseline = self.place
+        self.places: dict[str, Place] = {}
         self.prepared: prepare.Answer
         self.reference: Reference
         self.original: Candidate
@@ -180,7 +182,8 @@ class Preparation:
 
     def comparison(self, candidate: Candidate) -> Comparison:
         """How the model at the end of a chain is held against the original; after :meth:`prepare`."""
-        return Comparison(self.place, self.reference, candidate.interfaces, candidate.given)
+        place = self.places.get(candidate.target, self.place)
+        return Comparison(place, self.reference, candidate.interfaces, candidate.given)
 
     def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
         """Have the passes that must hold look at their options and at the model.

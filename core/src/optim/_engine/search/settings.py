@@ -13,7 +13,7 @@ from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.passes import Stage
 from optim.source import SourceRequest
 
-Goal: TypeAlias = Literal["latency", "size", "memory"]
+Goal: TypeAlias = Literal["latency", "size", "memory", "startup"]
 
 SearchSeconds: TypeAlias = float | Literal["auto"]
 AUTO: Literal["auto"] = "auto"
@@ -53,6 +53,7 @@ class RunSettings:
         metric: task metric, measured beside drift.
         max_loss: how much worse the metric may get.
         lossless: admit only passes held to rounding error.
+        batch_invariant: how far a sample's answer may move in a batch and with padding, relative L2; None: as it likes.
         named: passes that must hold.
         without: passes left out; sorted, so that the same request has the same key.
         stages: only these; empty: all.
@@ -89,6 +90,7 @@ class RunSettings:
     export: SourceRequest | None = None
     component: str = ""
     baseline: str = ""
+    batch_invariant: float | None = None
 
     @property
     def needed_timeout_s(self) -> float:
@@ -145,6 +147,14 @@ class RunSettings:
                 f"--max-drift cannot be {self.max_drift:g}",
                 "it is a positive number, relative L2",
                 f"leave it out for {DEFAULT_MAX_DRIFT:g}",
+                status=ExitStatus.USAGE,
+            )
+        if self.batch_invariant is not None and not 0 < self.batch_invariant < math.inf:
+            raise OptimError(
+                "bad-budget",
+                f"--batch-invariant cannot be {self.batch_invariant:g}",
+                "it is a positive number, relative L2 between a sample alone and the same in a batch",
+                "--batch-invariant 0.01",
                 status=ExitStatus.USAGE,
             )
         if self.search_seconds != AUTO and not 0 <= self.search_seconds <= LONGEST_S:

@@ -180,7 +180,7 @@ class TimeBudget(LaneSeconds):
         left = max(0.0, run.left)
         whole = cls(left, timeout_s, races=races, now=run.now, run=run, must=must)
         whole.expect_lanes(run.open_s, run.run_s)
-        end_s = run.closing_s + whole.proof_s(LEAST_LANES)  # what is smaller is proven in a race too
+        end_s = run.closing_s + whole.proof_s(LEAST_LANES if races else 1)  # a size needs no race, its latency does
         if races:
             end_s += _SHORTER_SHARE * whole.shorter.left_of_its_own
         whole.begin(max(0.0, left - min(end_s, MOST_FOR_THE_END * left)))

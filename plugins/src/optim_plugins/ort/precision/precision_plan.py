@@ -23,6 +23,7 @@ import onnx_ir as ir
 from optim_plugins.ort.graph.float_values import is_float32
 from optim_plugins.ort.graph.operator_types import Signature, signature, type_text
 from optim_plugins.ort.kernels import CPU_PROVIDER, has_kernel, is_listed
+from optim_plugins.ort.precision.misread_epsilons import misread_epsilons
 from optim_plugins.ort.precision.operator_kinds import ANY_TYPE, EXACT, MOVES, NEVER, SMALL_ADDENDS
 from optim_plugins.ort.precision.sixteen_bit_numbers import Fit, Narrow, fit
 
@@ -94,7 +95,7 @@ def make_plan(
         largest: greatest finite magnitude by value name, measured; where a value is missing it is taken to fit.
     """
     plan, chosen = Plan(), frozenset(keep)
-    exact = _exact_nodes(graph)
+    exact, misread = _exact_nodes(graph), misread_epsilons(graph)
     for node in graph.graph.all_nodes():
         types = signature(node, graph.graph.opset_imports)
         variables = _float_variables(node, types)
@@ -105,6 +106,8 @@ def make_plan(
             variables = frozenset(v for v in variables if types.takes(v, narrow.onnx))
             if node in exact:
                 reason = WhyNot("it leads to an index, an angle or a count")
+            elif node in misread:
+                reason = WhyNot("onnxruntime would take another epsilon")
             elif name_of(node) in chosen:
                 reason = WhyNot("named to be kept")
             elif node.op_type in keep_operators and node.op_type not in MOVES:

@@ -24,8 +24,16 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The run folder. [default: MODEL-optim]")
 @targets_option("Where the model will run: a target, several with commas, or auto: the fastest is delivered.")
 @data_option
-@click.option("--goal", type=click.Choice(["latency", "size", "memory"]), help="What better means. [default: latency]")
+@click.option(
+    "--goal", type=click.Choice(["latency", "size", "memory", "startup"]), help="What better means. [default: latency]"
+)
 @click.option("--max-drift", type=float, help="Largest relative L2 that lossy passes may cause. [default: 0.05]")
+@click.option(
+    "--batch-invariant",
+    type=float,
+    metavar="LIMIT",
+    help="How far a sample's answer may move in a batch and with padding, relative L2.",
+)
 @click.option("--lossless", is_flag=True, help="Admit only passes held to rounding error.")
 @metric_options
 @click.option("--recipe", type=click.Path(path_type=Path), help="A recipe, or the lock of an earlier run to repeat.")

@@ -1,7 +1,8 @@
 """Two graphs that a runtime executes, joined: which nodes of the one do what which nodes of the other do.
 
-Values that both have under one name divide both into parts; what makes such a value in the one graph does what makes it
-in the other. A node that several parts need belongs to the first of them.
+Values that both have divide both into parts; what makes such a value in the one graph does what makes it in the other.
+A node that several parts need belongs to the first of them. Which value is which is told by
+:mod:`optim._engine.diagnosis.matching`, on the models as they came: the runtime's optimizers keep the names of values.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Origin:
     """A part of both graphs.
 
     Attributes:
-        value: that it makes; empty for nodes that nothing in the other graph stands for.
+        value: of the first graph that it makes; empty for nodes that nothing in the other graph stands for.
         before: names of nodes of the first graph.
         after: of the second.
         before_ms: their time in a run.
@@ -38,13 +39,24 @@ class Origin:
 Executed = tuple[onnx.ModelProto, Sequence[NodeTime]]
 
 
-def joined(before: Executed, after: Executed) -> tuple[Origin, ...]:
-    """Parts of both graphs, the dearest before first; the sums of their times are those of all nodes."""
-    common = _made(before[0]) & _made(after[0])
-    sides = [_parts(graph, common) for graph, _ in (before, after)]
+def joined(before: Executed, after: Executed, partner: Mapping[str, str]) -> tuple[Origin, ...]:
+    """Parts of both graphs, the dearest first; the sums of their times are those of all nodes.
+
+    Args:
+        before: the first graph as it is executed, with the times of its nodes.
+        after: the second.
+        partner: values of the second graph, each with the first's that it stands for; others are paired by name.
+    """
+    made = _made(before[0]), _made(after[0])
+    pairs = {theirs: ours for theirs, ours in partner.items() if theirs in made[1] and ours in made[0]}
+    taken = set(pairs.values())
+    pairs.update((name, name) for name in made[1] if name in made[0] and name not in pairs and name not in taken)
+    firsts = {ours: theirs for theirs, ours in reversed(pairs.items())}  # of several with one partner, the first
+    sides = [_parts(before[0], set(firsts)), _parts(after[0], set(firsts.values()))]
     times = [{node.name: node for node in nodes} for _, nodes in (before, after)]
-    values = list(dict.fromkeys((*sides[0], *sides[1])))
-    found = [_origin(value, (sides[0].get(value, ()), sides[1].get(value, ())), times) for value in values]
+    known = {*sides[0], *(ours for ours, theirs in firsts.items() if theirs in sides[1])}
+    values = [ours for ours in firsts if ours in known]
+    found = [_origin(one, (sides[0].get(one, ()), sides[1].get(firsts[one], ())), times) for one in values]
     seen = [{name for side in sides[place].values() for name in side} for place in (0, 1)]
     rest = [tuple(name for name in times[place] if name not in seen[place]) for place in (0, 1)]
     found.append(_origin("", (rest[0], rest[1]), times))
@@ -62,8 +74,8 @@ def _origin(
     return Origin(value, tuple(before), tuple(after), sums[0], sums[1], (operators[0], operators[1]))
 
 
-def _made(graph: onnx.ModelProto) -> set[str]:
-    return {name for node in graph.graph.node for name in node.output if name}
+def _made(graph: onnx.ModelProto) -> dict[str, None]:
+    return dict.fromkeys(name for node in graph.graph.node for name in node.output if name)
 
 
 def _parts(graph: onnx.ModelProto, common: set[str]) -> dict[str, tuple[str, ...]]:

@@ -6,30 +6,26 @@ times of nodes, with the runtime's optimizers on as the user has them.
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
-import onnx
 
 from optim._engine.compare.place import Place
+from optim._engine.diagnosis.couple import two_sizes
+from optim._engine.diagnosis.cutting import OpenGraph
+from optim._engine.diagnosis.matching import paired
 from optim._engine.diagnosis.timing.origin import Origin, joined
-from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, read_timeline
+from optim._engine.diagnosis.timing.profiled import Runs, executed_graph, largest_weights, profiled, run_ms
+from optim._engine.diagnosis.timing.trace import NodeTime, Timeline
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
 from optim.arrays import Feeds
-from optim.backend import NodeProfile, Session
-from optim.errors import ExitStatus, OptimError
 from optim.jobs.channel import Channel
-from optim.model import Model, SessionConfig, SessionValue
+from optim.model import Model
 
-_WARM_UP = 3
-_LEAST_RUNS, _MOST_RUNS = 5, 200
 _MATRIX = 768
 """Rows and columns of the product that the roofline is measured with: in cache, and long enough for all threads."""
 
@@ -47,6 +43,7 @@ class Request:
         feeds: folder of the samples.
         samples: those that may be used; the smallest and the largest are.
         seconds: for each model, about.
+        store: folder for graphs that are opened once.
         trace: write a trace of all there; empty: none.
     """
 
@@ -55,6 +52,7 @@ class Request:
     feeds: Path
     samples: tuple[int, ...]
     seconds: float
+    store: Path
     trace: str = ""
 
 
@@ -129,7 +127,9 @@ def run(request: Request, channel: Channel) -> Answer:
     for number, model in enumerate(request.models, 1):
         channel.event("progress", text=f"profiling model {number} of {len(request.models)}")
         first = _first_calls(request, model, smallest, largest)
-        timeline, graph = _profiled(request, model, largest)
+        graph = executed_graph(request.place, model)
+        weights = largest_weights(graph) if graph else {}
+        timeline = profiled(request.place, model, largest, Runs(request.seconds), weights)
         nodes = tuple(sorted(timeline.nodes, key=lambda node: -node.ms))
         profiles.append(Profile(nodes, timeline.run_ms, timeline.share, first))
         timelines.append(timeline)
@@ -138,91 +138,33 @@ def run(request: Request, channel: Channel) -> Answer:
         _write_trace(Path(request.trace), timelines)
     origins: tuple[Origin, ...] = ()
     if len(graphs) > 1 and graphs[0] and graphs[1]:
-        origins = joined((graphs[0], profiles[0].nodes), (graphs[1], profiles[1].nodes))
+        channel.event("progress", text="joining both models")
+        pairs = _partners(request, feeds)
+        origins = joined((graphs[0], profiles[0].nodes), (graphs[1], profiles[1].nodes), pairs)
     shape = {name: tuple(array.shape) for name, array in largest.items()}
     return Answer(tuple(profiles), origins, _gflops(), _gbytes(), shape)
+
+
+def _partners(request: Request, feeds: FeedSet) -> dict[str, str]:
+    """Which value of the second model stands for which of the first; empty where both cannot be run value by value."""
+    first, second = request.models[:2]
+    samples = [feeds.sample(number) for number in two_sizes(feeds, request.samples)]
+    outputs = {info.name: info.name for info in first.outputs if info.name in {one.name for one in second.outputs}}
+    try:
+        graphs = [OpenGraph(model, request.place, request.store) for model in (first, second)]
+        return paired((graphs[0], samples), (graphs[1], samples), outputs).partner
+    except Exception:  # a compiled program, or a graph that this runtime does not take apart: names remain
+        return {}
 
 
 def _first_calls(request: Request, model: Model, smallest: Feeds, largest: Feeds) -> FirstCalls:
     started = time.perf_counter()
     with request.place.backend().open(model, request.place.target) as session:
         opened = 1e3 * (time.perf_counter() - started)
-        first, again = _timed(session, smallest), _timed(session, smallest)
+        first, again = run_ms(session, smallest), run_ms(session, smallest)
         same = all(smallest[name].shape == array.shape for name, array in largest.items())
-        grown, settled = (0.0, again) if same else (_timed(session, largest), _timed(session, largest))
+        grown, settled = (0.0, again) if same else (run_ms(session, largest), run_ms(session, largest))
         return FirstCalls(opened, first, again, grown, settled)
-
-
-def _timed(session: Session, feeds: Feeds) -> float:
-    started = time.perf_counter()
-    session.run(feeds)
-    return 1e3 * (time.perf_counter() - started)
-
-
-def _profiled(request: Request, model: Model, feeds: Feeds) -> tuple[Timeline, onnx.ModelProto | None]:
-    """The times of nodes, and the graph that the runtime made of the model, where it writes one."""
-    backend, target = request.place.backend(), request.place.target
-    if backend.owner is not None:
-        return _told(backend.profile(model, target, feeds, request.seconds), request), None
-    with TemporaryDirectory(prefix="optim-profile-") as text:
-        folder, graph = Path(text), Path(text) / "optimized.onnx"
-        asked: dict[str, SessionValue] = {"enable_profiling": True, "profile_file_prefix": str(folder / "profile")}
-        writing = SessionConfig(
-            {"optimized_model_filepath": str(graph)},
-            {
-                "session.optimized_model_external_initializers_file_name": "weights.bin",
-                "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
-            },
-        )
-        try:
-            with backend.open(_with(model, writing), target):
-                made = onnx.load(graph, load_external_data=False) if graph.is_file() else None
-        except OptimError:  # a provider that compiles whole graphs cannot write theirs
-            made = None
-        with backend.open(_with(model, SessionConfig(asked)), target) as session:
-            for _ in range(_WARM_UP):
-                last = _timed(session, feeds)
-            runs = int(min(_MOST_RUNS, max(_LEAST_RUNS, 1e3 * request.seconds / max(last, 1e-3))))
-            for _ in range(runs):
-                session.run(feeds)
-        written = sorted(folder.glob("profile*.json"))
-        if not written:
-            raise _not_profiled(request)
-        return read_timeline(written[0], _WARM_UP, runs, _weights(made) if made else {}), made
-
-
-def _told(profile: NodeProfile | None, request: Request) -> Timeline:
-    """What a runtime of its own says, with its nodes one after the other as events."""
-    if profile is None:
-        raise _not_profiled(request)
-    nodes = tuple(NodeTime(one.name, one.operator, 1e3 * one.seconds, 0.0, 0.0, 0.0) for one in profile.nodes)
-    ends = list(itertools.accumulate(node.ms for node in nodes))
-    events = [
-        {"name": node.name, "ph": "X", "tid": 0, "ts": 1e3 * (end - node.ms), "dur": 1e3 * node.ms}
-        for node, end in zip(nodes, ends, strict=True)
-    ]
-    return Timeline(nodes, 1e3 * profile.run_s, min(1.0, (ends or [0.0])[-1] / (1e3 * profile.run_s)), events)
-
-
-def _not_profiled(request: Request) -> OptimError:
-    target = request.place.target
-    return OptimError(
-        "not-profiled",
-        f"nothing is profiled on target {target.name}",
-        f"backend {target.backend} does not say how long nodes take",
-        "profile on another target: optim targets",
-        status=ExitStatus.USAGE,
-    )
-
-
-def _weights(graph: onnx.ModelProto) -> dict[str, list[int]]:
-    shapes = {tensor.name: list(tensor.dims) for tensor in graph.graph.initializer}
-    found = {node.name: [shapes[name] for name in node.input if name in shapes] for node in graph.graph.node}
-    return {name: max(known, key=math.prod) for name, known in found.items() if known}
-
-
-def _with(model: Model, settings: SessionConfig) -> Model:
-    return replace(model, session=model.session.updated(settings))
 
 
 def _write_trace(path: Path, timelines: list[Timeline]) -> None:

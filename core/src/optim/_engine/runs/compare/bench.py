@@ -62,7 +62,7 @@ def bench_models(
         )
     with workbench_for(models[0], conditions) as (bench, first):
         candidates = [other_model(bench, path, component) for path in models[1:]]
-        bench.original = first
+        bench.original, bench.baseline = first, bench.places.get(first.target, bench.place)
         lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
         bench.say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)

@@ -79,7 +79,8 @@ def workbench_for(
         bench = Workbench(settings, registry, store, executor, say, exported)
         found = bench.ingest()
         bench.prepare(found.model)
-        yield bench, replace(bench.original, model=found.model.with_session(session))
+        original = replace(bench.original, model=found.model.with_session(session))
+        yield bench, original if exported else _where_it_was_made_for(bench, model, original)
 
 
 def resolve(path: Path) -> tuple[Path, SessionConfig]:
@@ -123,4 +124,17 @@ def other_model(bench: Workbench, path: Path, component: str = "") -> Candidate:
         return Candidate(graph_of.model, graph_of.size_bytes)
     graph, session = resolve(path)
     found = bench.ingest_file(graph)
-    return Candidate(found.model.with_session(session), found.size_bytes)
+    return _where_it_was_made_for(bench, path, Candidate(found.model.with_session(session), found.size_bytes))
+
+
+def _where_it_was_made_for(bench: Workbench, path: Path, candidate: Candidate) -> Candidate:
+    """The model of a run folder on the runtime that the folder is for, where that is not onnxruntime.
+
+    Raises:
+        OptimError: that target is not here.
+    """
+    made_for = read_session_file(path).target if path.is_dir() else ""
+    if made_for in ("", bench.settings.target):
+        return candidate
+    bench.places[made_for] = bench.place_of(require_target(bench.registry, made_for))
+    return replace(candidate, target=made_for)

@@ -38,6 +38,7 @@ def profile_models(models: Sequence[Path], conditions: Conditions, *, seconds: f
             feeds=bench.reference.feeds,
             samples=bench.prepared.compared,
             seconds=seconds,
+            store=bench.store.models,
             trace=str(trace.absolute()) if trace else "",
         )
         with bench.turns.turn():

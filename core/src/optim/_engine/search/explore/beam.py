@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
-from optim._engine.search.explore.expand import OUT_OF_TIME, Expander
+from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.grown import Grown
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.rest import Leg, leave_out, promises_too_little
+from optim._engine.search.explore.rest import OUT_OF_TIME, Leg, leave_out, promises_too_little, run_out
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
@@ -67,6 +67,7 @@ class Beam:
         self.clock = Clock(bench, budget, self.time)
         self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
+        self._small: list[Measured] = []
         self._legs = legs(plan)
         self._legs_left = len(self._legs)
         self._note_left_out()
@@ -88,10 +89,13 @@ class Beam:
         """
         self._try_recasts()
         start = self.start.ratio or 1.0
+        looks = FirstLooks(self._bench, self._expander, self.clock, self.journal, self.time)
+        if self._bench.settings.goal == "size":  # asked for, and not what is left where nothing can be timed
+            self._small = looks.sizes(self._plan)
+            self.archive.explored(self._small)
         if self._objective.goal != "latency":
             return start
         self._expander.kernels.find()
-        looks = FirstLooks(self._bench, self._expander, self.clock, self.journal, self.time)
         looked = looks.run(self._plan, start)
         self._looked = {item.digest: item for item in looked}
         self.archive.explored([self.start, *looked])
@@ -103,6 +107,9 @@ class Beam:
         beam = ranking = [self.start]
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
+            if self._small and self.time.left_for_candidates <= 0:
+                run_out(self._legs[place:], self.journal, self._bench.original)
+                break
             if self._objective.goal == "latency" and promises_too_little(self._legs[place:], self._promises):
                 self._leave_out(self._legs[place:], ranking[0].candidate)
                 break
@@ -115,7 +122,9 @@ class Beam:
             self._promises.note_latency(ranking)
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.run_time.left)
-        return ranking
+        there = {item.digest for item in ranking}
+        small = [item for item in self._small if item.digest not in there]
+        return self._by_rank([*ranking, *small]) if small else ranking
 
     def _leave_out(self, rest: Sequence[Leg], candidate: Candidate) -> None:
         names = leave_out(rest, self._promises, self.journal, candidate)

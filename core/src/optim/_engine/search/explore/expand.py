@@ -17,6 +17,7 @@ from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
@@ -30,7 +31,6 @@ from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
 from optim.passes import Role
 
-OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
 _STOPPED = "search time ran out while it was tried; give more with --search-seconds"
 _NO_FASTER = "not repaired: it is no faster than the model without it"
 _UNSET: tuple[Any, ...] = (None, [], ())

@@ -8,7 +8,7 @@ near the budget is repaired before anything is polished. The stages then know wh
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -64,10 +64,12 @@ class FirstLooks:
         """
         passes = _fair_order(plan)
         if len(passes) < 2 or plan.forced():
+            for planned in passes:
+                self._promises.leave_open(step_of(planned.offered))
             return []
         self._bench.say("first looks")
         self._bench.teller.stage("first looks", lambda: self._bench.run_time.left)
-        found = self._try(passes)
+        found = self._try(passes, {}, self._seconds)
         found += self._behind_what_makes_way(plan, passes)
         if not found:
             return []
@@ -83,8 +85,40 @@ class FirstLooks:
         self._repair(found, ratios, start)
         return [ratios[one.candidate.digest] for one in found if one.holds and one.candidate.digest in ratios]
 
-    def _try(self, passes: Sequence[Planned]) -> list[_Look]:
-        """The best guess of each pass on the original, as far as a third of the search goes."""
+    def sizes(self, plan: Plan) -> list[Measured]:
+        """Looks at each lossy pass, where size is the goal: what holds, the smallest first; nothing is timed.
+
+        Other types for the weights come first: they are nearest to the original and halve every model, so that
+        something is there however short the time.
+        """
+        passes = [planned for planned in _fair_order(plan) if planned.pass_class.lossy]
+        if not passes or plan.forced():
+            return []
+        self._bench.say("first looks")
+        self._bench.teller.stage("first looks", lambda: self._bench.run_time.left)
+        gains = {one.ordered.name: float(one.ordered.offered.stage is Stage.CONVERT_PRECISION) for one in passes}
+        looks = self._try(passes, gains, self._seconds_for_size)
+        held = [Measured(one.candidate, None) for one in looks if one.holds]
+        return sorted(held, key=lambda item: item.candidate.size_bytes)
+
+    def _seconds(self, place: int) -> float:
+        """For the first looks that are timed: a third of the search."""
+        return max(self._time.for_first_looks, self._time.grace_s if place < _WHATEVER_THE_TIME else 0.0)
+
+    def _seconds_for_size(self, place: int) -> float:
+        """For the first looks that are not timed: what candidates have."""
+        return max(self._time.for_candidate(), self._time.grace_s if place < _WHATEVER_THE_TIME else 0.0)
+
+    def _try(
+        self, passes: Sequence[Planned], gains: Mapping[str, float], seconds: Callable[[int], float]
+    ) -> list[_Look]:
+        """The best guess of each pass on the original.
+
+        Args:
+            passes: that are asked for a guess.
+            gains: what they promise, by name; none: what is known of their guesses.
+            seconds: for each in its turn.
+        """
         original = self._bench.original
         asked = self._expander.asker.ask(original, [planned.offered for planned in passes])
         wanted: list[tuple[Planned, Attempt]] = []
@@ -99,16 +133,12 @@ class FirstLooks:
                 attempt.settle(StepStatus.SKIPPED, reason)
             else:
                 wanted.append((planned, attempt))
-        gains = {planned.ordered.name: self._promises.gain(attempt.step) for planned, attempt in wanted}
+        gains = gains or {planned.ordered.name: self._promises.gain(attempt.step) for planned, attempt in wanted}
         order = [planned.ordered.name for planned in _in_turns([planned for planned, _ in wanted], gains)]
         wanted.sort(key=lambda one: order.index(one[0].ordered.name))
         jobs = [(original, planned.offered, attempt.step.options) for planned, attempt in wanted]
 
         self._bench.teller.more(len(jobs))
-
-        def seconds(place: int) -> float:
-            return max(self._time.for_first_looks, self._time.grace_s if place < _WHATEVER_THE_TIME else 0.0)
-
         outcomes = self._bench.try_all(jobs, seconds)
         for (_, attempt), tried in zip(wanted, outcomes, strict=True):
             if tried is None:

@@ -11,6 +11,8 @@ from optim._engine.search.plan import Planned
 from optim._engine.search.state import Candidate, StepStatus
 from optim.passes import Stage
 
+OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
+
 Leg: TypeAlias = tuple[Stage, Sequence[Planned]]
 """A stage with its passes, or one pass of the tune stage."""
 
@@ -30,3 +32,11 @@ def leave_out(legs: Sequence[Leg], promises: Promises, journal: Journal, candida
         attempt = journal.open(step_of(planned.offered), candidate)
         attempt.settle(StepStatus.SKIPPED, f"it promised {promises.of_pass(planned):.1%}: less than 2 % is not tried")
     return ", ".join(planned.ordered.name for planned in waiting)
+
+
+def run_out(legs: Sequence[Leg], journal: Journal, candidate: Candidate) -> None:
+    """Have passes that were not tried at all say that time ran out."""
+    tried = {attempt.step.pass_name for attempt in journal.attempts}
+    for planned in (planned for _, those in legs for planned in those):
+        if planned.ordered.name not in tried:
+            journal.open(step_of(planned.offered), candidate).settle(StepStatus.SKIPPED, OUT_OF_TIME)

@@ -24,6 +24,8 @@ _ONCE = "there was no time to time the result again in fresh processes: what dif
 
 NOT_TIMED = "the time of the run was over before all was timed that may be faster: give more with --search-seconds"
 
+SIZE_ALONE = "there was no time to time what is smaller: its size and its outputs are known, its latency is not"
+
 _BEATEN = 1.08
 """Settings slower than others of the same graph by more are not raced again: less drops what noise made look slow."""
 
@@ -46,7 +48,7 @@ class Clock:
 
     def is_beaten(self, candidate: Candidate) -> bool:
         """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
-        if self._bench.settings.goal == "memory":
+        if self._bench.settings.goal in ("memory", "startup"):
             return False
         own = self.board[candidate].explored
         return own is not None and own > _BEATEN * self.board.best_of_graph(candidate)
@@ -182,6 +184,8 @@ class Clock:
             objection = self._budget.objection(result.ready.comparisons, lossy, result.ready.task)
             if objection:
                 score.broken = candidate.compared(result.ready)
+            else:
+                objection = self._budget.batch_objection(result.ready.batch)
         if objection:
             score.objection = objection
         return bool(objection)

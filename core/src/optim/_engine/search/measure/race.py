@@ -8,7 +8,6 @@ of the machine are dropped, as long as enough others remain. The caller has its 
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 
 from optim._engine.jobs.lane import JOB, Ready, Request
 from optim._engine.search.effort import Effort
+from optim._engine.search.measure.noise_watch import NoiseWatch
 from optim._engine.search.measure.statistics import joined_ratio, paired_ratio
 from optim._engine.search.state import LaneResult, Ratio
 from optim.jobs.process import WorkerFailed, WorkerProcess
@@ -28,9 +28,6 @@ Admit = Callable[[int, Ready], bool]
 
 _FOREIGN_SHARE = 0.03
 """Share of the machine that others may use in a round that counts: less drops rounds, more widens intervals."""
-
-_LEAST_WINDOW_S = 0.4
-"""The kernel counts in hundredths of a second: a shorter look says nothing."""
 
 _ROUND_TIMEOUT_S = 300.0
 """For one round of one lane, which takes tenths of seconds: it only ends a lane that hangs."""
@@ -62,6 +59,7 @@ def joined(first: LaneResult, second: LaneResult) -> LaneResult:
         sample_ms=tuple(ms / old.value * new.value for (ms, old), new in zip(before, each, strict=True)),
         sample_ratio=each,
         disturbed=max(first.disturbed, second.disturbed),
+        start=joined_ratio(first.start, second.start) if first.start and second.start else first.start,
     )
 
 
@@ -70,7 +68,8 @@ def as_base(result: LaneResult) -> LaneResult:
     if result.ratio is None:
         return result
     whole, *samples = (replace(ratio, value=1.0, low=1.0, high=1.0) for ratio in (result.ratio, *result.sample_ratio))
-    return replace(result, ratio=whole, sample_ratio=tuple(samples))
+    start = replace(result.start, value=1.0, low=1.0, high=1.0) if result.start else None
+    return replace(result, ratio=whole, sample_ratio=tuple(samples), start=start)
 
 
 @dataclass
@@ -78,6 +77,7 @@ class _Lane:
     worker: WorkerProcess
     ready: Ready
     times: list[list[float]] = field(default_factory=list)  # by round, by sample, in seconds
+    starts: list[float] = field(default_factory=list)  # by round, in seconds; empty where they are not timed
     racing: bool = True
 
 
@@ -208,7 +208,7 @@ def _forget_unfinished(lanes: dict[int, _Lane], alive: Sequence[int], failures: 
     """Whether a round did not come to its end; its times are dropped then."""
     unfinished = any(len(lanes[i].times) <= number for i in alive if i not in failures)
     for i in alive if unfinished else ():
-        del lanes[i].times[number:]
+        del lanes[i].times[number:], lanes[i].starts[number:]
     return unfinished
 
 
@@ -255,7 +255,14 @@ def _figures(lane: _Lane, base: _Lane, rounds: _Rounds) -> LaneResult:
         latency_ms=float(np.exp(np.log(base_ms).mean())) * ratio.value,
         sample_ms=tuple(ms * one.value for ms, one in zip(base_ms.tolist(), each, strict=True)),
         sample_ratio=each,
+        start=_start_ratio(lane, base, rounds.kept),
     )
+
+
+def _start_ratio(lane: _Lane, base: _Lane, kept: list[int]) -> Ratio | None:
+    """From opening to the first answer, over rounds in which both were timed."""
+    rounds = [r for r in kept if r < min(len(lane.starts), len(base.starts))]
+    return paired_ratio([lane.starts[r] for r in rounds], [base.starts[r] for r in rounds]) if rounds else None
 
 
 def _run_lane(lane: _Lane) -> float:
@@ -263,6 +270,8 @@ def _run_lane(lane: _Lane) -> float:
     lane.worker.send({"go": True})
     answer = lane.worker.receive(_ROUND_TIMEOUT_S)
     lane.times.append([float(np.median(burst)) for burst in answer["seconds"]])
+    if answer.get("start_s"):
+        lane.starts.append(float(answer["start_s"]))
     return float(answer["cpu_s"])
 
 
@@ -310,37 +319,3 @@ def _open_one(request: Request, timeout_s: float, *, fresh: bool) -> _Lane | Wor
     except BaseException:
         worker.close()
         raise
-
-
-class NoiseWatch:
-    """Share of the machine's processors that others used, window by window."""
-
-    def __init__(self) -> None:
-        self._start = _busy_s()
-        self._since = time.perf_counter()
-        self._own_s = 0.0
-        self._self_s = time.process_time()
-
-    def add_own(self, cpu_s: float) -> None:
-        """Processor time that the timed processes report as theirs."""
-        self._own_s += cpu_s
-
-    def foreign_share(self) -> float | None:
-        """Share 0..1 used by others since the window began, which then begins anew; None while it is too short."""
-        elapsed = time.perf_counter() - self._since
-        if elapsed < _LEAST_WINDOW_S:
-            return None
-        busy = _busy_s()
-        own = self._own_s + time.process_time() - self._self_s
-        share = max(0.0, (busy - self._start) - own) / (elapsed * (os.cpu_count() or 1))
-        self._start, self._since, self._own_s, self._self_s = busy, time.perf_counter(), 0.0, time.process_time()
-        return share
-
-
-def _busy_s() -> float:
-    """Seconds that all processors together have been busy or stolen since boot."""
-    import psutil
-
-    times = psutil.cpu_times()._asdict()
-    counted = ("user", "nice", "system", "irq", "softirq", "steal", "interrupt", "dpc")
-    return float(sum(times.get(name, 0.0) for name in counted))

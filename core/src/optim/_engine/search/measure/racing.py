@@ -70,18 +70,20 @@ def race_candidates(
     Returns:
         What became of the original, and of every candidate and place, in order.
     """
-    key = bench.keys.race(candidates, effort, to_wire(wanted))
+    starts = bench.settings.goal == "startup"
+    if starts:
+        effort = replace(effort, drop=False)  # what is slow to run may be quick to open
+    key = bench.keys.race(candidates, effort, [to_wire(wanted), starts, bench.settings.batch_invariant])
     known = bench.runner.known(key, tuple[LaneResult, list[LaneResult]])
     if known is not None:
         return known
     original = comparable_original(bench, candidates[0]) if candidates else bench.original
     timed = bench.prepared.timed[: effort.most_samples]
-    lanes = [
-        replace(_lane(bench, one, compared=wanted.samples, measure_task=wanted.measure_task), timed=timed)
-        for one in candidates
-    ]
-    base = replace(_lane(bench, original), timed=timed)
+    lanes = [replace(_lane(bench, one, wanted), timed=timed) for one in candidates]
+    of_base = Wanted("final" if wanted.purpose == "again" else wanted.purpose)  # the last race's base is reported
+    base = replace(_lane(bench, original, of_base), timed=timed, starts=starts)
     base = replace(base, comparison=replace(base.comparison, place=bench.baseline))
+    lanes = [replace(one, starts=starts) for one in lanes]
     lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
     admit = _admission(bench, candidates, wanted.budget) if wanted.budget else None
     with bench.turns.turn():
@@ -134,7 +136,7 @@ def check_candidate(bench: Workbench, candidate: Candidate) -> LaneResult:
     known = bench.runner.known(key, LaneResult)
     if known is not None:
         return known
-    request = replace(_lane(bench, candidate, compared=samples, measure_task=True), timed=())
+    request = replace(_lane(bench, candidate, Wanted("final", samples, measure_task=True)), timed=())
     result = look(request, bench.settings.timeout_s)
     bench.runner.count += 1
     if not result.failure:
@@ -183,15 +185,15 @@ def lanes_at_once(bench: Workbench) -> int:
     return max(2, min(_MOST_LANES, int(min(rooms) * _FREE_SHARE)))
 
 
-def _lane(
-    bench: Workbench, candidate: Candidate, *, compared: tuple[int, ...] = (), measure_task: bool = False
-) -> lane.Request:
+def _lane(bench: Workbench, candidate: Candidate, wanted: Wanted) -> lane.Request:
+    held = bench.settings.batch_invariant is not None and wanted.budget is not None
     return lane.Request(
         model=candidate.model,
         comparison=bench.comparison(candidate),
-        compared=compared,
+        compared=wanted.samples,
         timed=bench.prepared.timed,
-        measure_task=measure_task,
+        measure_task=wanted.measure_task,
+        batched=held or wanted.purpose == "final",
     )
 
 
@@ -200,6 +202,6 @@ def _admission(bench: Workbench, candidates: Sequence[Candidate], budget: Budget
 
     def admit(place: int, ready: Ready) -> bool:
         lossy = candidates[place].is_lossy or not bench.target.exact
-        return not budget.objection(ready.comparisons, lossy, ready.task)
+        return not (budget.objection(ready.comparisons, lossy, ready.task) or budget.batch_objection(ready.batch))
 
     return admit

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.search.journal import Journal
-from optim._engine.search.measure.clock import NOT_TIMED, Clock
+from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.select.archive import ParetoArchive, beats
 from optim._engine.search.select.goal import Objective
+from optim._engine.search.select.objections import note_no_faster, note_objections
 from optim._engine.search.select.repair import Repairer
 from optim._engine.search.select.shorter import ShorterChains
-from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured, StepStatus, unique
+from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role
@@ -74,6 +75,8 @@ class Selection:
         came next is measured, until something holds that nothing explored promises to beat.
         """
         finalists = [item.candidate for item in ranking if not self._shorter.only_makes_way(item.candidate)]
+        if self.objective.goal == "size" and self._bench.target.timed:
+            return self._smallest(finalists)
         finalists = finalists[: self._time.lanes_at_the_end(_FINALISTS)]
         finalists = self._shorter.without_idle(finalists)
         if not finalists:
@@ -91,6 +94,22 @@ class Selection:
                 break
             measured = [item for item in measured if item.digest != chosen.digest]
         return chosen
+
+    def _smallest(self, ranked: Sequence[Candidate]) -> Measured | None:
+        """Returns the smallest that is right on all samples, timed beside what came next where there is time for it."""
+        ranked = [one for one in ranked if one.steps]
+        right = self._first_right(one for i, one in enumerate(ranked) if not i or self._bench.run_time.left > 0)
+        if not right or not self._time.may_prove:
+            self._bench.run_time.note(SIZE_ALONE)
+            return self._choose(right)
+        first = right[0].candidate
+        simpler = (*self._shorter.only_what_was_asked_for(first), *self._shorter.without_doubtful(first))
+        rivals = unique([first, *simpler, *ranked])[: self._time.lanes_at_the_end(_FINALISTS)]
+        timed = self._timed([], [one for one in rivals if _is_alike(one, first)])
+        if all(item.digest != first.digest for item in timed):
+            self._bench.run_time.note(SIZE_ALONE)
+            timed = [*right, *timed]
+        return self._choose(timed)
 
     def _choose(self, measured: Sequence[Measured]) -> Measured | None:
         """Returns what is delivered of models that were proven; None where none of them is better."""
@@ -241,30 +260,11 @@ class Selection:
     def _prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Measures candidates, and tells the journal what does not hold on all samples."""
         measured = self.measure(candidates)
-        self._note_objections(candidates)
+        note_objections(self._journal, self._archive, self._board, candidates)
         for item in measured:
             if self.objective.goal == "latency" and not item.candidate.is_original and not self.is_better(item):
-                self._note_no_faster(item)
+                note_no_faster(self._journal, item)
         return measured
-
-    def _note_no_faster(self, item: Measured) -> None:
-        """Notes that a candidate was faster when explored only: both figures belong into the report."""
-        attempt = self._journal.find(item.candidate)
-        if attempt is not None and item.ratio is not None and item.low is not None and item.high is not None:
-            explored = f", {attempt.ratio:.2f} when explored" if attempt.ratio is not None else ""
-            said = f"latency ratio {item.ratio:.2f} on fresh rounds (95 % interval {item.low:.2f} to {item.high:.2f})"
-            attempt.settle(StepStatus.DROPPED, f"not clearly faster than the original: {said}{explored}")
-
-    def _note_objections(self, candidates: Sequence[Candidate]) -> None:
-        for candidate in candidates:
-            score = self._board[candidate]
-            if not score.objection:
-                continue
-            attempt = self._journal.find(candidate)
-            if attempt is not None:
-                attempt.drop(score.objection, "" if score.source_objection else "on all samples: ")
-            if score.broken is not None:
-                self._archive.judged(score.broken, score.objection)
 
     def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Candidate]:
         """Returns what looked better than anything that held, the best first; a graph that was wrong is left out.
@@ -303,8 +303,8 @@ class Selection:
         there_are = min(lanes_at_once(self._bench), self._time.lanes_at_the_end(len(finalists) + _OTHERS))
         return max(0, min(_OTHERS, there_are - len(finalists)))
 
-    def _first_right(self, candidates: Sequence[Candidate]) -> list[Measured]:
-        """Returns the first candidate that is right, on a target that cannot be timed: the others need no look."""
+    def _first_right(self, candidates: Iterable[Candidate]) -> list[Measured]:
+        """Returns the first candidate that is right, where no clock tells which is better: the others need no look."""
         for candidate in candidates:
             found = self._checked(candidate)
             if found is None and self._may_be_repaired(candidate):
@@ -317,7 +317,7 @@ class Selection:
 
     def _checked(self, candidate: Candidate) -> Measured | None:
         found = self.check(candidate)
-        self._note_objections([candidate])
+        note_objections(self._journal, self._archive, self._board, [candidate])
         return found
 
     def _rank(self, item: Measured) -> float:

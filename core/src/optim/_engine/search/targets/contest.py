@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.search.explore.beam import Beam, NamedPassError
@@ -29,6 +29,9 @@ _LEAST_WEIGHT = 0.2
 
 _CONTENDS = 1.1
 """What is slower by more than what is proven is not proven: a quick look is off by a tenth at most."""
+
+_SAME = 0.01
+"""Sizes, or peaks of memory, that differ by less are the same."""
 
 
 @dataclass
@@ -65,7 +68,7 @@ class Contender:
         """It cannot take part."""
         self.failed, self.reason, self.ranking = True, reason, []
 
-    def row(self, delivered: bool) -> TargetOutcome:
+    def row(self, *, delivered: bool) -> TargetOutcome:
         """What became of it."""
         status = TargetStatus.FAILED if self.failed else TargetStatus.BEATEN
         start, ratios = self.beam.start, [item.ratio for item in self.ranking if item.ratio is not None]
@@ -103,18 +106,19 @@ class Contest:
         self.contenders = [Contender(one, Beam(one.bench, budget, one.plan)) for one in entrants]
 
     def run(self) -> None:
-        """Have all look, then search, what promises most first, as long as it is not behind."""
-        share_s = self._time.left / len(self.contenders)
+        """Time the original on each, have all look, then search, what promises most first, if it is not behind."""
         for one in self.contenders:
+            self._time_original(one)
+        looking = [one for one in self.contenders if not one.failed]
+        share_s = self._time.left / max(1, len(looking))
+        for one in looking:
             one.beam.time.begin(share_s)
             self._look(one)
         going = sorted((one for one in self.contenders if not one.failed), key=lambda one: one.promise)
         leader: Contender | None = None
         for place, one in enumerate(going):
             if leader is not None and one.promise > _BEHIND * max(leader.promise, self._best(leader)):
-                hoped, there = f"{one.promise:.2f}", f"{min(leader.promise, self._best(leader)):.2f}"
-                one.reason = f"first looks promised {hoped} at best, clearly behind {leader.name} ({there})"
-                one.ranking = self._held(one, one.beam.archive.held())
+                self._leave_behind(one, leader)
                 continue
             weights = [max(_LEAST_WEIGHT, going[place].promise / other.promise) for other in going[place:]]
             one.beam.time.begin(self._time.left * weights[0] / sum(weights))
@@ -122,10 +126,22 @@ class Contest:
             if leader is None or self._best(one) < self._best(leader):
                 leader = one
 
-    def rows(self, delivered: Candidate | None) -> list[TargetOutcome]:
-        """What became of each."""
+    def _leave_behind(self, one: Contender, leader: Contender) -> None:
+        """Give it no more time: what its first looks found is what it has."""
+        hoped, there = f"{one.promise:.2f}", f"{min(leader.promise, self._best(leader)):.2f}"
+        one.reason = f"it promised {hoped} at best after first looks, clearly behind {leader.name} ({there})"
+        one.ranking = self._held(one, one.beam.archive.held())
+
+    def rows(self, delivered: Candidate | None, base: Workbench) -> list[TargetOutcome]:
+        """What became of each, and of the baseline where that was not among them."""
         target = delivered.target if delivered is not None else None
-        return [one.row(one.bench.original.target == target) for one in self.contenders]
+        rows = [one.row(delivered=one.bench.original.target == target) for one in self.contenders]
+        if not any(row.is_baseline for row in rows):
+            status = TargetStatus.DELIVERED if target == "" else TargetStatus.BEATEN
+            about = "it is only what all are timed against"
+            row = TargetOutcome(base.target.name, status, about, base.target, is_baseline=True)
+            rows.append(replace(row, ratio=1.0, low=1.0, high=1.0, versions=base.prepared.versions))
+        return rows
 
     def bench_of(self, delivered: Candidate | None, base: Workbench) -> Workbench:
         """The run on the target that a candidate is for; ``base`` where nothing is delivered."""
@@ -146,6 +162,13 @@ class Contest:
             one.reason = one.reason or f"{best:.2f} at best when explored; {of.name} has {proven:.2f}"
         return False
 
+    def is_better(self, one: tuple[Measured, Contender], other: tuple[Measured, Contender]) -> bool:
+        """Whether a result is better than that of another target: by the goal, and faster where both are the same."""
+        figure, others = self.figure(*one), self.figure(*other)
+        if abs(figure - others) > _SAME * others:
+            return figure < others
+        return (one[0].ratio or 1.0) < (other[0].ratio or 1.0)
+
     def figure(self, item: Measured, of: Contender) -> float:
         """What is made small, of a candidate of one target."""
         return self._objective.figure(item, of.beam.clock.base)
@@ -154,20 +177,23 @@ class Contest:
         """The best figure of what held on a target; infinite where nothing did."""
         return self.figure(one.ranking[0], one) if one.ranking else math.inf
 
+    def _time_original(self, one: Contender) -> None:
+        """Time the original there beside the baseline, in a few rounds; on the baseline its ratio is 1."""
+        if not one.bench.original.target:
+            return
+        one.bench.say("timing the original against the baseline")
+        effort = one.beam.time.first_look(2 * LOOK_S)
+        base, (result,) = race_candidates(one.bench, [one.bench.original], effort, Wanted("original on a target"))
+        if result.ratio is None:
+            one.fail(result.failure or "the time of the run was over before it was timed")
+            return
+        one.beam.clock.base = base
+        one.beam.start = one.beam.start.timed(result)
+        if not one.entrant.objection:
+            one.beam.archive.explored([one.beam.start])
+
     def _look(self, one: Contender) -> None:
-        """Time the original there, then have first looks."""
         one.bench.teller.on_target(one.name)
-        if one.bench.original.target:
-            one.bench.say("timing the original against the baseline")
-            effort = one.beam.time.first_look(2 * LOOK_S)
-            base, (result,) = race_candidates(one.bench, [one.bench.original], effort, Wanted("original on a target"))
-            if result.ratio is None:
-                one.fail(result.failure or "the time of the run was over before it was timed")
-                return
-            one.beam.clock.base = base
-            one.beam.start = one.beam.start.timed(result)
-            if not one.entrant.objection:
-                one.beam.archive.explored([one.beam.start])
         try:
             one.promise = one.beam.look()
         except NamedPassError as failed:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 _PLACE = "{}"
+
+_STILL_CUT = ("invalid-graph", "unknown-operator", "opset-too-new", "ir-too-new")
+"""Why a model is refused that can be read and cut all the same."""
 
 _MOST_INSIDE = 1 << 30
 """Bytes of weights in the file itself: a message of protobuf holds 2 GB."""
@@ -43,13 +48,12 @@ def reduce(model: Path, command: str, output: Path | None, attempts: int, timeou
     What is written has its weights inside, ready for a bug report.
     """
     from optim._engine.diagnosis.reduce import reduce_model
-    from optim._engine.graphs.ingest import ingest
     from optim.cli_kit.progress import progress
 
     aim = output or Path(f"{model.stem}-reduced.onnx")
     with progress() as say, TemporaryDirectory(prefix="optim-reduce-") as text:
         folder = Path(text)
-        whole = ingest(model, folder / "store")
+        read = _reader(model, folder / "store")
         words = _words(command)
         status = _status(words, model.absolute(), timeout)
         if status == 0:
@@ -66,14 +70,26 @@ def reduce(model: Path, command: str, output: Path | None, attempts: int, timeou
             say(f"{len(part.graph)} nodes")
             return _status(words, candidate, timeout) == status
 
-        found, tried = reduce_model(whole, fails, attempts)
-        before = len(whole.ir().graph)
+        found, tried = reduce_model(read, fails, attempts)
+        before = len(read().graph)
         written = _written(found, aim.absolute())
     if as_json:
         print_json({"nodes": len(found.graph), "of": before, "attempts": tried, "status": status, "path": str(written)})
         return
     echo(f"{aim}: {len(found.graph)} of {before} nodes, {size_text(written.stat().st_size)}, in {tried} attempts")
     echo(f"the command ends with exit status {status} on it, as on {model}")
+
+
+def _reader(model: Path, store: Path) -> Callable[[], ir.Model]:
+    """Fresh graphs of a model; of one that onnx refuses too, for that may be what fails."""
+    from optim._engine.graphs.ingest import ingest, read_unchecked
+
+    try:
+        return ingest(model, store).ir
+    except OptimError as error:
+        if error.reference not in _STILL_CUT:
+            raise
+        return partial(read_unchecked, model)
 
 
 def _words(command: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from optim._engine.reports.fields import Figure, Part
+from optim._engine.reports.parts.fields import Figure, Part
 
 if TYPE_CHECKING:
     from optim._engine.diagnosis.blame_job import Answer

@@ -1,0 +1,145 @@
+"""Whether a sample's answer depends on what it is run with: on other samples in a batch, and on padding.
+
+A model that takes ranges of activations from a whole run (dynamic quantization) gives a sample another answer in every
+batch. Nothing else of a run tells that: it compares outputs on the same feeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim._engine.gate.outputs import compare_output
+from optim.arrays import Array, Feeds, Outputs
+from optim.backend import Session
+from optim.errors import describe_exception
+from optim.model import TensorInfo
+
+_MOST_ROWS = 4
+"""Samples in the batch: with more the answer moves little further, and a run takes longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDrift:
+    """How far answers move.
+
+    Attributes:
+        batched: relative L2 between a sample alone and in a batch, the worst sample and output; None where that was
+            not measured.
+        padded: the same between a sample as it is and padded; None likewise.
+        rows: samples in the batch.
+        padding: positions that were added.
+        notes: why something was not measured.
+    """
+
+    batched: float | None = None
+    padded: float | None = None
+    rows: int = 0
+    padding: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def worst(self) -> float:
+        """The greater of both; 0 where neither was measured."""
+        return max(self.batched or 0.0, self.padded or 0.0)
+
+
+def batch_drift(session: Session, inputs: Iterable[TensorInfo], samples: Sequence[Feeds]) -> BatchDrift:
+    """Run samples alone, together and padded.
+
+    Args:
+        session: of the model.
+        inputs: of the model, for their names of dimensions.
+        samples: as the model takes them.
+    """
+    infos = {info.name: info for info in inputs}
+    found = BatchDrift()
+    notes: list[str] = []
+    for measure in (_batched, _padded):
+        reason = ""
+        try:
+            found, reason = measure(session, infos, samples, found)
+        except Exception as error:  # a model may refuse what it was never run on
+            reason = f"{measure.__name__.removeprefix('_')}: the model does not run: {describe_exception(error)}"
+        notes += [reason] if reason else []
+    return BatchDrift(found.batched, found.padded, found.rows, found.padding, tuple(notes))
+
+
+def _batched(
+    session: Session, infos: dict[str, TensorInfo], samples: Sequence[Feeds], found: BatchDrift
+) -> tuple[BatchDrift, str]:
+    """Each row of a batch against the same sample alone."""
+    rows = _row_inputs(infos)
+    alike = _alike(samples, rows)
+    if not rows:
+        return found, "batched: the model has no dynamic first dimension that its inputs share"
+    if len(alike) < 2:
+        return found, "batched: no two samples have the same shapes: give such in --data"
+    together = {
+        name: np.concatenate([one[name] for one in alike]) if name in rows else alike[0][name] for name in infos
+    }
+    whole = together[rows[0]].shape[0]
+    answer, start, drifts = session.run(together), 0, []
+    for one in alike:
+        count, alone = one[rows[0]].shape[0], session.run(one)
+        part = {name: array[start : start + count] for name, array in answer.items() if array.shape[:1] == (whole,)}
+        drifts += _drifts(alone, part)
+        start += count
+    if not drifts:
+        return found, "batched: no output has a row for each sample"
+    return BatchDrift(max(drifts), found.padded, start, found.padding), ""
+
+
+def _padded(
+    session: Session, infos: dict[str, TensorInfo], samples: Sequence[Feeds], found: BatchDrift
+) -> tuple[BatchDrift, str]:
+    """A sample against the same with masked positions behind it."""
+    mask = next((one for one in infos.values() if "mask" in one.name.lower() and len(one.shape or ()) == 2), None)
+    length = mask.shape[1] if mask is not None and mask.shape else None
+    axes = {name: _axes(info, length) for name, info in infos.items()} if isinstance(length, str) else {}
+    if mask is None or sum(map(bool, axes.values())) < 2 or not samples:
+        return found, "padded: the model takes no mask of the positions of another input"
+    one = samples[0]
+    size = one[mask.name].shape[1]
+    more = max(1, size // 2)
+    longer = {name: _with_zeros(array, axes.get(name, ()), more) for name, array in one.items() if name in infos}
+    alone, answer = session.run(one), session.run(longer)
+    drifts = _drifts(alone, {name: _cut(array, alone[name].shape) for name, array in answer.items()})
+    return BatchDrift(found.batched, max(drifts), found.rows, more), ""
+
+
+def _row_inputs(infos: dict[str, TensorInfo]) -> list[str]:
+    """Inputs that have a row for each sample; none where they do not agree on which dimension that is."""
+    dynamic = {name: info.shape[0] for name, info in infos.items() if info.shape and not isinstance(info.shape[0], int)}
+    return list(dynamic) if len(set(dynamic.values())) == 1 and None not in dynamic.values() else []
+
+
+def _alike(samples: Sequence[Feeds], rows: Sequence[str]) -> list[Feeds]:
+    """The first samples that have the shapes of one before them, and what is no row alike."""
+    groups: dict[object, list[Feeds]] = {}
+    for one in samples:
+        same = {name: array.tobytes() for name, array in one.items() if name not in rows}
+        shapes = {name: array.shape for name, array in one.items()}
+        groups.setdefault(repr((sorted(shapes.items()), sorted(same.items()))), []).append(one)
+    return max(groups.values(), key=len, default=[])[:_MOST_ROWS]
+
+
+def _axes(info: TensorInfo, name: str) -> tuple[int, ...]:
+    return tuple(axis for axis, size in enumerate(info.shape or ()) if size == name)
+
+
+def _with_zeros(array: Array, axes: Sequence[int], more: int) -> Array:
+    return np.pad(array, [(0, more if axis in axes else 0) for axis in range(array.ndim)])
+
+
+def _cut(array: Array, shape: tuple[int, ...]) -> Array:
+    """The part of an array that stands where a smaller one has its own."""
+    return array[tuple(slice(size) for size in shape)] if array.ndim == len(shape) else array
+
+
+def _drifts(alone: Outputs, other: Outputs) -> list[float]:
+    """Relative L2 of each output that both have; infinite where they cannot be compared."""
+    compared = [compare_output(name, alone[name], other[name]) for name in alone if name in other]
+    return [float("inf") if one.problem else one.relative_l2 for one in compared]

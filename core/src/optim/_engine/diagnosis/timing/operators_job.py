@@ -1,0 +1,75 @@
+"""Job: the time of each operator in a run of some models, for the table of a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from optim._engine.compare.place import Place, mapped_feeds
+from optim._engine.diagnosis.timing.profiled import Runs, profiled
+from optim._engine.feeds.feedset import FeedSet
+from optim._engine.jobs.job import Job
+from optim.errors import OptimError
+from optim.jobs.channel import Channel
+from optim.model import Model
+from optim.passes import Interface
+
+_FEW = Runs(0.2, warm_up=1, least=1)
+"""Enough for shares of whole per cents; a model of a second a run takes two runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """A model, where it runs, and what lies between the original's feeds and its own."""
+
+    model: Model
+    place: Place
+    interfaces: tuple[Interface, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is run.
+
+    Attributes:
+        models: the original and the result, or the original alone.
+        feeds: folder of the samples, named as the original's inputs.
+        sample: the one.
+    """
+
+    models: tuple[Fed, ...]
+    feeds: Path
+    sample: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Milliseconds of a run by operator, the dearest first, of each model that is profiled; as the runtime executes."""
+
+    models: tuple[dict[str, float], ...]
+
+
+JOB = Job(__name__, Request, Answer)
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Profile each for a moment.
+
+    Raises:
+        OptimError[not-profiled]: the target's runtime writes no profile.
+    """
+    feeds = FeedSet.open(request.feeds).sample(request.sample)
+    found: list[dict[str, float]] = []
+    for number, one in enumerate(request.models, 1):
+        channel.event("progress", text=f"profiling model {number} of {len(request.models)}")
+        try:
+            timeline = profiled(one.place, one.model, mapped_feeds(feeds, one.interfaces), _FEW)
+        except OptimError:
+            if not found:
+                raise
+            break  # the runtime of the result says nothing of its nodes
+        times: dict[str, float] = {}
+        for node in timeline.nodes:
+            times[node.operator] = times.get(node.operator, 0.0) + node.ms
+        found.append(dict(sorted(times.items(), key=lambda item: -item[1])))
+    return Answer(tuple(found))

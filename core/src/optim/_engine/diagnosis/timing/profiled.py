@@ -1,0 +1,130 @@
+"""A model run with its runtime's own profiler, and the graph that the runtime made of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import onnx
+
+from optim._engine.compare.place import Place
+from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, read_timeline
+from optim.arrays import Feeds
+from optim.backend import NodeProfile, Session
+from optim.errors import ExitStatus, OptimError
+from optim.model import Model, SessionConfig
+
+_MOST_RUNS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """How often a model is run.
+
+    Attributes:
+        seconds: of runs that count, about.
+        warm_up: runs before them.
+        least: runs that count, at least.
+    """
+
+    seconds: float
+    warm_up: int = 3
+    least: int = 5
+
+
+def profiled(
+    place: Place, model: Model, feeds: Feeds, runs: Runs, weights: Mapping[str, list[int]] | None = None
+) -> Timeline:
+    """The times of nodes, with the runtime's optimizers on as the user has them.
+
+    Args:
+        place: where it runs.
+        model: with its session settings.
+        feeds: of every run.
+        runs: how many.
+        weights: shape of the largest weight of nodes, by name.
+
+    Raises:
+        OptimError[not-profiled]: the target's runtime says nothing of its nodes.
+    """
+    backend, target = place.backend(), place.target
+    if backend.owner is not None:
+        return _told(backend.profile(model, target, feeds, runs.seconds), place)
+    with TemporaryDirectory(prefix="optim-profile-") as text:
+        folder = Path(text)
+        asked = SessionConfig({"enable_profiling": True, "profile_file_prefix": str(folder / "profile")})
+        with backend.open(_with(model, asked), target) as session:
+            last_ms = [run_ms(session, feeds) for _ in range(runs.warm_up)][-1]
+            count = int(min(_MOST_RUNS, max(runs.least, 1e3 * runs.seconds / max(last_ms, 1e-3))))
+            for _ in range(count):
+                session.run(feeds)
+        written = sorted(folder.glob("profile*.json"))
+        if not written:
+            raise _not_profiled(place)
+        return read_timeline(written[0], runs.warm_up, count, weights or {})
+
+
+def executed_graph(place: Place, model: Model) -> onnx.ModelProto | None:
+    """The graph that the runtime makes of a model, without its weights; None where it writes none."""
+    if place.backend().owner is not None:
+        return None
+    with TemporaryDirectory(prefix="optim-profile-") as text:
+        graph = Path(text) / "optimized.onnx"
+        writing = SessionConfig(
+            {"optimized_model_filepath": str(graph)},
+            {
+                "session.optimized_model_external_initializers_file_name": "weights.bin",
+                "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
+            },
+        )
+        try:
+            with place.backend().open(_with(model, writing), place.target):
+                return onnx.load(graph, load_external_data=False) if graph.is_file() else None
+        except OptimError:  # a provider that compiles whole graphs cannot write theirs
+            return None
+
+
+def largest_weights(graph: onnx.ModelProto) -> dict[str, list[int]]:
+    """Shape of the largest weight that each node reads, by the node's name."""
+    shapes = {tensor.name: list(tensor.dims) for tensor in graph.graph.initializer}
+    found = {node.name: [shapes[name] for name in node.input if name in shapes] for node in graph.graph.node}
+    return {name: max(known, key=math.prod) for name, known in found.items() if known}
+
+
+def run_ms(session: Session, feeds: Feeds) -> float:
+    """Milliseconds of one run."""
+    started = time.perf_counter()
+    session.run(feeds)
+    return 1e3 * (time.perf_counter() - started)
+
+
+def _told(profile: NodeProfile | None, place: Place) -> Timeline:
+    """What a runtime of its own says, with its nodes one after the other as events."""
+    if profile is None:
+        raise _not_profiled(place)
+    nodes = tuple(NodeTime(one.name, one.operator, 1e3 * one.seconds, 0.0, 0.0, 0.0) for one in profile.nodes)
+    ends = list(itertools.accumulate(node.ms for node in nodes))
+    events = [
+        {"name": node.name, "ph": "X", "tid": 0, "ts": 1e3 * (end - node.ms), "dur": 1e3 * node.ms}
+        for node, end in zip(nodes, ends, strict=True)
+    ]
+    return Timeline(nodes, 1e3 * profile.run_s, min(1.0, (ends or [0.0])[-1] / (1e3 * profile.run_s)), events)
+
+
+def _not_profiled(place: Place) -> OptimError:
+    return OptimError(
+        "not-profiled",
+        f"nothing is profiled on target {place.target.name}",
+        f"backend {place.target.backend} does not say how long nodes take",
+        "profile on another target: optim targets",
+        status=ExitStatus.USAGE,
+    )
+
+
+def _with(model: Model, settings: SessionConfig) -> Model:
+    return replace(model, session=model.session.updated(settings))

@@ -1,0 +1,34 @@
+"""What the end of a search tells the report: who did not hold on all samples, and who was faster when explored only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optim._engine.search.journal import Journal
+from optim._engine.search.scoreboard import Scoreboard
+from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.state import Candidate, Measured, StepStatus
+
+
+def note_no_faster(journal: Journal, item: Measured) -> None:
+    """Notes that a candidate was faster when explored only: both figures belong into the report."""
+    attempt = journal.find(item.candidate)
+    if attempt is not None and item.ratio is not None and item.low is not None and item.high is not None:
+        explored = f", {attempt.ratio:.2f} when explored" if attempt.ratio is not None else ""
+        said = f"latency ratio {item.ratio:.2f} on fresh rounds (95 % interval {item.low:.2f} to {item.high:.2f})"
+        attempt.settle(StepStatus.DROPPED, f"not clearly faster than the original: {said}{explored}")
+
+
+def note_objections(
+    journal: Journal, archive: ParetoArchive, board: Scoreboard, candidates: Sequence[Candidate]
+) -> None:
+    """Notes the candidates that do not hold on all samples."""
+    for candidate in candidates:
+        score = board[candidate]
+        if not score.objection:
+            continue
+        attempt = journal.find(candidate)
+        if attempt is not None:
+            attempt.drop(score.objection, "" if score.source_objection else "on all samples: ")
+        if score.broken is not None:
+            archive.judged(score.broken, score.objection)

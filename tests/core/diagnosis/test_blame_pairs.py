@@ -1,0 +1,119 @@
+"""``optim blame`` on pairs that differ in how they were made: opset, integer operators, weights in blocks."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, version_converter
+from test_blame import find, first, found, network, noisy  # noqa: F401 - a fixture among them
+
+pytestmark = pytest.mark.usefixtures("jobs_here")
+
+
+def centred(opset: int) -> onnx.ModelProto:
+    """The network with the mean taken off in place of a normalization: what every opset has, in its own form."""
+    model = network()
+    model.opset_import[0].version = opset
+    for layer in range(3):
+        node = find(model, f"normal{layer}")
+        place = list(model.graph.node).index(node)
+        mean = onnx.helper.make_node("ReduceMean", [node.input[0]], [f"mean{layer}"], f"mean{layer}_node", axes=[-1])
+        node.op_type = "Sub"
+        del node.attribute[:]
+        node.input[:] = [node.input[0], f"mean{layer}"]
+        model.graph.node.insert(place, mean)
+    return model
+
+
+@pytest.mark.parametrize("opset", [11, 17])
+def test_a_model_in_another_opset_blames_nothing_and_a_fault_in_it_is_named(found, opset):  # noqa: F811
+    """From 11 on Softmax means something else, from 17 on ReduceMean takes its axes as an input."""
+    source = centred(opset)
+    newer = version_converter.convert_version(source, 21)
+    assert "axes" not in str(find(newer, "mean1").attribute)
+    assert found(source, newer).found.blamed == ()
+    wrong = noisy(newer)
+    assert first(found(source, newer)) == (wrong,)
+
+
+def reader_of(samples):
+    from onnxruntime.quantization import CalibrationDataReader
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.left = iter(samples)
+
+        def get_next(self):
+            return next(self.left, None)
+
+    return Reader()
+
+
+@pytest.fixture(scope="module")
+def operators_on_integers(tmp_path_factory):
+    """A folder with the network, the same with QLinear operators, and samples."""
+    from onnxruntime.quantization import QuantFormat, quantize_static
+
+    folder = tmp_path_factory.mktemp("qoperator")
+    model, draw = network(activation="Relu"), np.random.default_rng(1)
+    for value in (*model.graph.input, *model.graph.output):
+        for dimension, size in zip(value.type.tensor_type.shape.dim, (2, 3), strict=False):
+            dimension.dim_value = size
+    onnx.save(model, folder / "float.onnx")
+    samples = [{"x": draw.standard_normal((2, 3, 16)).astype(np.float32)} for _ in range(4)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        quantize_static(
+            folder / "float.onnx",
+            folder / "int8.onnx",
+            reader_of(samples),
+            quant_format=QuantFormat.QOperator,
+            op_types_to_quantize=["MatMul", "Add"],
+        )
+    np.savez(folder / "x.npz", **{f"{i}/x": sample["x"] for i, sample in enumerate(samples)})
+    return folder
+
+
+def weight(model: onnx.ModelProto, name: str) -> onnx.TensorProto:
+    return next(tensor for tensor in model.graph.initializer if tensor.name == name)
+
+
+def test_operators_on_integers_blame_nothing_and_a_bad_scale_in_them_is_named(operators_on_integers):
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.compare.conditions import Conditions
+    from optim._engine.runs.diagnosis.blame import blame_models
+    from optim._engine.store import Store
+
+    folder = operators_on_integers
+    model = onnx.load(folder / "int8.onnx")
+    assert {"QLinearMatMul", "QLinearAdd"} <= {node.op_type for node in model.graph.node}
+    conditions = Conditions(load_registry(), Store(), lambda text: None, data=str(folder / "x.npz"))
+    assert blame_models(folder / "float.onnx", folder / "int8.onnx", conditions, {}).found.blamed == ()
+    product = next(node for node in model.graph.node if node.op_type == "QLinearMatMul" and "up1" in node.output[0])
+    scale = weight(model, product.input[4])
+    scale.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scale) * np.float32(4), scale.name))
+    onnx.save(model, folder / "broken.onnx")
+    answer = blame_models(folder / "float.onnx", folder / "broken.onnx", conditions, {}).found
+    assert product.name in answer.blamed[0].nodes
+    assert "QLinearMatMul" in str(answer.blamed[0].operators)
+
+
+def test_weights_in_blocks_blame_nothing_and_noise_in_one_is_named(found, tmp_path):  # noqa: F811
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    def in_blocks(model: onnx.ModelProto) -> onnx.ModelProto:
+        quantizer = MatMulNBitsQuantizer(model, block_size=16, is_symmetric=True, bits=8)
+        quantizer.process()
+        return quantizer.model.model
+
+    clean = in_blocks(network())
+    assert sum(node.op_type == "MatMulNBits" for node in clean.graph.node) == 6
+    assert found(network(), clean).found.blamed == ()
+    broken = network()
+    noisy(broken)
+    answer = found(network(), in_blocks(broken))
+    assert any("up1" in name for name in first(answer))
+    assert len(answer.found.blamed) == 1

@@ -1,0 +1,93 @@
+"""Goal startup: what opens and answers sooner is better, whatever a later run takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from counted_clock import counted
+from installed_plugin import installed
+from jobs_here import done_here
+from timed_models import write_network
+
+from optim._engine.jobs.start_up import started_s
+from optim._engine.plugins.registry import load_registry
+from optim._engine.reports.build import build_report
+from optim._engine.runs.execute import execute
+from optim._engine.runs.outcome import RunStatus
+from optim._engine.search.measure import race
+from optim._engine.search.settings import RunSettings
+from optim._engine.store import Store
+from optim.passes import Stage
+
+SECONDS_A_NODE = 0.01
+RUN_S = 0.02
+
+
+def _opened(request: Any, *args: Any, **kwargs: Any) -> Any:
+    lane = _open(request, *args, **kwargs)
+    nodes = onnx.load(request.model.path, load_external_data=False).graph.node
+    lane.counted = SECONDS_A_NODE * len(nodes) if request.starts else 0.0
+    return lane
+
+
+def _run_lane(lane: Any) -> float:
+    """Every model runs as fast as any other, and opens the sooner the fewer nodes it has."""
+    lane.times.append([RUN_S] * len(lane.ready.run_s))
+    lane.starts += [lane.counted] if lane.counted else []
+    return 0.0
+
+
+_open = race._open_one
+
+
+def test_what_opens_sooner_is_delivered_where_that_is_the_goal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with installed(tmp_path, "timed_plugin"), counted(), done_here():
+        monkeypatch.setattr(race, "_open_one", _opened)
+        monkeypatch.setattr(race, "_run_lane", _run_lane)
+        write_network(tmp_path / "model.onnx", {"a": 6})
+        registry = load_registry()
+        others = {one.name for one in registry.offers(registry.target("cpu")) if not one.name.startswith("timed.")}
+        settings = RunSettings(
+            source=tmp_path / "model.onnx",
+            without=tuple(sorted(others)),
+            stages=(Stage.FUSE,),
+            search_seconds=30.0,
+            most_samples=2,
+            goal="startup",
+        )
+        outcome = execute(settings, registry, Store(), lambda _text: None)
+    assert outcome.status is RunStatus.IMPROVED
+    result = outcome.result
+    assert result is not None and result.start is not None and result.ratio == 1.0
+    assert result.start.high < 1.0
+    report = build_report(outcome)
+    assert report.result is not None and report.result.start_ratio is not None
+    assert report.result.start_ratio.value == pytest.approx(result.start.value)
+    assert report.reason.startswith("starts ") and "start-up ratio" in report.reason
+    kept = [step for step in report.steps if step.status == "kept"]
+    assert kept and all("start-up ratio" in step.reason for step in kept)
+
+
+def test_a_start_is_an_opening_and_a_run() -> None:
+    seen: list[str] = []
+
+    class Opened:
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            seen.append("closed")
+
+        def run(self, _feeds: Any) -> None:
+            seen.append("run")
+
+    class Backend:
+        def open(self, _model: Any, _target: Any) -> Opened:
+            seen.append("opened")
+            return Opened()
+
+    assert started_s(Backend(), None, None, {}) > 0  # type: ignore[arg-type]
+    assert seen == ["opened", "run", "closed"]
