@@ -28,8 +28,8 @@ PAGE = DOCS / "readme-run.md"
 
 NOT_TYPED = {
     "make demo": "`make demo` shows its own result, and takes some minutes",
-    "make test": "the tests are another hour",
-    "make test-suite": "the tests are another hour",
+    "make test": "the tests take some nine minutes, and CI runs them",
+    "make test-suite": "it takes seven minutes, and CI runs a sample of it",
 }
 """Commands of README that are left out, and why."""
 
@@ -163,7 +163,7 @@ def main() -> None:
         os.environ["PATH"] = f"{name}/env/bin{os.pathsep}{os.environ['PATH']}"
         os.chdir(clone)
         sections = type_all(clone, words.without, words.seconds)
-    how = f" `optim run` was given {words.seconds:g} s where README leaves the time to it." if words.seconds else ""
+    how = f"\n`optim run` was given {words.seconds:g} s where README leaves the time to it." if words.seconds else ""
     PAGE.write_text(f"{_INTRODUCTION}{how}\n\n" + "\n".join(sections), encoding="utf-8")
 
 
