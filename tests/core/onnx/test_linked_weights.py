@@ -108,7 +108,7 @@ def test_the_user_s_file_outlives_everything_the_store_deletes(model: Model, sto
 
     copy.write_bytes(b"also damaged")
     with pytest.raises(Exception, match="store-damaged"):
-        restore(model.path, again)
+        restore(model.path, again, store)
     with store.in_use():
         store.keep_only(set(store.models.iterdir()), set())
     assert file_digest(user_file) == before

@@ -14,6 +14,7 @@ from ort_models import build
 
 from optim import Model
 from optim.errors import OptimError
+from optim.onnx import sessions
 from optim.onnx.files import save_in_store
 from optim.providers.assignment import RECORD
 from optim_plugins.nvidia.gpu import engine_cache
@@ -90,6 +91,18 @@ def test_too_little_memory_on_the_device_is_one_clear_error(model: Model, monkey
     with pytest.raises(OptimError, match="device-memory") as caught:
         session.run({"x": np.zeros((2, 3), np.float32)})
     assert "smaller batch" in caught.value.fix
+
+
+def test_too_little_memory_to_open_a_model_is_the_same_error(
+    cache: Path, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OptimError("session-failed", "refused", "CUBLAS_STATUS_ALLOC_FAILED", "")
+
+    monkeypatch.setattr(sessions, "open_session", full)
+    for backend, target in ((CudaBackend(), cuda_targets()[0]), (TensorrtBackend(), tensorrt_targets()[0])):
+        with pytest.raises(OptimError, match="device-memory"):
+            backend.open(model, replace(target.plain, hardware=HERE))
 
 
 @pytest.fixture

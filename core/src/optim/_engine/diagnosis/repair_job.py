@@ -8,13 +8,14 @@ does not break the budget at the end of the search.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from optim._engine.diagnosis.replay import NoReplay, Replay
 from optim._engine.diagnosis.subject import Subject
 from optim._engine.gate.finer import refine
+from optim._engine.gate.mixed import Precisions, find_mix
 from optim._engine.gate.repair import Estimate, OutOfEvaluations, Repair, find_keep
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
@@ -84,9 +85,21 @@ def run(request: Request, channel: Channel) -> Answer:
             channel.event("measured", keep=len(keep), drift=drift)
             return drift
 
+        def mixed_drift_of(keep: Collection[str], finer: Collection[str]) -> float:
+            if time.monotonic() > deadline:
+                raise OutOfEvaluations
+            drift = subject.drift(keep, finer)
+            channel.event("measured", keep=len(keep), drift=drift)
+            return drift
+
         aim, evaluations, estimates = request.limit * _MARGIN, 0, 0
         for _ in range(_ROUNDS):
-            found = find_keep(
+            found = None
+            if replay is not None and replay.finer:
+                work = {name: error.work for name, error in replay.errors.items()}
+                left = request.evaluations - evaluations
+                found = find_mix(_precisions(replay, request.seconds, deadline), mixed_drift_of, whole, aim, left, work)
+            found = found or find_keep(
                 subject.nodes,
                 drift_of,
                 whole,
@@ -98,10 +111,10 @@ def run(request: Request, channel: Channel) -> Answer:
             if found is None:
                 break
             evaluations, estimates = evaluations + found.evaluations + 1, estimates + found.estimates
-            drift = max(found.drift, _worst_of_all(subject, found.keep, deadline + _CHECK_S))
+            drift = max(found.drift, _worst_of_all(subject, found.keep, deadline + _CHECK_S, found.finer))
             if drift <= request.limit:
                 found = replace(found, drift=drift, evaluations=evaluations, estimates=estimates)
-                return Answer(_refined(subject, found, request.limit, replay, deadline), note)
+                return Answer(found if found.finer else _refined(subject, found, request.limit, replay, deadline), note)
             aim *= request.limit / drift * _MARGIN
         return Answer(None, note)
 
@@ -146,13 +159,19 @@ def _worst_of_all(subject: Subject, keep: Sequence[str], deadline: float, finer:
 
 def _replay(subject: Subject, samples: Sequence[int], stack: ExitStack) -> tuple[Replay | None, str]:
     try:
-        return stack.enter_context(Replay(subject, samples)), ""
+        return stack.enter_context(Replay(subject, samples, subject.refinable)), ""
     except NoReplay as reason:
         return None, f"measured without estimates: {reason}"
 
 
 def _estimate(replay: Replay, seconds: float, deadline: float) -> Estimate:
     """Estimates of the nodes that were replayed, as many as the time allows."""
+    both = _precisions(replay, seconds, deadline)
+    return Estimate(lambda converted: both.guess(converted, frozenset()), both.nodes, both.overflowing, both.most)
+
+
+def _precisions(replay: Replay, seconds: float, deadline: float) -> Precisions:
+    """The same in the precision between too."""
     overflowing = replay.overflowing
     nodes = tuple(name for name in replay.errors if name not in overflowing)
     started = time.monotonic()
@@ -160,9 +179,9 @@ def _estimate(replay: Replay, seconds: float, deadline: float) -> Estimate:
     each = max(1e-4, time.monotonic() - started)
     most = max(_LEAST_ESTIMATES, int(_SHARE_TO_ESTIMATE * seconds / each))
 
-    def guess(converted: frozenset[str]) -> float:
+    def guess(converted: frozenset[str], finer: frozenset[str]) -> float:
         if time.monotonic() > deadline:
             raise OutOfEvaluations
-        return replay.drift(converted)
+        return replay.drift(converted, finer)
 
-    return Estimate(guess, nodes, tuple(overflowing), most)
+    return Precisions(guess, nodes, replay.finer & frozenset(nodes), tuple(overflowing), most)

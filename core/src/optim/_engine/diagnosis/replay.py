@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -50,28 +50,40 @@ class LocalError:
 
 @dataclass(frozen=True, slots=True)
 class _Replayed:
-    """One sample: its feeds as the model takes them, the original's, and what every value is off by."""
+    """One sample: its feeds as the model takes them, the original's, and what every value is off by.
+
+    ``finer`` is the same in the precision between, of the nodes that have one.
+    """
 
     sample: int
     feeds: Feeds
     original_feeds: Feeds
     errors: Mapping[str, Array]
     zeros: Mapping[str, Array]
+    finer: Mapping[str, Array]
 
 
 class Replay:
     """A subject's nodes, replayed on a few samples; a context manager.
 
+    Args:
+        subject: the pass on a model.
+        samples: of the run.
+        finer: nodes that are replayed in the precision between too.
+
     Attributes:
         errors: by the name of the node, in graph order.
+        finer: names of nodes whose errors in the precision between are known.
         runs: how often the model was run to measure a set.
 
     Raises:
         NoReplay: a graph of this kind cannot be made or run, or takes too much memory.
     """
 
-    def __init__(self, subject: Subject, samples: Sequence[int]) -> None:
+    def __init__(self, subject: Subject, samples: Sequence[int], finer: Collection[str] = ()) -> None:
         self._subject = subject
+        self._wanted = frozenset(finer)
+        self.finer: frozenset[str] = frozenset()
         self._samples = samples
         self._open = ExitStack()
         self.errors: dict[str, LocalError] = {}
@@ -96,13 +108,23 @@ class Replay:
         """Nodes that make NaN or infinity of what the unchanged model computes, in graph order."""
         return [name for name, error in self.errors.items() if not math.isfinite(error.relative_l2)]
 
-    def drift(self, converted: Collection[str]) -> float:
-        """Relative L2 to the original with the errors of these nodes added, the worst of the replayed samples."""
-        chosen = {value for name in converted for value in self.errors[name].place.made}
+    def drift(self, converted: Collection[str], finer: Collection[str] = ()) -> float:
+        """Relative L2 to the original with the errors of these nodes added, the worst of the replayed samples.
+
+        Args:
+            converted: nodes in the pass's precision.
+            finer: nodes in the precision between.
+        """
+        chosen, refined = (
+            {value for name in names for value in self.errors[name].place.made} for names in (converted, finer)
+        )
         worst = 0.0
         for one in self._replayed:
             added = {
-                isolate.error_name(name): (one.errors if name in chosen else one.zeros)[name] for name in one.errors
+                isolate.error_name(name): (
+                    one.errors if name in chosen else one.finer if name in refined else one.zeros
+                )[name]
+                for name in one.errors
             }
             outputs = self._session.run({**one.feeds, **added})
             asked = self._subject.request.comparison
@@ -123,8 +145,31 @@ class Replay:
             _difference(sample, values, got, made, subject)
             for sample, values, got in zip(self._samples, arrays, outputs, strict=True)
         ]
+        self._replay_finer([place for place in places if place.name in self._wanted], places, arrays)
         self.errors = {place.name: self._local_error(place, arrays, outputs) for place in places}
         self._session = self._injected(arrays[0])
+
+    def _replay_finer(
+        self, refined: Sequence[NodePlace], places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]]
+    ) -> None:
+        """Replay once more with these nodes in the precision between; without that the others are estimated alone."""
+        if not refined:
+            return
+        names = frozenset(place.name for place in refined)
+        try:
+            outputs = self._replay(places, arrays, names)
+            made = {name for place in refined for name in place.made}
+            again = [
+                _difference(sample, values, got, made, self._subject)
+                for sample, values, got in zip(self._samples, arrays, outputs, strict=True)
+            ]
+        except Exception:  # a pass or a runtime that does not take it in such a graph
+            return
+        self._replayed = [
+            replace(one, finer={name: other.errors.get(name, one.errors[name]) for name in one.errors})
+            for one, other in zip(self._replayed, again, strict=True)
+        ]
+        self.finer = names
 
     def _capture(self, places: Sequence[NodePlace]) -> list[dict[str, Array]]:
         """Every value that these nodes are given or make, on each sample."""
@@ -138,11 +183,13 @@ class Replay:
                 feeds = subject.feeds(sample)
                 values = {**feeds, **session.run(feeds)}
                 found.append({name: array for name, array in values.items() if name in wanted})
-                if sum(array.nbytes for values in found for array in values.values()) > MOST_BYTES / 3:
+                if sum(array.nbytes for values in found for array in values.values()) > MOST_BYTES / 4:
                     raise NoReplay("its intermediate values take too much memory")
         return found
 
-    def _replay(self, places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]]) -> list[Mapping[str, Array]]:
+    def _replay(
+        self, places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]], finer: Collection[str] = ()
+    ) -> list[Mapping[str, Array]]:
         """What the pass makes of every node's outputs, on each sample."""
         subject = self._subject
         graph = subject.request.model.ir()
@@ -150,7 +197,7 @@ class Replay:
         givens = {name: array for place in places for name in place.given if (array := arrays[0].get(name)) is not None}
         isolate.isolated(graph, places, {**givens, **floats})
         samples = [{isolate.given_name(name): values[name] for name in givens} for values in arrays]
-        with subject.written(graph) as model, subject.applied(model, (), lambda: samples) as result:
+        with subject.written(graph) as model, subject.applied(model, (), lambda: samples, finer) as result:
             if not result.changed:
                 raise NoReplay("; ".join(result.notes))
             interfaces = (result.interface,) if result.interface else ()
@@ -192,7 +239,7 @@ def _difference(
     original = subject.request.comparison.reference.feed_set().sample(sample)
     if not errors:
         raise NoReplay("none of its nodes makes floating-point numbers")
-    return _Replayed(sample, subject.feeds(sample), original, errors, zeros)
+    return _Replayed(sample, subject.feeds(sample), original, errors, zeros, {})
 
 
 def _relative_l2(reference: Array, other: Array) -> float:

@@ -2,7 +2,8 @@
 
 A pass with an option ``finer`` has three precisions for a node. :func:`optim._engine.gate.repair.find_keep` decides
 between two of them, the first and the last; here the nodes that it keeps are tried in the middle one: all at once, then
-halves of what did not hold, those of most work first.
+halves of what did not hold, those of most work first. :mod:`optim._engine.gate.mixed` does better where both precisions
+were replayed.
 """
 
 from __future__ import annotations

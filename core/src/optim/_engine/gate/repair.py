@@ -118,7 +118,7 @@ def find_keep(
     meter = _Meter(drift_of, evaluations)
     meter.known[frozenset()] = whole
     guess = _Meter(estimate.drift, estimate.most) if estimate else None
-    search = _Search(tuple(nodes), meter, guess, estimate, limit, _prices(nodes, work or {}))
+    search = _Search(tuple(nodes), meter, guess, estimate, limit, prices(nodes, work or {}))
     with suppress(OutOfEvaluations):
         search.run()
     best = search.best()
@@ -276,7 +276,7 @@ class _Search:
         return sum(self.price[name] for name in names)
 
 
-def _prices(nodes: Sequence[str], work: Mapping[str, float]) -> dict[str, float]:
+def prices(nodes: Sequence[str], work: Mapping[str, float]) -> dict[str, float]:
     """What leaving a node alone costs: its share of the work, and something for being one more."""
     known = [work[name] for name in nodes if work.get(name)]
     mean = sum(known) / len(known) if known else 1.0

@@ -20,12 +20,13 @@ _ROUNDS = 3
 """A graph must be whole before it is known which data files it has."""
 
 
-def restore(path: Path, make: Callable[[], Path]) -> bool:
+def restore(path: Path, make: Callable[[], Path], store: Store) -> bool:
     """See to it that a graph of the store and its weights are what their names say.
 
     Args:
         path: of the graph.
         make: makes the graph, and data files of it that are not there; called after what is damaged was deleted.
+        store: knows what was read before and looks as it did then: 4 GB take minutes to read on a busy machine.
 
     Returns:
         Whether anything had to be made anew.
@@ -34,7 +35,7 @@ def restore(path: Path, make: Callable[[], Path]) -> bool:
         OptimError[store-damaged]: it does not come out the same.
     """
     for found_before in range(_ROUNDS):
-        damaged = damaged_files(path)
+        damaged = damaged_files(path, store)
         if not damaged:
             return found_before > 0
         for file in (*damaged, path):
@@ -49,26 +50,28 @@ def restore(path: Path, make: Callable[[], Path]) -> bool:
     )
 
 
-def damaged_files(path: Path, store: Store | None = None) -> list[Path]:
+def damaged_files(path: Path, store: Store) -> list[Path]:
     """Files of a graph in the store that are gone, or are not what their names say.
 
     Args:
         path: of the graph.
-        store: knows what was read before; None: everything is read, for what just broke may have damaged it.
+        store: knows what was read before.
     """
     if not _is_whole(path, store):
         return [path]
     return [file for name in external_files(path) if not _is_whole(file := path.parent / name, store)]
 
 
-def _is_whole(path: Path, store: Store | None) -> bool:
+def _is_whole(path: Path, store: Store) -> bool:
     if not path.is_file():
         return False
-    stamps = stamps_of([path]) if store else None
+    stamps = stamps_of([path])
     key = cache_key("whole", [asdict(stamp) for stamp in stamps]) if stamps else ""
-    if store and key and store.read("steps", key, bool):
-        return True
+    if key:
+        known = store.read("steps", key, bool)
+        if known:
+            return True
     whole = file_digest(path) == path.stem
-    if store and key and whole:
+    if key and whole:
         store.write("steps", key, whole)
     return whole

@@ -263,8 +263,8 @@ class Workbench(Preparation):
                 chain = chain.after(step, result.model, tried.answer.size_bytes, result.interface)
             return chain.model.path
 
-        original = restore(self.original.model.path, self.ingest_again)
-        return restore(candidate.model.path, apply_again) or original
+        original = restore(self.original.model.path, self.ingest_again, self.store)
+        return restore(candidate.model.path, apply_again, self.store) or original
 
 
 def _is_there(tried: Tried) -> bool:

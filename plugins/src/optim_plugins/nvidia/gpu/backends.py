@@ -31,7 +31,7 @@ class CudaBackend(OnnxRuntimeBackend):
         """Open on the GPU; a node of floats that is left to the CPU is an error that names it."""
         from optim.onnx.libraries import libraries_of
         from optim.onnx.sessions import open_session
-        from optim_plugins.nvidia.gpu.bound_session import BoundSession, DeviceMemory
+        from optim_plugins.nvidia.gpu.bound_session import BoundSession, DeviceMemory, naming_full_memory
         from optim_plugins.nvidia.gpu.device import memory_in_use
         from optim_plugins.nvidia.gpu.targets import COPIES
 
@@ -42,9 +42,10 @@ class CudaBackend(OnnxRuntimeBackend):
             return None if found is None else found.used_bytes
 
         before = used_bytes()
-        session = open_session(
-            model.path, model.session, target, extra_config=_HARNESS, libraries=libraries_of(model.opset)
-        )
+        with naming_full_memory():
+            session = open_session(
+                model.path, model.session, target, extra_config=_HARNESS, libraries=libraries_of(model.opset)
+            )
         tuned = model.session.provider_options
         replayed = "1" in (
             tuned.get(CUDA, {}).get("enable_cuda_graph"),

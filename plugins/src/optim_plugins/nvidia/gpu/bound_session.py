@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,28 @@ class DeviceMemory:
     index: int = 0
     used_bytes: Callable[[], int | None] = lambda: None
     used_before: int | None = None
+
+
+@contextmanager
+def naming_full_memory() -> Iterator[None]:
+    """Opening a model, or a run of it.
+
+    Raises:
+        OptimError[device-memory]: the device has too little memory.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not any(text in str(error) for text in _FULL):
+            raise
+        raise OptimError(
+            "device-memory",
+            "the GPU has too little memory for this model and these inputs",
+            " ".join(str(error).split())[:300],
+            "give --data with a smaller batch, or end other programs on the GPU (nvidia-smi lists them)",
+            "optim-plugins",
+            ExitStatus.NOT_HELD,
+        ) from error
 
 
 class BoundSession(OnnxRuntimeSession):
@@ -95,20 +118,9 @@ class BoundSession(OnnxRuntimeSession):
         Raises:
             OptimError[device-memory]: the device has too little memory.
         """
-        try:
+        with naming_full_memory():
             self._session.run_with_iobinding(binding)
             binding.synchronize_outputs()
-        except Exception as error:
-            if not any(text in str(error) for text in _FULL):
-                raise
-            raise OptimError(
-                "device-memory",
-                "the GPU has too little memory for this model and these inputs",
-                " ".join(str(error).split())[:300],
-                "give --data with a smaller batch, or end other programs on the GPU (nvidia-smi lists them)",
-                "optim-plugins",
-                ExitStatus.NOT_HELD,
-            ) from error
 
     def _bound(self, feeds: Mapping[str, Any]) -> Any:
         """Inputs on the device, and outputs that are left there."""

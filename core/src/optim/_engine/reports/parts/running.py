@@ -42,15 +42,18 @@ class StartRatioReport(Part):
 
 
 def batch_report(timed: LaneResult | None) -> BatchReport | None:
+    """Of a lane; None where nobody looked."""
     found = timed.ready.batch if timed and timed.ready else None
     return BatchReport(**asdict(found)) if found else None
 
 
 def start_ratio_report(found: Ratio | None) -> StartRatioReport | None:
+    """Of what is delivered; None where start-up is not the goal."""
     return StartRatioReport(value=found.value, ci=(found.low, found.high), rounds=found.rounds) if found else None
 
 
 def start_report(found: StartUp | None) -> StartReport | None:
+    """Of a lane; None where nothing was timed."""
     if found is None or not found.first_s:
         return None
     return StartReport(

@@ -10,7 +10,7 @@ from optim._engine.graphs.node_names import no_such_node
 from optim._engine.jobs import offer
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.plan import Planned
-from optim._engine.search.state import Candidate
+from optim._engine.search.state import Candidate, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
@@ -41,6 +41,13 @@ class Proposals:
     unknown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     not_here: bool = False
     ran_out: bool = False
+
+    @property
+    def status(self) -> StepStatus:
+        """What became of a pass that proposes nothing."""
+        if self.ran_out:
+            return StepStatus.SKIPPED
+        return StepStatus.FAILED if self.failure else StepStatus.NOT_APPLICABLE
 
 
 class Asker:

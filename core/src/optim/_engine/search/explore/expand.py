@@ -8,14 +8,15 @@ the stage out too, unless the user named a pass: then only chains with it go on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
-from optim._engine.search.explore.asking import Asker, Proposals
+from optim._engine.search.explore.asking import Asker
 from optim._engine.search.explore.kernel_gains import KernelGains
+from optim._engine.search.explore.merged import merged_settings
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.journal import Journal, step_of
@@ -33,10 +34,16 @@ from optim.passes import Role
 
 _STOPPED = "search time ran out while it was tried; give more with --search-seconds"
 _NO_FASTER = "not repaired: it is no faster than the model without it"
-_UNSET: tuple[Any, ...] = (None, [], ())
-
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Repaired:
+    """Options with which a step holds that broke the budget; ``limit`` is the drift that they were found for."""
+
+    limit: float
+    options: dict[str, Any]
 
 
 class Expander:
@@ -62,7 +69,7 @@ class Expander:
         self._repairer = Repairer(bench, budget, journal, self._board, time)
         self._idle = IdleSettings(bench, time.sameness)
         self._hopeless: dict[tuple[str, str], str] = {}
-        self._repaired_as: dict[tuple[str, str], dict[str, Any]] = {}
+        self._repaired_as: dict[tuple[str, str], _Repaired] = {}
         self._repairs: dict[tuple[str, tuple[str, str]], Candidate | None] = {}
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
@@ -107,25 +114,19 @@ class Expander:
 
     def together(self, candidate: Candidate, passes: Sequence[Planned], won: Sequence[Candidate]) -> Candidate | None:
         """Merges the last steps of several chains, all of one pass on ``candidate``, into one step."""
-        steps = [other.steps[-1] for other in won]
-        names = {step.pass_name for step in steps if step.session_only}
-        if len(steps) < 2 or len(names) != 1:
-            return None
-        planned = next(planned for planned in passes if planned.ordered.name in names)
-        plain = {name: value for step in steps for name, value in step.options.items() if value in _UNSET}
-        options = plain | {
-            name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET
-        }
-        attempt = self._journal.open(step_of(planned.offered, options), candidate)
-        tried = self._bench.try_one(candidate, planned.offered, options, self._time.grace_s)
-        merged = self.judge(candidate, attempt, tried)
+        merged = merged_settings([other.steps[-1] for other in won])
         if merged is None:
             return None
-        idle = self._idle.reasons(candidate, [*won, merged])
-        if merged.digest in idle:
-            attempt.settle(StepStatus.DROPPED, idle[merged.digest])
+        planned = next(planned for planned in passes if planned.ordered.name == merged.name)
+        options = merged.options
+        attempt = self._journal.open(step_of(planned.offered, options), candidate)
+        tried = self._bench.try_one(candidate, planned.offered, options, self._time.grace_s)
+        new = self.judge(candidate, attempt, tried)
+        idle = self._idle.reasons(candidate, [*won, new]) if new is not None else {}
+        if new is not None and new.digest in idle:
+            attempt.settle(StepStatus.DROPPED, idle[new.digest])
             return None
-        return merged
+        return new
 
     def _without_idle(self, candidate: Candidate, tuned: Sequence[tuple[Candidate, Attempt]]) -> list[Candidate]:
         """Leaves out settings that change nothing; their rows say so."""
@@ -144,7 +145,7 @@ class Expander:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered), candidate)
-                attempt.settle(_status(answer), answer.reason)
+                attempt.settle(answer.status, answer.reason)
                 if answer.failure:
                     attempt.printed, attempt.trace = tuple(last_lines(answer.failure.printed)), answer.failure.details
                 attempt.not_here = answer.not_here
@@ -160,9 +161,9 @@ class Expander:
                     if not attempt.reason:
                         attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
                     if attempt.step.key in self._repaired_as:
-                        options = self._repaired_as[attempt.step.key]
+                        options = self._repaired_as[attempt.step.key].options
                         again = self._journal.open(step_of(planned.offered, options), candidate)
-                        again.notes = (f"what a repair on another chain leaves {planned.pass_class.kept}",)
+                        again.notes = (_as_elsewhere(planned),)
                         wanted.append((planned, Proposal(options), again))
                 elif proposal.result is None:
                     wanted.append((planned, proposal, attempt))
@@ -288,14 +289,27 @@ class Expander:
     def _repair_to(
         self, limit: float, parent: Candidate, planned: Planned, attempt: Attempt, outcome: Tried
     ) -> tuple[Candidate | None, Tried | None]:
-        """Tries the candidate with as many nodes left in float as a drift takes; returns it if it holds."""
+        """Tries the candidate with as many nodes left in float as a drift takes; returns it if it holds.
+
+        What was found for the same step on another chain is tried first: nodes err there about as they do here.
+        """
+        known = self._repaired_as.get(attempt.step.key)
+        if known is not None and known.limit <= limit:
+            new, tried = self._try_repaired(parent, planned, known.options, (_as_elsewhere(planned),))
+            if new is not None:
+                return new, tried
         options = self._repairer.options(parent, planned.offered, attempt, outcome, limit)
         if options is None:
             return None, None
-        self._repaired_as[attempt.step.key] = options
+        self._repaired_as[attempt.step.key] = _Repaired(limit, options)
+        return self._try_repaired(parent, planned, options)
+
+    def _try_repaired(
+        self, parent: Candidate, planned: Planned, options: dict[str, Any], notes: tuple[str, ...] = ()
+    ) -> tuple[Candidate | None, Tried]:
         again = self._journal.open(step_of(planned.offered, options), parent)
-        timeout = self._time.for_candidate(named=planned.forced)
-        tried = self._bench.try_one(parent, planned.offered, options, timeout)
+        again.notes = notes or again.notes
+        tried = self._bench.try_one(parent, planned.offered, options, self._time.for_candidate(named=planned.forced))
         return self.judge(parent, again, tried), tried
 
     def judge(self, candidate: Candidate, attempt: Attempt, tried: Tried) -> Candidate | None:
@@ -332,8 +346,5 @@ class Expander:
         return replace(new, drift=attempt.drift, task=attempt.task)
 
 
-def _status(answer: Proposals) -> StepStatus:
-    """What became of a pass that proposes nothing."""
-    if answer.ran_out:
-        return StepStatus.SKIPPED
-    return StepStatus.FAILED if answer.failure else StepStatus.NOT_APPLICABLE
+def _as_elsewhere(planned: Planned) -> str:
+    return f"what a repair on another chain leaves {planned.pass_class.kept}"

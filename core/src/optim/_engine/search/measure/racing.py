@@ -27,6 +27,9 @@ _CONTEXT_BYTES = 600 << 20
 """What a process is expected to take on a GPU before its model, for the context of CUDA and its libraries: an estimate,
 not measured. What the original took with its inputs, where that is more, is taken for each lane instead."""
 
+_QUICK_S = 0.5
+"""A model that runs longer is looked at in a batch where a limit was given only: it takes ten runs of each lane."""
+
 _FREE_SHARE = 0.5
 """Other programs start while a race runs, and a candidate may take more than the original."""
 
@@ -193,7 +196,7 @@ def _lane(bench: Workbench, candidate: Candidate, wanted: Wanted) -> lane.Reques
         compared=wanted.samples,
         timed=bench.prepared.timed,
         measure_task=wanted.measure_task,
-        batched=held or wanted.purpose == "final",
+        batched=held or (wanted.purpose == "final" and bench.prepared.run_s <= _QUICK_S),
     )
 
 

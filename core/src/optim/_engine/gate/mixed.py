@@ -1,0 +1,186 @@
+"""Chooses one of three precisions for every node at once: the pass's, one between, or the node's own.
+
+Where a pass has an option ``finer``, and what both precisions do to each node is known, leaving nodes alone first and
+refining them afterwards (:mod:`optim._engine.gate.finer`) leaves more work in float than needed: many nodes in the
+precision between can stand for few in float. Squares of errors add up, so for a price ``l`` of drift each node takes
+what costs least by itself::
+
+    precision of a node = argmin over precisions of  price(precision) + l * (drift with this node alone in it) ** 2
+
+and the smallest ``l`` whose choice is expected to hold is looked for. The choice is measured; where that says
+otherwise than expected, expectations are corrected, as :mod:`optim._engine.gate.repair` does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from optim._engine.gate.repair import OutOfEvaluations, Repair, prices
+
+FINER_PRICE = 0.4
+"""Of what a node in float costs beyond one in the pass's precision: 0.3 of it measured with activations of 16 bits on
+AVX512-VNNI, where 8 bits are fastest. With less, slower machines get what they gain nothing by."""
+
+_CORRECTIONS = 4
+_HALVINGS = 14
+"""Prices are told apart by a factor of about two thousandths of their range."""
+
+_ESTIMATES_BEYOND = _CORRECTIONS * (_HALVINGS + 2)
+
+Drift: TypeAlias = Callable[[frozenset[str], frozenset[str]], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Precisions:
+    """What is known of three precisions.
+
+    Attributes:
+        guess: the drift with some nodes in the pass's precision and others in the one between.
+        nodes: those that it knows, in graph order, the overflowing ones left out.
+        refinable: those of them that have a precision between.
+        overflowing: nodes that must be left alone.
+        most: so many guesses may be asked for.
+    """
+
+    guess: Drift
+    nodes: tuple[str, ...]
+    refinable: frozenset[str]
+    overflowing: tuple[str, ...] = ()
+    most: int = 1000
+
+    @property
+    def are_few(self) -> bool:
+        """Whether there are guesses enough for each node in each precision, and for choosing."""
+        return 1 + len(self.nodes) + len(self.refinable) + _ESTIMATES_BEYOND <= self.most
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    keep: frozenset[str]
+    finer: frozenset[str]
+
+
+def find_mix(
+    precisions: Precisions, drift_of: Drift, whole: float, goal: float, evaluations: int, work: Mapping[str, float]
+) -> Repair | None:
+    """The cheapest choice found that holds.
+
+    Args:
+        precisions: of the nodes that the pass would change.
+        drift_of: measures the drift with nodes left alone, and others in the precision between; may raise
+            :class:`OutOfEvaluations`.
+        whole: the drift with every node in the pass's precision; may be infinite.
+        goal: what the drift may be.
+        evaluations: at most so many drifts are measured.
+        work: how much each node computes, in any unit; unknown ones count as the average.
+
+    Returns:
+        None where none was found in time, or where nodes are too many to look at each.
+    """
+    if not precisions.are_few:
+        return None
+    mix = _Mix(precisions, goal, prices((*precisions.nodes, *precisions.overflowing), work))
+    with suppress(OutOfEvaluations):
+        mix.run(drift_of, whole, min(evaluations, _CORRECTIONS))
+    return mix.found
+
+
+@dataclass
+class _Mix:
+    """One search for a choice."""
+
+    precisions: Precisions
+    goal: float
+    price: Mapping[str, float]
+    found: Repair | None = None
+    _guesses: dict[tuple[frozenset[str], frozenset[str]], float] = field(default_factory=dict)
+    _evaluations: int = 0
+    _best_price: float = math.inf
+
+    def run(self, drift_of: Drift, whole: float, evaluations: int) -> None:
+        nodes = frozenset(self.precisions.nodes)
+        ground = self._guess(frozenset(), frozenset()) ** 2
+        coarse = {name: self._guess(frozenset((name,)), frozenset()) ** 2 - ground for name in nodes}
+        between = {
+            name: self._guess(frozenset(), frozenset((name,))) ** 2 - ground for name in self.precisions.refinable
+        }
+        expected = self._guess(nodes, frozenset())
+        factor = whole / expected if math.isfinite(whole) and expected > 0 else 1.0
+        measured: set[_Choice] = set()
+        for _ in range(evaluations):
+            choice = self._cheapest(coarse, between, self.goal / factor)
+            choice = choice and self._given_back(choice, coarse, self.goal / factor)
+            if choice is None or choice in measured or choice.keep >= nodes:
+                break
+            measured.add(choice)
+            drift, expected = drift_of(choice.keep, choice.finer), self._expected(choice)
+            self._evaluations += 1
+            if drift <= self.goal and self._price(choice) < self._best_price:
+                self._best_price, self.found = self._price(choice), self._repair(choice, drift)
+            if not (math.isfinite(drift) and expected > 0):
+                break
+            factor = drift / expected
+
+    def _cheapest(self, coarse: Mapping[str, float], between: Mapping[str, float], goal: float) -> _Choice | None:
+        """The choice for the lowest price of drift that is expected to hold."""
+        scale = max([1e-30, *coarse.values()])
+        low, high = math.log(1e-4 * min(self.price.values()) / scale), math.log(1e12 * max(self.price.values()) / scale)
+        best: _Choice | None = None
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            choice = self._for_price(math.exp(middle), coarse, between)
+            if self._expected(choice) <= goal:
+                best, high = choice, middle
+            else:
+                low = middle
+        return best
+
+    def _given_back(self, choice: _Choice, coarse: Mapping[str, float], goal: float) -> _Choice:
+        """The choice with single nodes one precision lower, those that err least first, as far as that should hold.
+
+        One price for all leaves something of the budget where nodes are few.
+        """
+        movable = (choice.keep | choice.finer) - frozenset(self.precisions.overflowing)
+        for name in sorted(movable, key=lambda name: (coarse[name], name)):
+            if len(self._guesses) >= self.precisions.most:
+                break
+            to_finer = name in choice.keep and name in self.precisions.refinable
+            lower = _Choice(choice.keep - {name}, choice.finer | {name} if to_finer else choice.finer - {name})
+            if self._expected(lower) <= goal:
+                choice = lower
+        return choice
+
+    def _for_price(self, drift_price: float, coarse: Mapping[str, float], between: Mapping[str, float]) -> _Choice:
+        """What each node takes by itself."""
+        keep, finer = set(self.precisions.overflowing), set()
+        for name in self.precisions.nodes:
+            as_it_is, kept = drift_price * coarse[name], self.price[name]
+            refined = FINER_PRICE * kept + drift_price * between[name] if name in between else math.inf
+            if refined < min(as_it_is, kept):
+                finer.add(name)
+            elif kept < as_it_is:
+                keep.add(name)
+        return _Choice(frozenset(keep), frozenset(finer))
+
+    def _expected(self, choice: _Choice) -> float:
+        return self._guess(frozenset(self.precisions.nodes) - choice.keep - choice.finer, choice.finer)
+
+    def _guess(self, converted: frozenset[str], finer: frozenset[str]) -> float:
+        key = (converted, finer)
+        if key not in self._guesses:
+            self._guesses[key] = self.precisions.guess(converted, finer)
+        return self._guesses[key]
+
+    def _price(self, choice: _Choice) -> float:
+        kept, finer = (sum(self.price[name] for name in names) for names in (choice.keep, choice.finer))
+        return kept + FINER_PRICE * finer
+
+    def _repair(self, choice: _Choice, drift: float) -> Repair:
+        order: Sequence[str] = tuple(self.price)
+        share = sum(self.price[name] for name in choice.keep) / max(1e-12, sum(self.price.values()))
+        keep, finer = (tuple(name for name in order if name in names) for names in (choice.keep, choice.finer))
+        return Repair(keep, drift, self._evaluations, len(self._guesses), share, finer)

@@ -1,0 +1,103 @@
+"""One of three precisions for every node at once: what is cheapest and holds."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from optim._engine.gate.mixed import FINER_PRICE, Precisions, find_mix
+from optim._engine.gate.repair import OutOfEvaluations
+
+NAMES = tuple("abcdefgh")
+COARSE = {name: 0.1 * (place + 1) for place, name in enumerate(NAMES)}
+WHOLE = math.hypot(*COARSE.values())
+
+
+def precisions(
+    part: float = 0.1, *, refinable: str = "abcdefgh", overflowing: str = "", most: int = 1000
+) -> Precisions:
+    """Independent errors; those in the precision between have a part of the coarse one's."""
+
+    def guess(converted: frozenset[str], finer: frozenset[str]) -> float:
+        return math.hypot(*(COARSE[name] for name in converted), *(COARSE[name] * part for name in finer))
+
+    nodes = tuple(name for name in NAMES if name not in overflowing)
+    return Precisions(guess, nodes, frozenset(refinable) & frozenset(nodes), tuple(overflowing), most)
+
+
+class Measured:
+    """Drifts that are a factor off what is expected, counted."""
+
+    def __init__(self, known: Precisions, factor: float = 1.0) -> None:
+        self.known, self.factor, self.count = known, factor, 0
+
+    def __call__(self, keep: frozenset[str], finer: frozenset[str]) -> float:
+        self.count += 1
+        return self.factor * self.known.guess(frozenset(self.known.nodes) - keep - finer, finer)
+
+
+def test_the_precision_between_stands_for_nodes_in_float() -> None:
+    known = precisions()
+    measured = Measured(known)
+    found = find_mix(known, measured, WHOLE, 0.5 * WHOLE, 40, {})
+    assert found is not None
+    assert found.keep == () != found.finer
+    assert found.drift == measured(frozenset(found.keep), frozenset(found.finer)) <= 0.5 * WHOLE
+    assert found.evaluations <= 2
+
+
+def test_a_budget_that_the_precision_between_misses_leaves_some_in_float() -> None:
+    found = find_mix(precisions(0.5), Measured(precisions(0.5)), WHOLE, 0.3 * WHOLE, 40, {})
+    assert found is not None
+    assert found.keep
+    assert found.finer
+    assert 0 < found.work < 1
+
+
+def test_a_node_of_much_work_is_left_in_float_last() -> None:
+    work = {name: 50.0 if name == "h" else 1.0 for name in NAMES}
+    known = precisions(refinable="")
+    found = find_mix(known, Measured(known), WHOLE, 0.9 * WHOLE, 40, work)
+    assert found is not None
+    assert "h" not in found.keep
+    assert find_mix(known, Measured(known), WHOLE, 0.9 * WHOLE, 40, {}).keep == ("h",)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("factor", [0.6, 1.7])
+def test_what_is_measured_corrects_what_was_expected(factor: float) -> None:
+    known = precisions()
+    measured = Measured(known, factor)
+    found = find_mix(known, measured, WHOLE, 0.5 * WHOLE, 40, {})
+    assert found is not None
+    assert found.drift <= 0.5 * WHOLE
+    assert measured.count == found.evaluations or found.evaluations < measured.count <= 4
+
+
+def test_no_node_could_be_one_precision_lower() -> None:
+    known = precisions(0.3)
+    goal = 0.55 * WHOLE
+    found = find_mix(known, Measured(known), WHOLE, goal, 40, {})
+    assert found is not None
+    keep, finer = frozenset(found.keep), frozenset(found.finer)
+    for name in keep | finer:
+        lower = finer | {name} if name in keep else finer - {name}
+        assert known.guess(frozenset(NAMES) - (keep - {name}) - lower, lower) > goal
+    assert len(keep) + FINER_PRICE * len(finer) < 4
+
+
+def test_overflowing_nodes_stay_in_float() -> None:
+    known = precisions(overflowing="c")
+    found = find_mix(known, Measured(known), math.inf, 0.5 * WHOLE, 40, {})
+    assert found is not None
+    assert "c" in found.keep
+
+
+def test_where_nodes_are_many_or_time_is_over_nothing_is_found() -> None:
+    known = precisions(most=20)
+    assert find_mix(known, Measured(known), WHOLE, 0.5 * WHOLE, 40, {}) is None
+
+    def late(keep: frozenset[str], finer: frozenset[str]) -> float:
+        raise OutOfEvaluations
+
+    assert find_mix(precisions(), late, WHOLE, 0.5 * WHOLE, 40, {}) is None

@@ -1,0 +1,74 @@
+"""What a repair found on one chain is tried on the next before anything is searched for there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from optim._engine.search.explore.expand import Expander
+from optim._engine.search.explore.promise import Promises
+from optim._engine.search.journal import Journal, step_of
+from optim._engine.search.select.repair import Repairer
+from optim._engine.search.state import Candidate
+from optim._engine.search.time_budget import TimeBudget
+from optim.model import Model
+from optim.passes import Role, Stage
+
+LOSSY = SimpleNamespace(
+    name="lossy",
+    stage=Stage.QUANTIZE,
+    plugin=SimpleNamespace(name="plugin"),
+    over_models=SimpleNamespace(role=Role.IMPROVE, lossy=True, session_only=False, kept="in float"),
+)
+PLANNED = SimpleNamespace(offered=LOSSY, pass_class=LOSSY.over_models, forced=False)
+
+
+def chain(name, tmp_path):
+    return Candidate(Model(tmp_path / name, name, (), (), {"": 17}, 9), 100)
+
+
+@pytest.fixture
+def repaired(monkeypatch, tmp_path):
+    """Options that chains end up with, and those on which a set was searched for; ``breaks`` are (chain, kept)."""
+
+    def found(*limits, breaks=()):
+        searched = []
+
+        def options(_, parent, offered, attempt, outcome, limit):
+            searched.append(parent.digest)
+            return {"keep": [f"of {parent.digest}"]}
+
+        def judge(_, parent, attempt, tried):
+            return None if (parent.digest, tried) in breaks else tried
+
+        monkeypatch.setattr(Repairer, "options", options)
+        monkeypatch.setattr(Repairer, "aim", lambda _, outcome: next(wanted))
+        monkeypatch.setattr(Expander, "judge", judge)
+        wanted = iter(limits)
+        bench = SimpleNamespace(
+            work={}, settings=None, target=None, try_one=lambda on, offered, options, seconds: options["keep"][0]
+        )
+        journal = Journal()
+        expander = Expander(bench, None, journal, None, TimeBudget(60.0, 300.0), Promises(60.0))
+        kept = []
+        for number in range(len(limits)):
+            parent = chain(f"chain {number}", tmp_path)
+            attempt = journal.open(step_of(LOSSY, {"keep": []}), parent)
+            kept.append(expander.repair(parent, PLANNED, attempt, None))
+        return kept, searched
+
+    return found
+
+
+def test_the_next_chain_takes_what_was_found(repaired):
+    assert repaired(0.05, 0.05) == (["of chain 0", "of chain 0"], ["chain 0"])
+
+
+def test_where_it_does_not_hold_the_chain_is_searched_for_itself(repaired):
+    kept, searched = repaired(0.05, 0.05, breaks=[("chain 1", "of chain 0")])
+    assert (kept, searched) == (["of chain 0", "of chain 1"], ["chain 0", "chain 1"])
+
+
+def test_what_was_found_for_a_larger_drift_is_not_tried(repaired):
+    assert repaired(0.05, 0.03)[1] == ["chain 0", "chain 1"]
