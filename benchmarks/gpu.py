@@ -161,8 +161,13 @@ def measured(name: str, asked: Asked, after: int) -> dict[str, Any]:
         **({"growing": True} if name in ("minilm", "resnet50") else {}),
     }
     said = asked.run([str(HERE / "gpu_contenders.py"), json.dumps(request)], 1.5 * seconds)
-    lines = [line for line in said.splitlines() if line.startswith("{")]
-    return json.loads(lines[-1]) if lines else {"all": {"not run": f"the race broke down: {said[-300:]}"}}
+    lines = [line for line in said.splitlines() if line.startswith("{") and line.endswith("}")]
+    found: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    if not lines or "took longer" in said.rpartition("\n")[2]:
+        found["what is not in the table"] = {
+            "not run": f"the race broke down: {said[-300:].rpartition('}')[2].strip()}"
+        }
+    return found
 
 
 def _write_batch(feeds: Path, data: Path, batch: int) -> None:
