@@ -144,17 +144,24 @@ def main() -> int:
     """Measure each size, and print a row for it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--each", nargs="+", type=float, default=[0.25, 1.0, 2.0], metavar="GB")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", help="write the rows there for large_models_plot.py, as JSON"
+    )
     parser.add_argument("words", nargs="*", help="options of optim run, after --")
     chosen = parser.parse_args()
     print("| model | run | largest process | all processes | of the model, less 1 GB | verdict |")
     print("|---|---|---|---|---|---|")
+    rows = []
     for size_gb in chosen.each:
         row = measure(size_gb, chosen.words)
+        rows.append({key: row[key] for key in ("size_bytes", "seconds", "largest_bytes")})
         size, largest, together = (float(row[key]) / GB for key in ("size_bytes", "largest_bytes", "together_bytes"))
         of_it = (largest - 1) / size
         figures = f"{size:.2f} GB | {row['seconds']:.0f} s | {largest:.2f} GB | {together:.2f} GB | {of_it:.2f}"
         print(f"| {figures} | {row['said']} |", flush=True)
         print(row["whose"], file=sys.stderr)
+        if chosen.keep is not None:
+            chosen.keep.write_text(json.dumps(rows, indent=2), encoding="utf-8")
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -14,6 +15,7 @@ import optim
 from optim._engine.cli.main import main
 from optim.errors import ExitStatus, OptimError
 from optim.onnx.files import describe
+from optim.onnx.linked import PREFIX, locations
 from optim.testing import models
 from optim_openvino.quantize import nncf_library
 from optim_openvino.quantize.quantize import Quantize
@@ -105,3 +107,24 @@ def test_a_profile_says_how_long_each_node_takes(tmp_path):
     found = OpenVinoBackend().profile(model, TARGET, {"x": np.ones((2, 32), np.float32)}, 0.01)
     assert [node.operator for node in found.nodes].count("FullyConnected") == 2
     assert 0 <= sum(node.seconds for node in found.nodes) <= found.run_s
+
+
+def test_weights_in_the_users_own_files_are_read_where_they_are(tmp_path):
+    plain = models.mlp(tmp_path)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "store").mkdir()
+    onnx.save(
+        onnx.load(plain), tmp_path / "theirs" / "m.onnx", save_as_external_data=True, location="w", size_threshold=0
+    )
+    graph = onnx.load(tmp_path / "theirs" / "m.onnx", load_external_data=False)
+    for entry in locations(graph):
+        entry.value = f"{PREFIX}{tmp_path / 'theirs' / 'w'}"
+    linked = tmp_path / "store" / f"{'0' * 64}.onnx"
+    onnx.save(graph, linked)
+    feeds = {"x": np.ones((2, 32), np.float32)}
+    info = describe(plain)
+    with (
+        OpenVinoBackend().open(info, TARGET) as expected,
+        OpenVinoBackend().open(replace(info, path=linked), TARGET) as found,
+    ):
+        assert np.array_equal(found.run(feeds)["y"], expected.run(feeds)["y"])

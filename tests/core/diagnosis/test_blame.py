@@ -354,3 +354,14 @@ def test_a_node_with_several_outputs_is_blamed_once(found):
 
     answer = found(split(False), split(True))
     assert [one.nodes for one in answer.found.blamed] == [("neg", "split")]
+
+
+def test_what_the_runtime_refuses_is_told_of_the_users_file(found):
+    other = network()
+    find(other, "soft1").domain = "acme"
+    other.opset_import.append(helper.make_opsetid("acme", 1))
+    with pytest.raises(OptimError) as caught:
+        found(network(), other)
+    assert caught.value.reference == "session-failed"
+    assert "b.onnx" in caught.value.what
+    assert "acme" in caught.value.cause

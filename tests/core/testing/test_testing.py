@@ -26,6 +26,7 @@ BAD = {
     "NotIdempotent": "it_is_idempotent",
     "RenamesOutput": "it_keeps_inputs_outputs_and_opset",
     "RaisesOpset": "it_keeps_inputs_outputs_and_opset",
+    "FreezesAdapters": "it_keeps_inputs_for_adapters",
     "InterfaceOfNobody": "it_keeps_inputs_outputs_and_opset",
     "Wrong": "it_computes_the_same_within_the_tolerance",
     "UndocumentedOption": "its_options_are_documented",
@@ -49,6 +50,7 @@ ALSO = {
         "it_works_in_a_process_of_its_own",
         "it_computes_the_same_within_the_tolerance",
         "it_gives_the_same_twice",
+        "it_keeps_inputs_for_adapters",
     },
     "NeverTheSame": {"it_works_in_a_process_of_its_own", "it_is_idempotent"},
 }

@@ -203,3 +203,14 @@ def test_a_model_whose_inputs_nobody_can_make_up_is_refused_by_name(
     assert caught.value.what == f"{type(model).__name__} cannot be exported from its folder"
     assert "inputs that were made up" in caught.value.cause
     assert "optim run mine:factory" in caught.value.fix
+
+
+def test_weights_that_are_quantized_already_are_refused(tmp_path: Path) -> None:
+    """As QLoRA trains on them; transformers would load them with kernels that no exporter writes."""
+    folder = save("llama", tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(OptimError) as caught:
+        load_folder(folder, SourceRequest(str(folder)))
+    assert caught.value.reference == "source-quantized" and "bitsandbytes" in caught.value.cause

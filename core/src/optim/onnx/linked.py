@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,6 +108,32 @@ def session_model(path: Path) -> tuple[bytes, str] | None:
         file = linked_path(entry.value) or path.parent.resolve() / entry.value
         entry.value = Path(os.path.relpath(file, root)).as_posix()
     return graph.SerializeToString(), root
+
+
+def openable(path: Path, folder: Path) -> Path:
+    """A graph of the store as a file that other readers of ONNX open; the path itself where it is such a file.
+
+    Args:
+        path: of the graph.
+        folder: an empty one, for a graph beside hard links to its data: symbolic ones lead out of a folder, which
+            readers refuse. On another file system they are copies.
+    """
+    if session_model(path) is None:
+        return path
+    graph = onnx.ModelProto.FromString(path.read_bytes())
+    names: dict[Path, str] = {}
+    for entry in locations(graph):
+        file = (linked_path(entry.value) or path.parent / entry.value).resolve()
+        name = names.setdefault(file, f"{len(names)}.data")
+        entry.value = name
+        if not (folder / name).exists():
+            try:
+                (folder / name).hardlink_to(file)
+            except OSError:
+                shutil.copyfile(file, folder / name)
+    made = folder / "model.onnx"
+    made.write_bytes(graph.SerializeToString())
+    return made
 
 
 def point_from(graph: onnx.ModelProto, folder: Path) -> None:

@@ -7,6 +7,8 @@ it reads wrongly would be wrong in the original as well.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
@@ -37,6 +39,7 @@ class OpenVinoBackend(Backend):
             OptimError[openvino-dynamic]: the device takes fixed sizes.
             OptimError[openvino-refused]: anything else.
         """
+        from optim.onnx.linked import openable
         from optim_openvino.runtime.core import core
         from optim_openvino.runtime.model_cache import cache_folder
         from optim_openvino.runtime.refusals import refused
@@ -46,7 +49,9 @@ class OpenVinoBackend(Backend):
         if properties.pop(MODEL_CACHE, "NO") == "YES":
             properties["CACHE_DIR"] = cache_folder()
         try:
-            compiled = core().compile_model(core().read_model(str(model.path)), device, properties)
+            with TemporaryDirectory(prefix="optim-openvino-") as folder:
+                read = core().read_model(str(openable(model.path, Path(folder))))
+                compiled = core().compile_model(read, device, properties)
             return OpenVinoSession(compiled, model, device)
         except RuntimeError as error:
             raise refused(model, device, error) from error

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optim.arrays import Array, Feeds, Outputs
+from optim.onnx.adapter_inputs import adapter_names
 
 _LARGEST = 65504.0
 _WIDE, _NARROW = ir.DataType.FLOAT, ir.DataType.FLOAT16
@@ -24,15 +25,17 @@ def narrowed(model: ir.Model, *, keep_io: bool) -> dict[str, int]:
         How many constants were converted, how many of them clipped, and how many Casts were added.
     """
     counts = {"constants": 0, "clipped": 0, "Cast added": 0}
+    adapters = adapter_names(model)
     for graph in model.graphs():
         for value in list(graph.initializers.values()):
-            _narrow_constant(value, counts)
+            if value.name not in adapters:
+                _narrow_constant(value, counts)
         for node in graph:
             _narrow_attributes(node, counts)
             for value in node.outputs:
                 _narrow_type(value)
     for value in model.graph.inputs:
-        if value.dtype == _WIDE and not value.is_initializer():
+        if value.dtype == _WIDE and (not value.is_initializer() or value.name in adapters):
             counts["Cast added"] += _cast_input(model.graph, value) if keep_io else _narrow_type(value)
     if keep_io:
         for place, value in enumerate(model.graph.outputs):

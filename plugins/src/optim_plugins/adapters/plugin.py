@@ -10,11 +10,14 @@ from optim_plugins.adapters.extract.extract import Extract
 
 OPTIM_HOOK_API = 1
 
+_PROVIDERS = ("CPUExecutionProvider", "CUDAExecutionProvider")
+"""Those whose sessions take weights with a run; OpenVINO reads a default of rank 0 as a scalar, QNN fixes shapes."""
+
 
 @hookimpl
 def optim_fuse(target: Target) -> Sequence[type[Pass]]:
     """Taking adapters out, before anything is fused."""
-    return (Extract,) if target.provider else ()
+    return (Extract,) if target.provider in _PROVIDERS else ()
 
 
 @hookimpl

@@ -23,6 +23,7 @@ from optim._engine.compare.place import Place
 from optim._engine.diagnosis.isolate import constant_values, given_name
 from optim.arrays import Array, Feeds
 from optim.backend import Session
+from optim.errors import OptimError
 from optim.model import Model, SessionConfig
 from optim.onnx.files import discard_measured, save_for_measuring
 
@@ -178,6 +179,8 @@ class OpenGraph:
         try:
             with self._place.backend().open_reference(model, self._place.target) as session:
                 yield session
+        except OptimError as error:
+            raise error.naming({model.path.name: self.model.path.name}) from error
         finally:
             discard_measured(model)
 

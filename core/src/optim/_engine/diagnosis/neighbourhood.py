@@ -68,7 +68,8 @@ def neighbourhood(
     """
     main = graph.graph
     nodes = [node for node in main if any(value.name in values for value in node.outputs)]
-    chosen = set(_nearest(nodes, [node for node in nodes if node_name(node) in blamed[0]]))
+    centre = [node for node in nodes if node_name(node) in blamed[0]]
+    chosen = set(_nearest(nodes, centre or nodes[-1:]))
     marked = {name for group in blamed for name in group}
     made = {value.name for node in chosen for value in node.outputs if value.name}
     inputs = [value.name for value in main.inputs if value.name]

@@ -59,18 +59,16 @@ class _Place:
 
 
 def graph_drawing(boxes: Sequence[Box], title: str) -> str:
-    """The drawing; empty without a box.
+    """The drawing; nothing is in it without a box.
 
     Args:
         boxes: in an order in which every value is made before it is read.
         title: what it shows, to who cannot see it.
     """
-    if not boxes:
-        return ""
     layers = _layers(boxes)
     for sweep in range(_SWEEPS):
         _order(layers, down=sweep % 2 == 0)
-    width = max(sum(place.width + _GAP for place in layer) for layer in layers)
+    width = max(sum(place.width + _GAP for place in layer) for layer in [*layers, []])
     for layer in layers:
         x = (width - sum(place.width + _GAP for place in layer)) / 2 + _GAP / 2
         for place in layer:
@@ -94,7 +92,7 @@ def _layers(boxes: Sequence[Box]) -> list[list[_Place]]:
         readers = [one.layer for one in places if place in one.above]
         if not place.above and readers:
             place.layer = min(readers) - 1
-    layers: list[list[_Place]] = [[] for _ in range(1 + max(place.layer for place in places))]
+    layers: list[list[_Place]] = [[] for _ in range(1 + max((place.layer for place in places), default=0))]
     for place in places:
         layers[place.layer].append(place)
     for place in places:

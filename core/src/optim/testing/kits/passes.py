@@ -26,6 +26,7 @@ from optim.options import PassOptions, options_class
 from optim.passes import Pass, PassResult, Stage
 from optim.target import Target
 from optim.testing import models
+from optim.testing.adapted import adapter_defect, adapter_refusal, with_adapter_inputs
 from optim.testing.imports import imports_of
 from optim.testing.offered import require_name, require_order, require_words
 from optim.testing.shared_weights import kept_defect, with_twin
@@ -246,6 +247,27 @@ class PassConformance:
         assert isinstance(limit, float) and 0 < limit < 1, "say max_drift = 1e-5, or what is right for your pass"
         drift = _drift(trial, result)
         assert drift.relative_l2 <= limit, f"drift {drift.relative_l2:.3g}, max_drift {limit:.3g}"
+
+    def test_it_keeps_inputs_for_adapters(self, trial: Trial, pass_class: type[Pass], chosen: PassOptions) -> None:
+        """Weights that each run may bring stay inputs, and what is fed has the effect that it had."""
+        adapted = with_adapter_inputs(trial.model, trial.store)
+        if adapted is None:
+            pytest.skip("no output of this model is of floats with a fixed last size")
+        trial = replace(trial, model=adapted.model)
+        if reason := adapter_refusal(adapted, trial.feeds.sample(0), trial.backend, trial.target):
+            pytest.skip(f"this backend runs no model with an adapter: {reason}")
+        if not trial.applicable(pass_class(), adapted.model).yes:
+            return
+        try:
+            result = trial.apply(pass_class(), adapted.model, chosen)
+        except OptimError as error:
+            pytest.skip(f"it refuses a model with an adapter: {error.cause}")
+        if not result.changed or result.interface is not None:
+            return
+        defect = adapter_defect(adapted, result.model, trial.feeds.sample(0), trial.backend, trial.target)
+        assert not defect, (
+            f"{defect}: take no input out that model.adapters lists, and compute nothing from its default"
+        )
 
     def test_its_candidates_are_its_options(self, trial: Trial, pass_class: type[Pass]) -> None:
         """What auto would try is of its own options class, and not too much."""

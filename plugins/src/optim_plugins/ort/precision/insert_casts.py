@@ -114,7 +114,7 @@ class Narrower:
                 node.replace_input_with(place, self._version(value, wanted, node.op_type in _BOUNDS))
 
     def _version(self, value: ir.Value, dtype: ir.DataType, is_bound: bool) -> ir.Value:
-        constant = value.const_value if value.is_initializer() else None
+        constant = value.const_value if value.is_initializer() and not value.is_graph_input() else None
         key = (value, dtype, is_bound and constant is not None)
         if key not in self._versions:
             if constant is not None and dtype == self._narrow.onnx:

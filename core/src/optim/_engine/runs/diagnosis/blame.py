@@ -47,7 +47,11 @@ def blame_models(reference: Path, other: Path, conditions: Conditions, names: Ma
             tolerance=bench.prepared.tolerance,
             store=bench.store.models,
         )
-        return Blame(bench.need(blame_job.JOB, request, "blame"), bench.prepared)
+        try:
+            return Blame(bench.need(blame_job.JOB, request, "blame"), bench.prepared)
+        except OptimError as error:
+            names_of_files = {first.model.path.name: reference.name, second.path.name: other.name}
+            raise error.naming(names_of_files) from error
 
 
 def _interface(reference: Model, other: Model, names: Mapping[str, str]) -> dict[str, str]:

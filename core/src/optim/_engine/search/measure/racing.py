@@ -28,7 +28,7 @@ _CONTEXT_BYTES = 600 << 20
 not measured. What the original took with its inputs, where that is more, is taken for each lane instead."""
 
 _QUICK_S = 0.5
-"""A model that runs longer is looked at in a batch where a limit was given only: it takes some ten runs of each lane."""
+"""A model that runs longer is looked at in a batch where a limit was given only: it takes ten runs of each lane."""
 
 _FREE_SHARE = 0.5
 """Other programs start while a race runs, and a candidate may take more than the original."""

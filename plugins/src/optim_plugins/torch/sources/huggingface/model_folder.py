@@ -40,7 +40,7 @@ def load_folder(folder: Path, request: SourceRequest) -> Loaded:
     """Load the model of a folder for its task.
 
     Raises:
-        OptimError: source-config-unreadable, source-needs-remote-code, source-unknown-architecture,
+        OptimError: source-config-unreadable, source-needs-remote-code, source-quantized, source-unknown-architecture,
             source-without-weights, source-is-pickled, source-shard-missing, source-weights-unreadable,
             source-weights-incomplete, unknown-task, task-does-not-fit, source-option-unused.
     """
@@ -52,6 +52,7 @@ def load_folder(folder: Path, request: SourceRequest) -> Loaded:
         return replace(base, model=adapted, notes=(*base.notes, f"with the adapter of {folder.name}"))
     config = read_config(folder)
     _refuse_code(folder, config, request)
+    _refuse_quantized(folder, config)
     files = find_weights(folder, request)
     model_class = _model_class(folder, config, request)
     return _load(folder, model_class, files, request)
@@ -145,6 +146,20 @@ def _refuse_code(folder: Path, config: Mapping[str, Any], request: SourceRequest
             f"{folder} brings code of its own, which is not run",
             f"config.json names {', '.join(sorted(map(str, config['auto_map'].values())))}",
             f"optim export {folder} -o DIR --trust-remote-code    # if you have read and trust it",
+            status=ExitStatus.USAGE,
+        )
+
+
+def _refuse_quantized(folder: Path, config: Mapping[str, Any]) -> None:
+    """Weights of a few bits, as QLoRA trains on, have kernels of their own in torch, which no exporter knows."""
+    method = config.get("quantization_config")
+    if method:
+        kind = method.get("quant_method", "a few bits") if isinstance(method, dict) else method
+        raise OptimError(
+            "source-quantized",
+            f"the weights of {folder} are quantized already",
+            f"config.json says {kind}, which no exporter writes as ONNX",
+            "save the model dequantized: model.dequantize().save_pretrained(FOLDER); optim quantizes it anew",
             status=ExitStatus.USAGE,
         )
 
