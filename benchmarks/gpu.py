@@ -178,13 +178,12 @@ def _write_batch(feeds: Path, data: Path, batch: int) -> None:
 
 
 def _optimize(asked: Asked, places: tuple[Path, Path, Path], target: str, seconds: float) -> None:
-    """``optim run``; why it delivered nothing lies in the folder, where it did."""
+    """``optim run``; why it delivered nothing lies beside the folder, where it did."""
     file, data, folder = places
     search = str(max(2, int(seconds - 25)))  # the end of a run takes some 25 s more
     words = ["run", str(file), "--target", target, "--data", str(data), "--max-drift", asked.budget]
     said = asked.run(["-m", "optim", *words, "--search-seconds", search, "-o", str(folder)], seconds + 120)
-    folder.mkdir(exist_ok=True)
-    (folder / "why.txt").write_text(said, encoding="utf-8")
+    folder.with_name(f"{folder.name}.txt").write_text(said, encoding="utf-8")
 
 
 def page(found: dict[str, dict[str, Any]], reasons: dict[str, str], device: str, asked: Asked) -> str:
