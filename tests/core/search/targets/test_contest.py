@@ -25,6 +25,7 @@ from optim._engine.runs.run import write_run
 from optim._engine.runs.session_file import read_session_file
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.targets.entrants import TargetStatus
+from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.errors import OptimError
 
@@ -241,3 +242,28 @@ def test_a_pass_that_was_named_must_hold_on_the_target_that_is_delivered(run):
     assert outcome.status is RunStatus.FAILED
     assert {row.status for row in outcome.targets} == {TargetStatus.FAILED}
     assert outcome.reason.count("beyond the budget") == 2
+
+
+def test_where_the_baseline_does_not_run_the_first_target_that_does_is_it(run, monkeypatch):
+    prepare = Workbench.prepare
+
+    def without_cpu(bench, *args):
+        if bench.target.name == "cpu":
+            raise OptimError("session-failed", "the original does not run on cpu", "it has no kernel", "another target")
+        return prepare(bench, *args)
+
+    monkeypatch.setattr(Workbench, "prepare", without_cpu)
+    outcome, _ = run("cpu,swift,sluggish", stages=("tune",), lossless=True)
+    found = rows(outcome)
+    assert (outcome.baseline, outcome.target.name) == ("swift", "swift")
+    assert found["cpu"].status is TargetStatus.FAILED
+    assert "it has no kernel" in found["cpu"].reason
+    assert found["sluggish"].ratio == pytest.approx(6.0)
+
+
+def test_what_is_nearest_to_the_budget_is_kept_aside_for_its_target(run, tmp_path):
+    outcome, _ = run("even,cpu", stages=("quantize",), max_drift=1e-5)
+    assert outcome.status is RunStatus.BUDGET_MISSED
+    assert outcome.nearest.candidate.target == "even"
+    write_run(outcome, load_registry(), tmp_path)
+    assert read_session_file(tmp_path / "nearest").target == "even"
