@@ -80,7 +80,10 @@ class OpenVinoSession(Session):
         )
 
     def node_times(self) -> dict[tuple[str, str], float]:
-        """Seconds of each node by its name and operator, the mean of all runs so far, of a session that counts."""
+        """Seconds of each node by its name and operator, the mean of all runs so far, of a session that counts.
+
+        OpenVINO counts microseconds: a node of less than one is none of them.
+        """
         if self._request is None:
             raise RuntimeError("the session is closed")
         return {
