@@ -15,6 +15,7 @@ from optim.errors import OptimError
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.files import deliver
 from optim.onnx.operators import operator_counts
+from optim.options import import_named
 from optim.target import Target
 from optim.testing import PassConformance
 from optim.testing.trial import Trial
@@ -104,6 +105,21 @@ def test_a_fixed_rank_is_filled_up_with_zeros(tmp_path):
 def test_what_is_required_has_no_default(tmp_path):
     _, result = extracted(adapted_model(tmp_path), tmp_path / "trial", required=True)
     assert len(result.model.inputs) == 5 and all(one.required for one in result.model.adapters)
+    (variant,) = result.interface.variants
+    fed = import_named(variant.feeds)({"x": X}, **variant.parameters)
+    assert np.array_equal(outputs(result.model, fed), outputs(variant.model, {"x": X})), "zeros stand for no adapter"
+
+
+def test_a_layer_that_is_applied_twice_is_not_left_in_the_base_once(tmp_path):
+    path = adapted_model(tmp_path)
+    proto = onnx.load(path)
+    proto.graph.node.append(onnx.helper.make_node("MatMul", ["x", proto.graph.node[3].output[0]], ["again"]))
+    proto.graph.output.append(onnx.helper.make_tensor_value_info("again", 1, None))
+    onnx.save(proto, path)
+    assert proto.graph.node[3].input[0].endswith("lora_A.default.weight")
+    with pytest.raises(OptimError) as caught:
+        extracted(path, tmp_path / "trial")
+    assert caught.value.reference == "adapter-not-extractable"
 
 
 def test_an_adapter_of_an_embedding_is_not_left_in_the_base(tmp_path):
