@@ -42,7 +42,8 @@ model gains is in the README.
 
 _PICTURES = """## The report
 
-`out/report.html` of a run of this model, on a desk and on a telephone of 400 pixels; drawn by `docs/make_pictures.py`.
+`demo-run/report.html`, which `make demo` leaves, on a desk and on a telephone of 400 pixels; drawn by
+`docs/make_pictures.py` (two cores, AVX512-VNNI).
 
 ![The report of a run: verdict, figures, and the plots of what was measured](pictures/report.png)
 
@@ -52,6 +53,11 @@ _PICTURES = """## The report
 
 def shown(command: str) -> str:
     """What stands on a terminal when a command has ended: live lines are gone, colours are left out."""
+    return typed(command)[1]
+
+
+def typed(command: str) -> tuple[int, str]:
+    """The exit status of a command, and what stands on a terminal of 80 columns then."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvp("sh", ["sh", "-c", f"stty cols {COLUMNS} rows 50; exec {command}"])
@@ -65,8 +71,8 @@ def shown(command: str) -> str:
         if not chunk:
             break
         written += chunk
-    os.waitpid(pid, 0)
-    return _screen(written.decode())
+    _, ended = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(ended), _screen(written.decode())
 
 
 def _screen(text: str) -> str:

@@ -102,6 +102,7 @@ def test_a_python_that_the_pins_do_not_fit_is_named_with_what_they_need(index):
 
 
 def test_a_full_disk_is_said_and_nothing_half_made_stays(index):
+    make_wheel(index, "first", extra={"LARGE": os.urandom(100_000).hex()})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
@@ -124,7 +125,8 @@ def test_an_install_that_is_killed_leaves_nothing_that_counts(index):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     assert find_environment(WANTED) is None
     assert installed_environments() == []
-    assert _versions(install_environment(WANTED).executable) == "1.0 1.0"
+    with_its_own_pip = install_environment(WANTED, python=os.path.realpath(sys.executable))
+    assert _versions(with_its_own_pip.executable) == "1.0 1.0"
     assert _left() == [".tiny.lock", "tiny"]
 
 

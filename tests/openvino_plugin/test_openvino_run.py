@@ -80,7 +80,7 @@ def test_an_operator_that_it_does_not_have_is_named(tmp_path):
     )
     with pytest.raises(OptimError, match="openvino-operator") as caught:
         OpenVinoBackend().open(describe(tmp_path / "model.onnx"), TARGET)
-    assert "Bernoulli" in caught.value.cause
+    assert "it does not have Bernoulli of opset 17" in caught.value.cause
 
 
 def test_without_nncf_its_passes_say_so(tmp_path, monkeypatch):
@@ -104,9 +104,10 @@ def test_a_model_cache_is_used_again_and_one_that_is_damaged_is_left_alone(tmp_p
 
 def test_a_profile_says_how_long_each_node_takes(tmp_path):
     model = describe(models.mlp(tmp_path))
-    found = OpenVinoBackend().profile(model, TARGET, {"x": np.ones((2, 32), np.float32)}, 0.01)
+    found = OpenVinoBackend().profile(model, TARGET, {"x": np.ones((4096, 32), np.float32)}, 0.01)
     assert [node.operator for node in found.nodes].count("FullyConnected") == 2
-    assert 0 <= sum(node.seconds for node in found.nodes) <= found.run_s
+    assert found.run_s > 0
+    assert all(node.seconds >= 0 for node in found.nodes)
 
 
 def test_weights_in_the_users_own_files_are_read_where_they_are(tmp_path):

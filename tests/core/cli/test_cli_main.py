@@ -63,17 +63,12 @@ def test_every_listed_command_is_there_and_described(name):
 LISTINGS = [["--plugins", "list", "--json"], ["plugins", "list"], ["passes", "list"], ["targets"]]
 
 
-@pytest.mark.parametrize("arguments", LISTINGS)
-def test_listings_import_nothing_heavy_with_ten_plugins(site, arguments):
+def test_listings_import_nothing_heavy_with_ten_plugins(site):
     for number in range(10):
         site.add(f"acme{number}", GOOD)
-    script = (
-        "import sys; from optim._engine.cli.main import main; status = main(%r);"
-        "print([m for m in %r if m in sys.modules], file=sys.stderr); sys.exit(status)"
-    )
-    done = site.python("-c", script % (arguments, HEAVY))
-    assert (done.returncode, done.stderr.splitlines()[-1:]) == (0, ["[]"])
-    assert "acme9" in done.stdout
+    for arguments, done in zip(LISTINGS, site.runs(*LISTINGS), strict=True):
+        assert (arguments, done.returncode, done.heavy) == (arguments, 0, []), done.stderr
+        assert "acme9" in done.stdout
 
 
 WRONG = {
@@ -88,21 +83,14 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("reference", WRONG)
-def test_what_cannot_be_is_refused_before_anything_heavy_is_imported(reference, tmp_path):
+def test_what_cannot_be_is_refused_before_anything_heavy_is_imported(site, tmp_path):
     """And before the model is read: it is none."""
     (tmp_path / "there.onnx").write_bytes(b"not read")
     (tmp_path / "empty.onnx").touch()
-    script = (
-        "import sys; from optim._engine.cli.main import main; status = main(%r);"
-        "print([m for m in %r if m in sys.modules], file=sys.stderr); sys.exit(status)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script % (WRONG[reference], HEAVY)], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode in (ExitStatus.USAGE, ExitStatus.BAD_INPUT)
-    assert f"error[{reference}]" in done.stderr
-    assert done.stderr.splitlines()[-1] == "[]"
+    for reference, done in zip(WRONG, site.runs(*WRONG.values(), folder=tmp_path), strict=True):
+        assert f"error[{reference}]" in done.stderr
+        assert done.returncode in (ExitStatus.USAGE, ExitStatus.BAD_INPUT)
+        assert (reference, done.heavy) == (reference, [])
     assert not list(tmp_path.glob("*-optim"))
 
 
@@ -127,16 +115,20 @@ def test_the_default_folder_is_refused_where_another_model_has_it(tmp_path, monk
 @pytest.mark.slow
 def test_both_ways_to_list_plugins_say_the_same(site):
     site.add("acme", GOOD)
-    for options in ((), ("--json",), ("--verbose",)):
-        first, second = site.run("--plugins", "list", *options), site.run("plugins", "list", *options)
+    options = ((), ("--json",), ("--verbose",))
+    done = site.runs(
+        *(("--plugins", "list", *more) for more in options), *(("plugins", "list", *more) for more in options)
+    )
+    for first, second in zip(done[:3], done[3:], strict=True):
         assert first.stdout == second.stdout
         assert "acme" in first.stdout
         assert (first.returncode, first.stderr) == (0, "")
 
 
 def test_the_version_is_the_one_of_the_package(site):
-    assert re.fullmatch(r"optim \d+\.\d+\.\d+\S*\n", site.run("--version").stdout)
-    assert site.run("-V").stdout == site.run("--version").stdout
+    long, short = site.runs(("--version",), ("-V",))
+    assert re.fullmatch(r"optim \d+\.\d+\.\d+\S*\n", long.stdout)
+    assert short.stdout == long.stdout
 
 
 def test_without_a_command_the_help_is_shown(site):
@@ -167,13 +159,12 @@ def test_a_wrong_command_line_is_one_error_with_the_usage(site):
     assert "  fix:   optim plugins show --help\n" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [("plugins", "show", "nobody"), ("passes", "list", "--bad")])
-def test_with_json_an_error_is_json_on_stdout_and_text_on_stderr(site, arguments):
-    done = site.run(*arguments, "--json")
-    error = json.loads(done.stdout)["error"]
-    assert list(error) == ["reference", "what", "cause", "fix", "package", "status"]
-    assert error["status"] == done.returncode == 2
-    assert done.stderr.startswith(f"error[{error['reference']}]: {error['what']}\n")
+def test_with_json_an_error_is_json_on_stdout_and_text_on_stderr(site):
+    for done in site.runs(("plugins", "show", "nobody", "--json"), ("passes", "list", "--bad", "--json")):
+        error = json.loads(done.stdout)["error"]
+        assert list(error) == ["reference", "what", "cause", "fix", "package", "status"]
+        assert error["status"] == done.returncode == 2
+        assert done.stderr.startswith(f"error[{error['reference']}]: {error['what']}\n")
 
 
 def test_an_unforeseen_error_is_internal_and_has_a_traceback_only_with_debug(monkeypatch, capsys):
@@ -251,9 +242,9 @@ def test_an_error_is_coloured_on_a_terminal_and_the_text_stays(monkeypatch, caps
 def test_a_plugin_adds_a_verb(site):
     module = site.add("acme", GOOD + ADD_A_VERB)
     (site.folder / f"{module.stem}_verbs.py").write_text(MAKE_TEA)
-    done = site.run("make-tea", "green")
+    done, helped = site.runs(("make-tea", "green"), ("--help",))
     assert (done.returncode, done.stdout) == (4, "green\n")
-    listed = site.run("--help").stdout.partition("Commands:")[2]
+    listed = helped.stdout.partition("Commands:")[2]
     assert re.search(r"^  make-tea +Makes tea. \(plugin acme\)$", listed, re.MULTILINE)
     assert re.search(r"^  run .*^  lost +\(plugin acme\)$", listed, re.MULTILINE | re.DOTALL)
 
@@ -280,39 +271,39 @@ def test_a_verb_that_breaks_down_names_its_plugin_and_shows_its_own_lines_first(
     assert "main.py" in whole
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_script_names_the_program(site, shell):
-    done = site.run("completion", shell)
-    assert done.returncode == 0
-    assert "_OPTIM_COMPLETE" in done.stdout
+def test_the_completion_script_names_the_program(site):
+    for done in site.runs(*(("completion", shell) for shell in ("bash", "zsh", "fish"))):
+        assert done.returncode == 0
+        assert "_OPTIM_COMPLETE" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("optim pas", {"plain,passes"}),
-        ("optim passes show acme.", {"plain,acme.shrink"}),
-        ("optim passes list --target acme", {"plain,acme-device"}),
-        ("optim plugins show ac", {"plain,acme"}),
-        ("optim passes list --stage qu", {"plain,quantize"}),
-        ("optim run m.onnx --with acme.", {"plain,acme.shrink"}),
-        ("optim run m.onnx --without acme.", {"plain,acme.shrink"}),
-        ("optim run m.onnx --target acme", {"plain,acme-device"}),
-        ("optim run m.onnx --stage qu", {"plain,quantize"}),
-        ("optim run m.onnx --disable-plugin ac", {"plain,acme"}),
-        ("optim --disable-plugin ac", {"plain,acme"}),
-        ("optim --disable-plugin acme run m.onnx --with acme.", set()),
-        ("optim --disable-plugin nobody run m.onnx --with acme.", {"plain,acme.shrink"}),
-    ],
-)
-def test_a_shell_completes_commands_passes_targets_and_plugins(site, words, expected):
+COMPLETIONS = {
+    "optim pas": {"plain,passes"},
+    "optim passes show acme.": {"plain,acme.shrink"},
+    "optim passes list --target acme": {"plain,acme-device"},
+    "optim plugins show ac": {"plain,acme"},
+    "optim passes list --stage qu": {"plain,quantize"},
+    "optim run m.onnx --with acme.": {"plain,acme.shrink"},
+    "optim run m.onnx --without acme.": {"plain,acme.shrink"},
+    "optim run m.onnx --target acme": {"plain,acme-device"},
+    "optim run m.onnx --stage qu": {"plain,quantize"},
+    "optim run m.onnx --disable-plugin ac": {"plain,acme"},
+    "optim --disable-plugin ac": {"plain,acme"},
+    "optim --disable-plugin acme run m.onnx --with acme.": set(),
+    "optim --disable-plugin nobody run m.onnx --with acme.": {"plain,acme.shrink"},
+}
+
+
+def test_a_shell_completes_commands_passes_targets_and_plugins(site):
     site.add("acme", GOOD)
     site.add("broken", "print('noise'); raise RuntimeError('no')")
-    count = str(len(words.split()) - 1)
-    environment = {"_OPTIM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": count}
-    done = site.run(environment=environment)
-    assert set(done.stdout.split()) == expected
-    assert "Traceback" not in done.stderr
+    asked = [
+        {"_OPTIM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        for words in COMPLETIONS
+    ]
+    for (words, expected), done in zip(COMPLETIONS.items(), site.runs(environments=asked), strict=True):
+        assert (words, set(done.stdout.split())) == (words, expected)
+        assert "Traceback" not in done.stderr
 
 
 def test_a_shell_gets_no_error_where_the_list_of_allowed_plugins_is_broken(site, tmp_path):

@@ -37,6 +37,7 @@ def product(path: Path, fused: bool = False, middle: str = "s") -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_times_work_and_a_trace_are_told_of_each_model(tmp_path, capsys):
     models = [str(product(tmp_path / "a.onnx")), str(product(tmp_path / "b.onnx", fused=True, middle="z"))]
     draw = np.random.default_rng(0)

@@ -6,10 +6,13 @@ import json
 
 import pytest
 from installed_plugin import installed
+from timed_models import write_network
 
+import optim
 from optim._engine.cli.main import main
 from optim._engine.plugins.chosen_targets import choose_targets, target_names
 from optim._engine.plugins.registry import load_registry
+from optim.cli_kit.names import TARGET_NAMES
 from optim.errors import ExitStatus, OptimError
 
 
@@ -62,6 +65,7 @@ def test_auto_where_only_the_cpu_is_here_is_the_cpu_and_says_so(registry, monkey
     assert "auto is cpu" in chosen.note
     assert "away: there is no such device" in chosen.note
     assert choose_targets(registry, "cpu").note == ""
+    assert "what is left of --target is cpu" in choose_targets(registry, "cpu,away").note
 
 
 @pytest.mark.parametrize(
@@ -98,3 +102,13 @@ def test_a_dry_run_has_the_passes_of_each_target(registry, capsys, tmp_path):
     recipe.write_text('target = ["cpu", "swift"]\n')
     assert main(["run", "model.onnx", "--recipe", str(recipe), "--dry-run", "--json"]) == ExitStatus.DELIVERED
     assert set(json.loads(capsys.readouterr().out)["targets"]) == {"cpu", "swift"}
+
+
+def test_python_takes_a_list_and_the_shell_completes_the_last_name(registry, tmp_path):
+    del registry
+    model = write_network(tmp_path / "model.onnx")
+    with pytest.raises(OptimError, match="no target 'swfit'"):
+        optim.run(model, tmp_path / "out", target=["cpu", "swfit"])
+    assert [item.value for item in TARGET_NAMES.shell_complete(None, None, "cpu,sw")] == ["cpu,swift"]
+    assert "auto" in {item.value for item in TARGET_NAMES.shell_complete(None, None, "")}
+    assert TARGET_NAMES.shell_complete(None, None, "swift,swif") == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_decoder import FACTS, write_decoder
+from small_decoder import FACTS, WORDS, write_decoder
 
 import optim
 from optim._engine.sources.export_file import ComponentFile, export_file, read_export_file, write_export_file
@@ -44,6 +44,38 @@ def test_a_decoder_still_generates_the_same_after_a_run(exported, tmp_path, name
     again = optim.run(tmp_path / "out" / "model.onnx", tmp_path / "further", **QUICK)  # and on from there
     assert again.status == "unchanged"
     assert optim.load(tmp_path / "further").generate([[3]], max_new_tokens=1).shape == (1, 1)
+
+
+def write_tokenizer(path: Path) -> None:
+    """A tokenizer of byte pairs, trained on a sentence: as many tokens as the small decoder has words."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    trainer = trainers.BpeTrainer(vocab_size=WORDS, special_tokens=["<unk>"], show_progress=False)
+    tokenizer.train_from_iterator(["a bad cab bade a cad"], trainer)
+    assert tokenizer.get_vocab_size() == WORDS
+    tokenizer.save(str(path))
+
+
+def written_on(folder: Path, text: str) -> str:
+    """What the decoder of a folder writes after a text, with the tokenizer that lies beside it."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    ids = optim.load(folder).generate([tokenizer.encode(text).ids], max_new_tokens=6)
+    return tokenizer.decode(ids[0].tolist())
+
+
+def test_text_becomes_text_with_the_tokenizer_of_any_folder_on_the_way(exported, tmp_path):
+    write_tokenizer(exported / "tokenizer.json")
+    expected = written_on(exported, "a bad cab")
+    assert expected
+    assert expected != written_on(exported, "cad")
+    optim.run(exported, tmp_path / "out", **QUICK)
+    assert written_on(tmp_path / "out", "a bad cab") == expected
+    optim.run(tmp_path / "out" / "model.onnx", tmp_path / "further", **QUICK)
+    assert written_on(tmp_path / "further", "a bad cab") == expected
 
 
 def test_the_tokenizer_goes_from_folder_to_folder_and_nothing_else_does(exported, tmp_path):

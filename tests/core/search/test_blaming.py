@@ -42,7 +42,7 @@ def bench(left: float, blame=None) -> SimpleNamespace:
         runner=SimpleNamespace(call=call),
         keys=SimpleNamespace(blame=lambda *depends_on: "key"),
         reference=SimpleNamespace(feeds=None),
-        prepared=SimpleNamespace(compared=(0,), tolerance=1e-4),
+        prepared=SimpleNamespace(compared=(0,)),
         place=None,
         store=SimpleNamespace(models=None),
     )
@@ -59,6 +59,7 @@ def test_what_claims_to_be_exact_comes_first_each_pass_once_and_honest_rounding_
 
     def answer(request):
         asked.append(request.other.digest[0])
+        assert request.tolerance == 0
         return sample.blamed()
 
     blame_dropped(BUDGET, [(bench(60, answer), journal)])

@@ -62,6 +62,7 @@ def test_no_race_goes_on_beyond_the_run_but_for_its_floor(clock):
     assert time.look(50.0, 3).whole_s == time.first_look(50.0).whole_s == 5.0
     assert not time.may_time_again
     assert (time.shorter.left, time.fallbacks.left, time.final_repairs.left) < (0, 0, 0)
+    assert time.verdict_sameness.left > 0 > time.last_sameness.left
     assert time.lanes_at_the_end(6) == 1
 
 

@@ -8,7 +8,7 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
-from installed_plugin import HERE
+from installed_plugin import FOLDERS
 
 from optim.testing import BackendConformance
 
@@ -63,7 +63,7 @@ def failed(tmp_path_factory):
     names = ["own", *BAD]
     classes = [f"\nclass Test{place}(Base):\n    name = {name!r}\n" for place, name in enumerate(names)]
     (folder / "test_kit.py").write_text(MODULE + "".join(classes))
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([*map(str, FOLDERS), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=report.xml", "test_kit.py"]
     environment = {**os.environ, "PYTHONPATH": path}
     subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, timeout=280)

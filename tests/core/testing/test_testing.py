@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from installed_plugin import HERE
+from installed_plugin import FOLDERS
 
 from optim import Target
 from optim._engine.plugins.discovery import HEAVY
@@ -82,7 +82,7 @@ class Test{name}(Mlp):
 """
 
 TOLERANCE = """
-class Test{name}(Mlp):
+class TestTolerance{name}(Mlp):
     max_drift = {value}
 
     @pytest.fixture
@@ -95,7 +95,7 @@ from pathlib import Path
 
 class Counted(conforming_passes.Good):
     def apply(self, model, options, context):
-        with Path(__file__).with_name("applied").open("a") as file:
+        with Path(__file__).with_name(f"applied-{type(self).__name__}").open("a") as file:
             file.write("once\\n")
         return super().apply(model, options, context)
 
@@ -108,11 +108,15 @@ class Damaging(Counted):
 class TestCounted(Mlp):
     @pytest.fixture
     def pass_class(self):
-        return {name}
+        return Counted
+
+class TestDamaging(Mlp):
+    @pytest.fixture
+    def pass_class(self):
+        return Damaging
 """
 
 UNFINISHED = """
-import pytest
 from optim.testing import PassConformance
 
 class TestUnfinished(PassConformance):
@@ -120,13 +124,13 @@ class TestUnfinished(PassConformance):
 """
 
 
-def outcomes(folder: Path, source: str, *arguments: str) -> dict[str, dict[str, str]]:
+def outcomes(folder: Path, source: str) -> dict[str, dict[str, str]]:
     """By test class, the outcome of each check: passed, failed or skipped."""
     (folder / "test_kit.py").write_text(source)
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([*map(str, FOLDERS), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=report.xml", "test_kit.py"]
     subprocess.run(
-        [*command, *arguments],
+        [*command, "-k", "not TestTolerance or test_it_computes_the_same"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
@@ -141,14 +145,24 @@ def outcomes(folder: Path, source: str, *arguments: str) -> dict[str, dict[str, 
     return found
 
 
+TOLERANCES = {"None": "None", "Whole": "1", "All": "1.0", "Nothing": "0.0", "NotANumber": "float('nan')"}
+
+
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory):
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("kit")
+
+
+@pytest.fixture(scope="module")
+def seen(folder):
+    """All of them in one process: it takes seconds to start."""
     classes = []
     for name in (*BAD, "Good", "GoodLossy", "Tuner"):
         extra = "max_drift = 0.05" if name in LOSSY else "fires_on_everything = True" if name == "Tuner" else "pass"
         module = "heavy_pass" if name == "Heavy" else "conforming_passes"
         classes.append(CLASS.format(name=name, extra=extra, module=module))
-    return outcomes(tmp_path_factory.mktemp("kit"), MODULE + "".join(classes))
+    classes += [TOLERANCE.format(name=name, value=value) for name, value in TOLERANCES.items()]
+    return outcomes(folder, MODULE + COUNTED + UNFINISHED + "".join(classes))
 
 
 def failed(seen, name):
@@ -173,22 +187,18 @@ def test_every_check_fails_for_some_pass(seen):
 
 
 @pytest.mark.parametrize(("name", "times"), [("Counted", range(3, 5)), ("Damaging", range(9, 20))])
-def test_a_pass_is_applied_once_for_all_that_look_at_its_result_unless_it_damages_its_input(tmp_path, name, times):
+def test_a_pass_is_applied_once_for_all_that_look_at_its_result_unless_it_damages_its_input(seen, folder, name, times):
     """The others: left alone, idempotent, the same twice; a process of its own counts here too."""
-    outcomes(tmp_path, MODULE + COUNTED.format(name=name))
-    assert len((tmp_path / "applied").read_text().split()) in times
+    assert f"Test{name}" in seen
+    assert len((folder / f"applied-{name}").read_text().split()) in times
 
 
-def test_a_class_without_its_fixtures_says_so(tmp_path):
-    found = outcomes(tmp_path, UNFINISHED)["TestUnfinished"]
-    assert set(found.values()) == {"failed"}
+def test_a_class_without_its_fixtures_says_so(seen):
+    assert set(seen["TestUnfinished"].values()) == {"failed"}
 
 
-def test_a_tolerance_that_is_none_fails_the_comparison(tmp_path):
-    values = {"None": "None", "Whole": "1", "All": "1.0", "Nothing": "0.0", "NotANumber": "float('nan')"}
-    classes = [TOLERANCE.format(name=name, value=value) for name, value in values.items()]
-    found = outcomes(tmp_path, MODULE + "".join(classes), "-k", "test_it_computes_the_same")
-    assert [name for name in values if failed(found, name)] == list(values)
+def test_a_tolerance_that_is_none_fails_the_comparison(seen):
+    assert [name for name in TOLERANCES if failed(seen, f"Tolerance{name}")] == list(TOLERANCES)
 
 
 def test_pytest_starts_without_anything_heavy_and_the_kits_asserts_say_what_they_compared(tmp_path):

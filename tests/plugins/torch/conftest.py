@@ -30,6 +30,15 @@ def operators_are_read_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def operators_are_not_looked_up() -> Iterator[None]:
+    """With shapes that are symbols, torch's memory of operators is dearer than they: a sixth of an export."""
+    import torch._dynamo
+
+    with torch._dynamo.config.patch(fake_tensor_cache_enabled=False):
+        yield
+
+
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Exported]:
     """The export of one of ``tiny_models``, by its name."""

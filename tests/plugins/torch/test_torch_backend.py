@@ -31,12 +31,18 @@ def target(mode: str, **options: str) -> Target:
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch, importing what compiles
 @pytest.mark.parametrize("mode", ["eager", "script", "compile"])
-def test_it_gives_what_the_module_gives(mode: str) -> None:
+def test_it_gives_what_the_module_gives(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if mode == "compile" and not shutil.which("g++"):
         pytest.skip("torch.compile needs g++")
     import torch
     from torch_factories import several_examples
 
+    if mode == "compile":
+        import torch._inductor.config as inductor
+
+        # precompiled headers and a look for vector instructions cost g++ five times what the module does
+        monkeypatch.setattr(inductor, "cpp_cache_precompile_headers", False)
+        monkeypatch.setattr(inductor.cpp, "vec_isa_ok", False)
     asked = json.dumps(to_wire(SourceRequest(f"{several_examples.__module__}:several_examples")))
     session = TorchBackend().open(None, target(mode, source=asked, component=""))  # type: ignore[arg-type]
     module, _ = several_examples()

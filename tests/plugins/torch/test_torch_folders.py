@@ -160,7 +160,7 @@ def test_a_broken_config_is_refused(folder: Path) -> None:
 
 
 def test_linked_weights_stay_where_they_are(tmp_path: Path) -> None:
-    source = save("llama", tmp_path / "source")
+    source = save("vit", tmp_path / "source")
     before = {file.name: file.read_bytes() for file in source.iterdir()}
     found = export(source, tmp_path, weights="link")
     written = sum(file.stat().st_size for file in (tmp_path / "store").glob("*.data"))

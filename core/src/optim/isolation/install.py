@@ -6,6 +6,7 @@ moved once, which its scripts do not survive; only its Python is ever started.
 
 from __future__ import annotations
 
+import importlib.machinery
 import json
 import os
 import shutil
@@ -37,7 +38,7 @@ from optim.isolation.refusals import PipFailed, install_failed, wrong_python
 Progress = Callable[[int, int, str], None]
 _AT_ONCE = 4
 _CALL_TIMEOUT_S = 1800.0
-_PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
+_QUIETLY = ("--disable-pip-version-check", "--no-input")
 
 
 def install_environment(isolation: Isolation, python: str = "", progress: Progress | None = None) -> Environment:
@@ -122,10 +123,9 @@ def _made_by_pip(isolation: Isolation, python: str, making: Path, say: Progress)
     steps, done = len(isolation.requirements) + 2, len(isolation.requirements) - len(missing)
     say(done, steps, f"{done} of {len(isolation.requirements)} packages are there already" if done else "starting")
     _call([python, "-m", "venv", "--clear", "--without-pip", str(making)])
-    inside = str(executable(making))
-    _call([inside, "-m", "ensurepip", "--default-pip"])  # venv would keep to itself why it fails
+    pip = [*_pip(python, str(executable(making))), *_QUIETLY]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        downloads = {pool.submit(_download, inside, one, wheels): one for one in missing}
+        downloads = {pool.submit(_download, pip, one, wheels): one for one in missing}
         try:
             for download in as_completed(downloads):
                 download.result()
@@ -138,8 +138,7 @@ def _made_by_pip(isolation: Isolation, python: str, making: Path, say: Progress)
     if isolation.requirements:
         _call(
             [
-                inside,
-                *_PIP,
+                *pip,
                 "install",
                 "--quiet",
                 "--no-index",
@@ -152,24 +151,19 @@ def _made_by_pip(isolation: Isolation, python: str, making: Path, say: Progress)
     say(steps, steps, "installed")
 
 
-def _download(python: str, requirement: str, wheels: Path) -> None:
+def _pip(python: str, inside: str) -> list[str]:
+    """Pip for a new environment of this Python: ours, where the Python is ours too, or one that comes with it."""
+    if python == sys.executable and importlib.machinery.PathFinder.find_spec("pip") is not None:
+        return [python, "-m", "pip", "--python", inside]
+    _call([inside, "-m", "ensurepip", "--default-pip"])  # venv would keep to itself why it fails
+    return [inside, "-m", "pip"]
+
+
+def _download(pip: Sequence[str], requirement: str, wheels: Path) -> None:
     """One wheel, which is in the folder whole or not at all."""
     arriving = wheels / f".{uuid.uuid4().hex}"
     try:
-        _call(
-            [
-                python,
-                *_PIP,
-                "wheel",
-                "--quiet",
-                "--retries",
-                "2",
-                "--no-deps",
-                "--wheel-dir",
-                str(arriving),
-                requirement,
-            ]
-        )
+        _call([*pip, "wheel", "--quiet", "--retries", "2", "--no-deps", "--wheel-dir", str(arriving), requirement])
         for wheel in arriving.glob("*.whl"):
             os.replace(wheel, wheels / wheel.name)
     finally:

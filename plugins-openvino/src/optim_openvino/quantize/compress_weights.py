@@ -85,7 +85,7 @@ def _arguments(nncf: Any, model: Model, options: CompressWeightsOptions, context
         found |= {"ratio": options.ratio, "group_size": options.group_size, "all_layers": options.all_layers}
         found |= {"awq": options.awq, "scale_estimation": options.scale_estimation, "gptq": options.gptq}
     if options.needs_samples:
-        data = list(float_graph.samples(model, context))[: options.samples]
+        data = float_graph.samples(model, context, options.samples)
         found |= {"dataset": nncf.Dataset(data), "subset_size": len(data)}
     return found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from optim import Applicable, Context, Model
@@ -113,11 +114,10 @@ def restore(made: onnx.ModelProto, given: onnx.ModelProto, keep: Sequence[str]) 
                     there[own.name] = own
 
 
-def samples(model: Model, context: Context) -> Iterator[Feeds]:
-    """What the graph is fed, one sample after the other."""
+def samples(model: Model, context: Context, most: int) -> list[Feeds]:
+    """What the graph is fed, one sample after the other; at most so many."""
     names = [info.name for info in model.inputs]
-    for feeds in context.samples():
-        yield {name: feeds[name] for name in names}
+    return [{name: feeds[name] for name in names} for feeds in islice(context.samples(), most)]
 
 
 def write(graph: onnx.ModelProto, context: Context, model: Model) -> Model:

@@ -69,7 +69,7 @@ class Quantize(Pass):
         unknown = sorted(set(options.keep) - set(known))
         notes = (f"keep names no quantizable node: {', '.join(unknown)}",) if unknown else ()
         with quiet_nncf() as nncf:
-            data = list(float_graph.samples(model, context))[: options.samples]
+            data = float_graph.samples(model, context, options.samples)
             read = float_graph.read(model, options.keep)
             given = copy.deepcopy(read) if options.keep else read  # NNCF changes what it is given
             asked = _arguments(nncf, model, options)

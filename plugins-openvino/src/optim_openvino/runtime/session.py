@@ -72,7 +72,7 @@ class OpenVinoSession(Session):
         counts: Counter[tuple[str, str, str]] = Counter()
         for node in self._compiled.get_runtime_model().get_ops():
             told = node.get_rt_info()
-            operator, precision, kernel = (str(told[name].value) for name in _TOLD)
+            operator, precision, kernel = (str(told[name].value) if name in told else "" for name in _TOLD)
             if operator not in _COMPUTE_NOTHING:
                 counts[operator, precision, kernel.removesuffix(f"_{precision}")] += 1
         return tuple(
@@ -80,7 +80,10 @@ class OpenVinoSession(Session):
         )
 
     def node_times(self) -> dict[tuple[str, str], float]:
-        """Seconds of each node by its name and operator, the mean of all runs so far, of a session that counts."""
+        """Seconds of each node by its name and operator, the mean of all runs so far, of a session that counts.
+
+        OpenVINO counts microseconds: a node of less than one is none of them.
+        """
         if self._request is None:
             raise RuntimeError("the session is closed")
         return {

@@ -69,12 +69,12 @@ def large_race(bench, candidate_of):
         "faster": candidate_of("faster", network()),
         "crashing": replace(equal, interfaces=(Interface(feeds="lane_interfaces:abort"),)),
         "crashing later": replace(
-            equal, interfaces=(Interface(feeds="lane_interfaces:abort_later", parameters={"seconds": 2.5}),)
+            equal, interfaces=(Interface(feeds="lane_interfaces:abort_later", parameters={"seconds": 1.5}),)
         ),
         "raising": replace(equal, interfaces=(Interface(outputs="lane_interfaces:fail"),)),
         "refused": replace(equal, model=equal.model.with_session(SessionConfig({"no_such_option": 1}))),
     }
-    effort = Effort(seconds=3.5, least_rounds=5, most_rounds=100_000, width=0.0, drop=False)
+    effort = Effort(seconds=2.0, least_rounds=5, most_rounds=100_000, width=0.0, drop=False)
     base, results = race_candidates(bench, list(lanes.values()), effort, Wanted("large", bench.prepared.explored))
     return base, dict(zip(lanes, results, strict=True))
 

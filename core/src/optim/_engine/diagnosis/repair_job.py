@@ -8,7 +8,7 @@ does not break the budget at the end of the search.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ from optim._engine.diagnosis.replay import NoReplay, Replay
 from optim._engine.diagnosis.subject import Subject
 from optim._engine.gate.finer import refine
 from optim._engine.gate.mixed import Precisions, find_mix
-from optim._engine.gate.repair import Estimate, OutOfEvaluations, Repair, find_keep
+from optim._engine.gate.repair import OutOfEvaluations, Repair, find_keep
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
 from optim.jobs.channel import Channel
@@ -78,14 +78,10 @@ def run(request: Request, channel: Channel) -> Answer:
         replay, note = _replay(subject, subject.samples[:1], stack)
         channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)
 
-        def drift_of(keep: frozenset[str]) -> float:
-            if time.monotonic() > deadline:
-                raise OutOfEvaluations
-            drift = subject.drift(keep)
-            channel.event("measured", keep=len(keep), drift=drift)
-            return drift
+        precisions = _precisions(replay, request.seconds, deadline) if replay else None
+        work = {name: error.work for name, error in replay.errors.items()} if replay else {}
 
-        def mixed_drift_of(keep: Collection[str], finer: Collection[str]) -> float:
+        def drift_of(keep: frozenset[str], finer: frozenset[str] = frozenset()) -> float:
             if time.monotonic() > deadline:
                 raise OutOfEvaluations
             drift = subject.drift(keep, finer)
@@ -94,32 +90,23 @@ def run(request: Request, channel: Channel) -> Answer:
 
         aim, evaluations, estimates = request.limit * _MARGIN, 0, 0
         for _ in range(_ROUNDS):
-            found = None
-            if replay is not None and replay.finer:
-                work = {name: error.work for name, error in replay.errors.items()}
-                left = request.evaluations - evaluations
-                found = find_mix(_precisions(replay, request.seconds, deadline), mixed_drift_of, whole, aim, left, work)
-            found = found or find_keep(
-                subject.nodes,
-                drift_of,
-                whole,
-                aim,
-                request.evaluations - evaluations,
-                estimate=_estimate(replay, request.seconds, deadline) if replay else None,
-                work={name: error.work for name, error in replay.errors.items()} if replay else None,
-            )
+            left = request.evaluations - evaluations
+            refines = precisions is not None and bool(precisions.refinable)
+            mixed = find_mix(precisions, drift_of, whole, aim, left, work) if precisions and refines else None
+            estimate = precisions.without_finer if precisions else None
+            found = mixed or find_keep(subject.nodes, drift_of, whole, aim, left, estimate=estimate, work=work)
             if found is None:
                 break
             evaluations, estimates = evaluations + found.evaluations + 1, estimates + found.estimates
             drift = max(found.drift, _worst_of_all(subject, found.keep, deadline + _CHECK_S, found.finer))
             if drift <= request.limit:
                 found = replace(found, drift=drift, evaluations=evaluations, estimates=estimates)
-                return Answer(found if found.finer else _refined(subject, found, request.limit, replay, deadline), note)
+                return Answer(found if mixed else _refined(subject, found, request.limit, work, deadline), note)
             aim *= request.limit / drift * _MARGIN
         return Answer(None, note)
 
 
-def _refined(subject: Subject, found: Repair, limit: float, replay: Replay | None, deadline: float) -> Repair:
+def _refined(subject: Subject, found: Repair, limit: float, work: Mapping[str, float], deadline: float) -> Repair:
     """The repair with nodes in a precision between, where the pass has one; it holds on all samples too."""
 
     def drift_of(keep: Sequence[str], finer: Sequence[str]) -> float:
@@ -128,7 +115,6 @@ def _refined(subject: Subject, found: Repair, limit: float, replay: Replay | Non
         drift = subject.drift(keep, finer)
         return drift if drift > limit else max(drift, _worst_of_all(subject, keep, deadline + _CHECK_S, finer))
 
-    work = {name: error.work for name, error in replay.errors.items()} if replay else {}
     return refine(found, subject.refinable, drift_of, limit * _MARGIN, work)
 
 
@@ -164,14 +150,8 @@ def _replay(subject: Subject, samples: Sequence[int], stack: ExitStack) -> tuple
         return None, f"measured without estimates: {reason}"
 
 
-def _estimate(replay: Replay, seconds: float, deadline: float) -> Estimate:
-    """Estimates of the nodes that were replayed, as many as the time allows."""
-    both = _precisions(replay, seconds, deadline)
-    return Estimate(lambda converted: both.guess(converted, frozenset()), both.nodes, both.overflowing, both.most)
-
-
 def _precisions(replay: Replay, seconds: float, deadline: float) -> Precisions:
-    """The same in the precision between too."""
+    """Estimates of the nodes that were replayed, as many as the time allows."""
     overflowing = replay.overflowing
     nodes = tuple(name for name in replay.errors if name not in overflowing)
     started = time.monotonic()

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from optim._engine.gate.repair import OutOfEvaluations, Repair, prices
+from optim._engine.gate.repair import Estimate, OutOfEvaluations, Repair, prices
 
 FINER_PRICE = 0.4
 """Of what a node in float costs beyond one in the pass's precision: 0.3 of it measured with activations of 16 bits on
@@ -51,6 +51,11 @@ class Precisions:
     refinable: frozenset[str]
     overflowing: tuple[str, ...] = ()
     most: int = 1000
+
+    @property
+    def without_finer(self) -> Estimate:
+        """The same of the pass's precision alone."""
+        return Estimate(lambda converted: self.guess(converted, frozenset()), self.nodes, self.overflowing, self.most)
 
     @property
     def are_few(self) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib.util
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.With, ast.For, ast.While)
@@ -20,10 +22,10 @@ def import_defect(path: str) -> str:
     if source is None:
         return f"there is no module {module}"
     try:
-        tree = ast.parse(source.read_bytes())
+        read = _read(source, module)
     except (OSError, SyntaxError, ValueError) as error:
         return f"{source.name} cannot be read: {error}"
-    if name and name not in set(_defined(tree)):
+    if name and name not in read.defined:
         return f"{module} has no {name}"
     missing = next(_missing(module, {module}), None)
     return f"{missing[0]} imports {missing[1]}, which is not installed" if missing else ""
@@ -44,16 +46,41 @@ def _missing(module: str, seen: set[str], *, in_functions: bool = False) -> Iter
     if source is None or source.suffix != ".py":
         return
     try:
-        imported = list(_imports(ast.parse(source.read_bytes()).body, module, in_functions=in_functions))
+        read = _read(source, module)
     except (OSError, SyntaxError, ValueError):
         return
-    for name in imported:
+    for name in read.imported_later if in_functions else read.imported:
         top = name.partition(".")[0]
         if not _is_there(top):
             yield module, top
         elif top == module.partition(".")[0] and name not in seen:
             seen.add(name)
             yield from _missing(name, seen, in_functions=in_functions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a module defines, what it imports when it is imported, and what its functions import too."""
+
+    defined: frozenset[str]
+    imported: tuple[str, ...]
+    imported_later: tuple[str, ...]
+
+
+def _read(source: Path, module: str) -> _Read:
+    """Read a module as it is now; passes of one plugin share most of what they import."""
+    state = source.stat()
+    return _parsed(source, module, state.st_mtime_ns, state.st_size)
+
+
+@cache
+def _parsed(source: Path, module: str, *_state: int) -> _Read:
+    tree = ast.parse(source.read_bytes())
+    return _Read(
+        frozenset(_defined(tree)),
+        tuple(_imports(tree.body, module, in_functions=False)),
+        tuple(_imports(tree.body, module, in_functions=True)),
+    )
 
 
 def _imports(body: Sequence[ast.stmt], module: str, *, in_functions: bool) -> Iterator[str]:

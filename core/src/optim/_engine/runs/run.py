@@ -129,6 +129,7 @@ def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
         OptimError: what the target's backend adds could not be made, or does not work.
     """
     from optim._engine.reports.build import build_report
+    from optim._engine.reports.card import CARD_FILE, model_card
     from optim._engine.reports.html import render_html
     from optim._engine.reports.schema import REPORT_FILE
 
@@ -140,6 +141,8 @@ def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
     report = build_report(outcome)
     (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
     (folder / "report.html").write_text(render_html(report), encoding="utf-8")
+    if report.result is not None:
+        (folder / CARD_FILE).write_text(model_card(report), encoding="utf-8")
     return report
 
 
@@ -174,6 +177,7 @@ def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folde
 
     deliver(candidate.model, folder)
     libraries = libraries_of(candidate.model.opset)
-    owner = held_backend(registry, outcome.target.backend).owner
+    target = outcome.target_of(candidate)
+    owner = held_backend(registry, target.backend).owner
     script = LOAD_TEXT if owner is None else ""
-    write_session_files(folder, candidate.model.session, outcome.target, libraries, owner=owner, script=script)
+    write_session_files(folder, candidate.model.session, target, libraries, owner=owner, script=script)

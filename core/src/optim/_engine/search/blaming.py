@@ -84,7 +84,7 @@ def _blame(bench: Workbench, before: Model, after: Model, seconds: float) -> bla
         feeds=bench.reference.feeds,
         samples=bench.prepared.compared,
         names={},
-        tolerance=bench.prepared.tolerance,
+        tolerance=0.0,  # the gate has objected: it is looked into however small it is
         store=bench.store.models,
     )
     key = bench.keys.blame(before, after, bench.prepared.compared)

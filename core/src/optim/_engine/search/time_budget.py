@@ -130,6 +130,7 @@ class TimeBudget(LaneSeconds):
         repairs: for repairs while exploring.
         sameness: for telling settings that change nothing, while exploring.
         last_sameness: for the same of what may be delivered.
+        verdict_sameness: for the same of what won, whatever is left of the run.
         final_repairs: for repairs on all samples.
         shorter: for chains without a step that has not shown its worth.
         fallbacks: for what came next, where the best did not hold.
@@ -160,6 +161,7 @@ class TimeBudget(LaneSeconds):
         self.repairs, self.sameness = Allowance(0.0, now), Allowance(0.0, now)
         self.begin(search_s)
         self.last_sameness = Allowance(part * LAST_SAMENESS_S, now, self._left_before_proof)
+        self.verdict_sameness = Allowance(part * LAST_SAMENESS_S, now)  # a verdict is right whatever the time
         self.final_repairs = Allowance(part * FINAL_REPAIRS_S, now, self._left_before_proof)
         self.shorter = Allowance(part * SHORTER_S, now, self._left_before_proof)
         self.fallbacks = Allowance(part * FALLBACKS_S, now, self._left_before_proof)

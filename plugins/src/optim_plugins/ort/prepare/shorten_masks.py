@@ -28,9 +28,16 @@ from optim_plugins.ort.graph.node_writer import NodeWriter, take_over
 
 _IN_ORDER = ("Unsqueeze", "Squeeze", "Reshape", "Cast", "Identity")
 """They hand elements on in their order."""
+
 _MOST_ELEMENTS = 16 << 10
+"""Larger constant indices are not read: folding makes none of more."""
+
 _UNSQUEEZE_BY_INPUT = 13
+"""The opset since which axes are an input; exporters of such masks write later ones."""
+
 _COUNTING = (ir.DataType.INT32, ir.DataType.INT64)
+"""Types that hold every position: others wrap around."""
+
 _CLAIMS = {"GreaterOrEqual": (0, 1, False), "Greater": (0, 1, True), "LessOrEqual": (1, 0, False), "Less": (1, 0, True)}
 """Which operand of a comparison is claimed to be at least the other, and whether strictly more."""
 

@@ -234,7 +234,8 @@ class Beam:
 
     def _untimed(self, grown: Grown, beam: Sequence[Measured]) -> dict[str, Measured]:
         """Each candidate as its first look left it, or not timed at all, where only the last race fits in."""
-        best = {parent.digest: parent for parent in beam}
+        there = {one.digest for one in grown.candidates}  # without the beam, where a pass of the stage was named
+        best = {parent.digest: parent for parent in beam if parent.digest in there}
         new = [one for one in grown.candidates if one.digest not in best]
         for one in sorted(new, key=lambda one: -self._promises.gain(one.steps[-1])):
             best[one.digest] = self._looked.get(one.digest, Measured(one, None))

@@ -22,6 +22,7 @@ class ShorterChains:
         self._time = time
         self._chains = Chains(bench, journal, time)
         self._idle = IdleSettings(bench, time.last_sameness)
+        self._idle_winner = IdleSettings(bench, time.verdict_sameness)
 
     def was_asked_for(self, step: Step) -> bool:
         """Whether the user named this pass, or the target requires it."""
@@ -62,7 +63,7 @@ class ShorterChains:
         """
         if candidate.target or any(map(self.was_asked_for, candidate.steps)):
             return False
-        reason = self._idle.reasons(self._bench.original, [candidate]).get(candidate.digest)
+        reason = self._idle_winner.reasons(self._bench.original, [candidate]).get(candidate.digest)
         attempt = self._journal.find(candidate)
         if reason is not None and attempt is not None:
             attempt.settle(StepStatus.DROPPED, reason)

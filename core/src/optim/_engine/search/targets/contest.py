@@ -71,10 +71,10 @@ class Contender:
     def row(self, *, delivered: bool) -> TargetOutcome:
         """What became of it."""
         status = TargetStatus.FAILED if self.failed else TargetStatus.BEATEN
-        start, ratios = self.beam.start, [item.ratio for item in self.ranking if item.ratio is not None]
-        ratios += [
-            point.measured.ratio for point in self.beam.archive.points() if point.proven and point.measured.ratio
-        ]
+        start = self.beam.start
+        right = [] if self.failed or self.entrant.objection else [start]
+        proven = [point.measured for point in self.beam.archive.points() if point.proven and point.within]
+        ratios = [item.ratio for item in (*right, *self.ranking, *proven) if item.ratio is not None]
         return TargetOutcome(
             self.name,
             TargetStatus.DELIVERED if delivered else status,
@@ -117,7 +117,7 @@ class Contest:
         going = sorted((one for one in self.contenders if not one.failed), key=lambda one: one.promise)
         leader: Contender | None = None
         for place, one in enumerate(going):
-            if leader is not None and one.promise > _BEHIND * max(leader.promise, self._best(leader)):
+            if leader is not None and self._is_behind(one, leader):
                 self._leave_behind(one, leader)
                 continue
             weights = [max(_LEAST_WEIGHT, going[place].promise / other.promise) for other in going[place:]]
@@ -125,6 +125,11 @@ class Contest:
             self._search(one)
             if leader is None or self._best(one) < self._best(leader):
                 leader = one
+
+    def _is_behind(self, one: Contender, leader: Contender) -> bool:
+        """Whether what it promises is clearly slower than what the best promised, or found where that is less."""
+        slowest = max(leader.promise, self._best(leader))
+        return self._objective.goal == "latency" and one.promise > _BEHIND * slowest
 
     def _leave_behind(self, one: Contender, leader: Contender) -> None:
         """Give it no more time: what its first looks found is what it has."""

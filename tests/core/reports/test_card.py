@@ -1,0 +1,56 @@
+"""The model card: the hub's own library reads it, its figures are those of the report, and texts stay texts."""
+
+from __future__ import annotations
+
+import pytest
+import sample_outcome as sample
+
+from optim._engine.reports.build import build_report
+from optim._engine.reports.card import model_card
+
+hub = pytest.importorskip("huggingface_hub", reason="the hub's own library is not installed (it comes with torch)")
+
+
+def test_the_hub_s_own_library_reads_the_figures():
+    report = build_report(sample.improved())
+    card = hub.ModelCard(model_card(report))
+    found = {one.metric_type: one.metric_value for one in card.data.eval_results}
+    assert report.result is not None
+    assert found["relative_l2"] == report.result.drift.relative_l2
+    assert found["latency_ratio"] == report.result.latency_ratio
+    assert found["size_bytes"] == report.result.size_bytes
+    assert card.data.library_name == "onnx"
+
+
+def test_it_says_how_far_how_made_and_how_to_repeat():
+    text = model_card(build_report(sample.improved()))
+    assert "Drift 0.15:" in text and "Accepted was a drift of" in text
+    assert "`ort.quantize-dynamic`, `per_channel, keep=head`:" in text
+    assert "--recipe recipe.lock.toml" in text
+    assert "Latency ratio 0.43, 95 % interval 0.42 to 0.44" in text
+    assert "/cache/" not in text and "/home" not in text  # whose folder it lay in is nobody's business
+
+
+def test_the_original_as_it_is_has_a_card_too():
+    assert "It is the original" in model_card(build_report(sample.unchanged()))
+
+
+def test_what_somebody_wrote_is_shown_and_not_obeyed():
+    report = build_report(sample.improved())
+    notes = ("<script>alert(1)</script>", "one\n---\ntags: [mine]", "[link](https://elsewhere) | `code`")
+    text = model_card(report.model_copy(update={"notes": notes}))
+    assert "<script>" not in text and "&lt;script&gt;" in text
+    assert "\\[link\\](https://elsewhere) \\| \\`code\\`" in text
+    assert hub.ModelCard(text).data.tags == ["onnx", "optim"]
+    odd = report.original.model_copy(update={"path": 'C:\\secret\\a": b\n---\n.onnx'})
+    card = hub.ModelCard(model_card(report.model_copy(update={"original": odd})))
+    assert card.data.library_name == "onnx" and "secret" not in card.text
+
+
+def test_a_figure_that_is_not_finite_is_left_out():
+    report = build_report(sample.improved())
+    assert report.result is not None
+    drift = report.result.drift.model_copy(update={"relative_l2": None})
+    report = report.model_copy(update={"result": report.result.model_copy(update={"drift": drift})})
+    kinds = [one.metric_type for one in hub.ModelCard(model_card(report)).data.eval_results]
+    assert "relative_l2" not in kinds and "cosine" in kinds

@@ -1,0 +1,48 @@
+"""Steps of which the runtime makes the original's own graph are no change, through real sessions."""
+
+from __future__ import annotations
+
+import time
+
+import onnx
+import pytest
+from timed_models import network
+
+from optim._engine.plugins.registry import load_registry
+from optim._engine.search.journal import step_of
+from optim._engine.search.measure.idle_settings import IdleSettings
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.time_budget import Allowance
+from optim._engine.search.workbench import Workbench
+from optim._engine.store import Store
+
+pytestmark = pytest.mark.usefixtures("jobs_here")
+
+
+def test_a_node_that_the_runtime_drops_itself_makes_no_difference_and_one_that_it_keeps_does(tmp_path):
+    model = network()
+    model.graph.node.append(onnx.helper.make_node("Identity", [model.graph.output[0].name], ["same"]))
+    model.graph.output[0].name = "same"
+    onnx.save(model, tmp_path / "model.onnx")
+    settings = RunSettings(source=tmp_path / "model.onnx")
+    bench = Workbench(settings, load_registry(only=["ort"]), Store(tmp_path / "cache"), None, lambda text: None)
+    bench.prepare(bench.ingest().model)
+    offered = bench.registry.find_pass("ort.clean", bench.target)
+
+    def made(name, change):
+        changed = network()
+        changed.graph.output[0].name = "same"
+        change(changed.graph)
+        onnx.save(changed, tmp_path / f"{name}.onnx")
+        found = bench.ingest_file(tmp_path / f"{name}.onnx")
+        return bench.original.after(step_of(offered, {"name": name}), found.model, found.size_bytes, None)
+
+    def without_it(graph):
+        graph.node[-1].output[0] = "same"
+
+    def with_another(graph):
+        graph.node.append(onnx.helper.make_node("Tanh", [graph.node[-1].output[0]], ["same"]))
+
+    same, other = made("same", without_it), made("other", with_another)
+    reasons = IdleSettings(bench, Allowance(100.0, time.monotonic)).reasons(bench.original, [same, other])
+    assert reasons == {same.digest: "no change: the runtime makes the same graph of the model as without it"}
