@@ -42,7 +42,8 @@ model gains is in the README.
 
 _PICTURES = """## The report
 
-`out/report.html` of a run of this model, on a desk and on a telephone of 400 pixels; drawn by `docs/make_pictures.py`.
+`demo-run/report.html`, which `make demo` leaves, on a desk and on a telephone of 400 pixels; drawn by
+`docs/make_pictures.py` (two cores, AVX512-VNNI).
 
 ![The report of a run: verdict, figures, and the plots of what was measured](pictures/report.png)
 

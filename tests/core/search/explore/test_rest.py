@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.rest import leave_out, promises_too_little
+from optim._engine.search.explore.rest import OUT_OF_TIME, leave_out, promises_too_little, run_out
+from optim._engine.search.journal import Journal
 from optim._engine.search.state import Measured, Step, StepStatus
 from optim.passes import Role, Stage
 
@@ -96,3 +97,18 @@ def test_a_step_that_comes_near_what_is_found_may_surprise(promises):
     promises.note_ratio(step("weights"), 0.6)
     promises.note_latency([Measured(fused, 0.8), Measured(best, 0.4)])
     assert promises.adds_too_little(fused, step("weights")) == ""  # 0.48 is within a third of it
+
+
+def test_what_time_ran_out_for_says_so_and_what_was_tried_keeps_its_reason():
+    from optim._engine.gate.drift import Drift
+    from optim._engine.search.state import Candidate
+    from optim.model import Model
+
+    original = Candidate(Model("m.onnx", "m", (), (), {"": 17}, 9), 100)
+    journal = Journal("size")
+    waiting, wrong, held = (journal.open(step(name), original) for name in ("waiting", "wrong", "held"))
+    wrong.settle(StepStatus.DROPPED, "it is wrong")
+    held.drift = Drift(0.01, 0.0, 1.0)
+    run_out(legs(planned("waiting")), journal, original)
+    assert (waiting.status, waiting.reason) == (StepStatus.SKIPPED, OUT_OF_TIME)
+    assert (wrong.reason, held.reason) == ("it is wrong", "")

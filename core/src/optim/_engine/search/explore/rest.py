@@ -35,7 +35,10 @@ def leave_out(legs: Sequence[Leg], promises: Promises, journal: Journal, candida
 
 
 def run_out(legs: Sequence[Leg], journal: Journal, candidate: Candidate) -> None:
-    """Have passes that were not tried at all say that time ran out."""
+    """Have what was not tried say that time ran out, and passes of which nothing was."""
+    for attempt in journal.attempts:
+        if attempt.status is StepStatus.SKIPPED and not attempt.reason and attempt.drift is None:
+            attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
     tried = {attempt.step.pass_name for attempt in journal.attempts}
     for planned in (planned for _, those in legs for planned in those):
         if planned.ordered.name not in tried:

@@ -99,7 +99,9 @@ class Selection:
         """Returns the smallest that is right on all samples, timed beside what came next where there is time for it."""
         ranked = [one for one in ranked if one.steps]
         right = self._first_right(one for i, one in enumerate(ranked) if not i or self._bench.run_time.left > 0)
-        if not right or not self._time.may_prove:
+        if not right:
+            return None
+        if not self._time.may_prove:
             self._bench.run_time.note(SIZE_ALONE)
             return self._choose(right)
         first = right[0].candidate
