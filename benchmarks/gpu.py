@@ -35,7 +35,7 @@ LIMIT_S = 520.0
 """Of everything: 9 minutes less 20 s for what ends last."""
 
 SHARES = {"export": 0.2, "optim": 0.45, "contenders": 0.8}
-"""Of what is left of the time for a model when each begins: exports and openings are bounded by it, the others fill it."""
+"""Of what is left for a model when each begins: exports and openings are bounded by it, the others fill it."""
 
 HEADER = ("| | ms | ratio | drift | rounds | ran on |", "|---|---|---|---|---|---|")
 
