@@ -178,7 +178,7 @@ def result_run(folder: Path, device: str, feeds: Arrays) -> tuple[Run, str]:
     import runpy
 
     if not (folder / "load.py").is_file():
-        raise RuntimeError(f"optim delivered nothing: {(folder / 'why.txt').read_text()[-300:]}")
+        raise RuntimeError(f"optim delivered nothing: {folder.with_name(f'{folder.name}.txt').read_text()[-300:]}")
     session = runpy.run_path(str(folder / "load.py"))["load"]()
     return onnxruntime_run(folder / "model.onnx", device, feeds, session)
 

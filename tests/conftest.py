@@ -24,6 +24,7 @@ from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.time_budget import TimeBudget
 
 _TORCH = "tests/plugins/torch/"
+_WITH_TORCH = (_TORCH, "tests/plugins/adapters/test_adapters.py")  # peft imports torch
 _LOCKS = tempfile.TemporaryDirectory(prefix="optim-tests-")
 """Each process has its own: no test waits for the clock of another, and no figure of theirs is asserted."""
 
@@ -43,7 +44,7 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first, so that no process is left alone with it at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (not item.nodeid.startswith(_TORCH), item.path not in slow))
+    items.sort(key=lambda item: (not item.nodeid.startswith(_WITH_TORCH), item.path not in slow))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -55,6 +56,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByFile(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return _TORCH if nodeid.startswith(_TORCH) else super()._split_scope(nodeid)
+            return _TORCH if nodeid.startswith(_WITH_TORCH) else super()._split_scope(nodeid)
 
     return ByFile(config, log)

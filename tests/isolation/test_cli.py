@@ -23,6 +23,7 @@ def test_a_wheel_that_is_not_there_and_a_folder_without_a_package_are_said(tmp_p
     assert capsys.readouterr().err.count("error[no-such-package]") == 2
 
 
+@pytest.mark.slow
 def test_a_package_that_would_move_one_of_ours_is_refused_with_pips_reason(tmp_path):
     info = {"METADATA": "Metadata-Version: 2.1\nName: greedy\nVersion: 1.0\nRequires-Dist: numpy<2\n"}
     wheel = make_wheel(tmp_path, "greedy", extra=info)
@@ -31,6 +32,7 @@ def test_a_package_that_would_move_one_of_ours_is_refused_with_pips_reason(tmp_p
     assert raised.value.reference == "plugin-install-failed"
 
 
+@pytest.mark.slow
 def test_setuptools_can_be_imported_after_an_install_in_the_same_process(tmp_path):
     """Its hook gives up distutils once anybody asks the import system for pip; torch.compile imports it, for one."""
     info = {"METADATA": "Metadata-Version: 2.1\nName: greedy\nVersion: 1.0\nRequires-Dist: numpy<2\n"}

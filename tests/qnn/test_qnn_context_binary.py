@@ -25,6 +25,7 @@ def quantized(folder: Path):
     return apply(Quantize, small_net(folder), folder, images()).model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("embed", [False, True])
 def test_a_compiled_model_is_reloaded_and_gives_the_same_outputs(embed: bool, tmp_path: Path) -> None:
     model, feeds = quantized(tmp_path), images(1)[0]

@@ -165,6 +165,7 @@ def test_a_fault_in_a_model_with_other_names_is_where_pairs_end(found):
     assert f"n{wrong}" in first(found(network(), renamed(broken)))
 
 
+@pytest.mark.slow
 def test_quantization_that_is_honest_is_not_blamed(found, tmp_path):
     from onnxruntime.quantization import quantize_dynamic
 
@@ -326,6 +327,7 @@ def test_a_fingerprint_knows_a_value_in_another_layout_and_no_other():
     assert not np.allclose(fingerprint(array), fingerprint(array * 1.01), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_an_input_that_is_quantized_is_held_to_eight_bits(found):
     def quantized(step: float) -> onnx.ModelProto:
         model = network()

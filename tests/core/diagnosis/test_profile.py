@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from optim._engine.cli.main import main
 from optim._engine.diagnosis.timing.origin import joined
-from optim._engine.diagnosis.timing.trace import NodeTime, read_timeline
+from optim._engine.diagnosis.timing.trace import NodeTime, fastest_run, read_timeline
 from optim.errors import ExitStatus
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
@@ -37,6 +37,7 @@ def product(path: Path, fused: bool = False, middle: str = "s") -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_times_work_and_a_trace_are_told_of_each_model(tmp_path, capsys):
     models = [str(product(tmp_path / "a.onnx")), str(product(tmp_path / "b.onnx", fused=True, middle="z"))]
     draw = np.random.default_rng(0)
@@ -124,3 +125,10 @@ def test_runs_that_only_warm_up_do_not_count(tmp_path):
     assert (found.run_ms, found.share, found.nodes[0].ms) == (0.1, 0.9, 0.09)
     assert found.nodes[0].flops == 2 * 4 * 5 * 8 * 8 * 27
     assert found.nodes[0].moved_bytes == 4 * (4 * 3 * 64 + 4 * 5 * 64)
+
+
+def test_the_fastest_run_is_found_behind_those_that_warm_up(tmp_path):
+    runs = [{"name": "model_run", "ts": 10 * i, "dur": dur} for i, dur in enumerate((1, 9, 4, 7))]
+    (tmp_path / "p.json").write_text(json.dumps([{"name": "other", "dur": 0}, *runs]))
+    assert fastest_run(tmp_path / "p.json", 1) == 2
+    assert fastest_run(tmp_path / "p.json", 3) == 3

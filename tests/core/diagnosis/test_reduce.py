@@ -64,6 +64,7 @@ sys.exit(7 if any(node.op_type == "Sqrt" for node in onnx.load(sys.argv[1]).grap
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["", " {}"])
 def test_the_verb_writes_a_model_that_runs_and_still_fails(tmp_path, capsys, monkeypatch, place):
     monkeypatch.chdir(tmp_path)

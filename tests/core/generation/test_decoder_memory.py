@@ -19,13 +19,15 @@ from optim.providers.memory import TensorMemory
 VOCABULARY = 7
 
 
-def counting_decoder() -> bytes:
-    """The next token is the sum of all tokens so far, modulo the vocabulary."""
+def counting_decoder(*, crossed: bool = False) -> bytes:
+    """The next token is the sum of all tokens so far, of those of an encoder too, modulo the vocabulary."""
     value = helper.make_tensor_value_info
+    seen = ["present.0.key", *(["past_key_values.0.cross"] if crossed else [])]
     nodes = [
         helper.make_node("Cast", ["input_ids"], ["floats"], to=TensorProto.FLOAT),
         helper.make_node("Concat", ["past_key_values.0.key", "floats"], ["present.0.key"], axis=1),
-        helper.make_node("ReduceSum", ["present.0.key", "axes"], ["sum"], keepdims=1),
+        helper.make_node("Concat", seen, ["all"], axis=1),
+        helper.make_node("ReduceSum", ["all", "axes"], ["sum"], keepdims=1),
         helper.make_node("Mod", ["sum", "size"], ["next"], fmod=1),
         helper.make_node("Sub", ["next", "range"], ["distance"]),
         helper.make_node("Abs", ["distance"], ["far"]),
@@ -42,6 +44,7 @@ def counting_decoder() -> bytes:
         [
             value("input_ids", TensorProto.INT64, ["batch", "sequence"]),
             value("past_key_values.0.key", TensorProto.FLOAT, ["batch", "past"]),
+            *([value("past_key_values.0.cross", TensorProto.FLOAT, ["batch", "source"])] if crossed else []),
         ],
         [
             value("logits", TensorProto.FLOAT, ["batch", VOCABULARY]),
@@ -49,6 +52,22 @@ def counting_decoder() -> bytes:
         ],
         [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
+    return _encoded(graph)
+
+
+def encoder() -> bytes:
+    """Tokens as floats, under the name that the decoder takes them by."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Cast", ["input_ids"], ["present.0.cross"], to=TensorProto.FLOAT)],
+        "encoder",
+        [value("input_ids", TensorProto.INT64, ["batch", "source"])],
+        [value("present.0.cross", TensorProto.FLOAT, ["batch", "source"])],
+    )
+    return _encoded(graph)
+
+
+def _encoded(graph: onnx.GraphProto) -> bytes:
     encoded: bytes = helper.make_model(
         graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)]
     ).SerializeToString()
@@ -58,8 +77,8 @@ def counting_decoder() -> bytes:
 class SaysCuda:
     """A session of the CPU that says it is one of GPU 1."""
 
-    def __init__(self) -> None:
-        self._session = onnxruntime.InferenceSession(counting_decoder(), providers=["CPUExecutionProvider"])
+    def __init__(self, model: bytes) -> None:
+        self._session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
         self.bound: list[tuple[str, str, int]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -107,12 +126,22 @@ def test_the_state_is_left_on_the_device(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(onnxruntime.OrtValue, "ortvalue_from_numpy", noted_put)
     monkeypatch.setattr(onnxruntime.OrtValue, "numpy", noted_read)
-    session = SaysCuda()
+    session = SaysCuda(counting_decoder())
     tokens = Decoder(session).generate([[1, 2], [3, 3]], max_new_tokens=3)  # type: ignore[arg-type]
     assert tokens.tolist() == [[3, 6, 5], [6, 5, 3]]
     assert set(put) == {("cuda", 1)} and len(put) == 1 + 3  # the empty state, and new tokens at each step
     assert set(session.bound) == {("logits", "cpu", 0), ("present.0.key", "cuda", 1)}
     assert read == [(2, VOCABULARY)] * 3
+
+
+def test_what_an_encoder_computed_is_left_on_the_device_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    from_numpy = onnxruntime.OrtValue.ortvalue_from_numpy
+    monkeypatch.setattr(onnxruntime.OrtValue, "ortvalue_from_numpy", lambda array, *_: from_numpy(array))
+    first, second = SaysCuda(encoder()), SaysCuda(counting_decoder(crossed=True))
+    decoder = Decoder(second, {"decoder_start": 1}, first)  # type: ignore[arg-type]
+    assert decoder.generate([[2, 3]], max_new_tokens=3).tolist() == [[6, 5, 3]]
+    assert first.bound == [("present.0.cross", "cuda", 1)]
+    assert set(second.bound) == {("logits", "cpu", 0), ("present.0.key", "cuda", 1)}
 
 
 def test_the_memory_of_a_cpu_session_is_that_of_the_machine() -> None:

@@ -151,6 +151,7 @@ def test_functions_of_the_model_are_kept(path, store):
     assert run(model.path, x=np.ones(2, np.float32))[0].tolist() == [2, 2]
 
 
+@pytest.mark.slow
 def test_weights_inside_the_file_cost_no_memory(path, store):
     rows = 1 << 14
     table = TensorProto(name="w", dims=[rows, 1024], data_type=FLOAT, raw_data=bytes(rows * 4096))

@@ -48,6 +48,7 @@ def test_a_young_file_has_no_stamp(tmp_path: Path) -> None:
     assert not still_there(())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("settled", "jobs_here")
 def test_a_model_is_read_again_after_its_weights_changed_and_not_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

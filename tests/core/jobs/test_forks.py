@@ -76,6 +76,7 @@ def test_what_libraries_read_when_they_are_imported_takes_another_server(monkeyp
     assert gone(before)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_replaced_ends_after_its_last_worker(monkeypatch):
     with WorkerProcess("unruly_job", {"action": "converse"}) as worker:
         worker.send({"add": 1})
@@ -89,6 +90,7 @@ def test_a_server_that_is_replaced_ends_after_its_last_worker(monkeypatch):
     assert gone(before)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_ends_its_workers_and_the_next_one_gets_another():
     with WorkerProcess("unruly_job", {"action": "hang_with_a_child"}) as worker:
         event = worker.receive(30.0)

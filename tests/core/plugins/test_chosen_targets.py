@@ -65,6 +65,7 @@ def test_auto_where_only_the_cpu_is_here_is_the_cpu_and_says_so(registry, monkey
     assert "auto is cpu" in chosen.note
     assert "away: there is no such device" in chosen.note
     assert choose_targets(registry, "cpu").note == ""
+    assert "what is left of --target is cpu" in choose_targets(registry, "cpu,away").note
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from plugin_packages import GOOD, Site, site
 from optim._engine.plugins.discovery import discover
 from optim._engine.plugins.plugin import LoadedPlugin, State
 from optim._engine.plugins.registry import load_registry
-from optim._engine.plugins.versions import plugin_version_key
+from optim._engine.plugins.versions import _libraries_of, plugin_version_key
 
 __all__ = ["site"]
 
@@ -177,6 +177,20 @@ def test_a_worker_loads_the_plugin_that_it_needs_and_no_other(site):
 def test_an_installed_plugin_is_known_by_its_version(site):
     site.add("acme", GOOD, version="1.5")
     assert plugin_version_key(loaded(site).info) == "1.5"
+
+
+def test_a_plugin_is_known_by_the_libraries_that_it_asks_for_too(site):
+    site.add("acme", GOOD)
+    package = site.folder / "optim_acme-1.0.dist-info" / "METADATA"
+    package.write_text(package.read_text() + "Requires-Dist: optim-test-library>=1; extra == 'fast'\n")
+    library = site.folder / "optim_test_library-1.0.dist-info" / "METADATA"
+    library.parent.mkdir()
+    keys = []
+    for version in ("1.0", "1.0", "2.0"):
+        library.write_text(f"Metadata-Version: 2.1\nName: optim-test-library\nVersion: {version}\n")
+        _libraries_of.cache_clear()
+        keys.append(plugin_version_key(loaded(site).info))
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_an_editable_plugin_is_known_by_its_source_and_not_by_times(site):

@@ -119,6 +119,7 @@ def test_a_disabled_name_that_is_not_installed_is_told(site, monkeypatch):
     assert [one.fix for one in found("OPTIM_DISABLE_PLUGINS")] == ["unset OPTIM_DISABLE_PLUGINS"]
 
 
+@pytest.mark.slow
 def test_the_exit_status_and_the_json_say_the_same(site):
     site.add("acme", "raise RuntimeError('no')")
     done = site.run("plugins", "doctor", "--json")

@@ -14,6 +14,7 @@ from optim.errors import ExitStatus
 pytestmark = pytest.mark.usefixtures("jobs_here")
 
 
+@pytest.mark.slow
 def test_a_model_is_compared_with_itself_on_another_target(tmp_path, capsys):
     with installed(tmp_path, "offset_plugin"):
         model = str(write_network(tmp_path / "model.onnx", useful=1))

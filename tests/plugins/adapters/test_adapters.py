@@ -18,7 +18,7 @@ from optim.errors import OptimError
 from optim.onnx.sessions import open_session
 from optim_plugins.adapters.commands.command import adapters
 
-X = np.random.default_rng(5).normal(size=(2, 3, 32)).astype(np.float32)
+X = np.random.default_rng(5).normal(size=(2, 3, 64)).astype(np.float32)
 SUFFIXES = (".onnx_adapter", ".safetensors", ".npz")
 
 
@@ -202,9 +202,9 @@ def test_peft_is_needed_for_conversion_alone(folder, tmp_path, monkeypatch):
     ("change", "cause"),
     [
         ({"enc.up.lora_C": np.ones((2, 2), np.float32)}, "no input 'enc.up.lora_C'"),
-        ({"enc.up.lora_A": np.ones((31, 4), np.float32)}, "takes 32xrank"),
-        ({"enc.up.lora_A": np.ones((32, 4), np.float16)}, "takes float32"),
-        ({"enc.up.lora_A": np.ones((32, 5), np.float32)}, "rank 5"),
+        ({"enc.up.lora_A": np.ones((63, 4), np.float32)}, "takes 64xrank"),
+        ({"enc.up.lora_A": np.ones((64, 4), np.float16)}, "takes float32"),
+        ({"enc.up.lora_A": np.ones((64, 5), np.float32)}, "rank 5"),
         ({"enc.up.lora_A": None}, "not 'enc.up.lora_A'"),
     ],
 )

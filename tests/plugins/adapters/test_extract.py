@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,10 +13,16 @@ from adapter_models import adapted_model, adapter_weights, reference
 from optim.adapters.adapter_file import ONNX_ADAPTER, read_adapter
 from optim.errors import OptimError
 from optim.onnx.backend import OnnxRuntimeBackend
+from optim.onnx.files import deliver
+from optim.onnx.operators import operator_counts
+from optim.options import import_named
 from optim.target import Target
 from optim.testing import PassConformance
 from optim.testing.trial import Trial
 from optim_plugins.adapters.extract.extract import Extract
+from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
+from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
 
 CPU = Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
 
@@ -34,7 +41,7 @@ def outputs(model, feeds):
         return session.run(feeds)["y"]
 
 
-X = np.random.default_rng(5).normal(size=(2, 3, 32)).astype(np.float32)
+X = np.random.default_rng(5).normal(size=(2, 3, 64)).astype(np.float32)
 
 
 class TestExtract(PassConformance):
@@ -72,10 +79,10 @@ def test_the_inputs_say_what_they_are_for_and_take_any_rank(tmp_path):
     _, result = extracted(adapted_model(tmp_path), tmp_path / "trial")
     first, second, *_ = result.model.adapters
     assert (first.module, first.role, first.required) == ("enc.up", "down", False)
-    assert first.info.shape == (32, "rank_enc_up") and second.info.shape == ("rank_enc_up", 48)
+    assert first.info.shape == (64, "rank_enc_up") and second.info.shape == ("rank_enc_up", 96)
     assert [info.name for info in result.model.inputs] == ["x"], "a run need not feed them"
     other = {
-        name: np.random.default_rng(0).normal(size=(32, 7) if name == "enc.up.lora_A" else (7, 48)).astype(np.float32)
+        name: np.random.default_rng(0).normal(size=(64, 7) if name == "enc.up.lora_A" else (7, 96)).astype(np.float32)
         for name in ("enc.up.lora_A", "enc.up.lora_B")
     }
     moved = outputs(result.model, {"x": X, **other}) - outputs(result.model, {"x": X})
@@ -86,7 +93,7 @@ def test_a_fixed_rank_is_filled_up_with_zeros(tmp_path):
     _, result = extracted(adapted_model(tmp_path), tmp_path / "trial", rank=8)
     (file,) = result.model.attachments.values()
     arrays = read_adapter(file, ONNX_ADAPTER).arrays
-    assert arrays["enc.up.lora_A"].shape == (32, 8) and not arrays["enc.up.lora_A"][:, 4:].any()
+    assert arrays["enc.up.lora_A"].shape == (64, 8) and not arrays["enc.up.lora_A"][:, 4:].any()
     got = outputs(result.model, {"x": X, **arrays})
     np.testing.assert_allclose(got, reference(X, adapter_weights("lora")), atol=1e-5, rtol=1e-5)
     np.testing.assert_allclose(outputs(result.model, {"x": X}), reference(X, None), atol=1e-5, rtol=1e-5)
@@ -98,6 +105,21 @@ def test_a_fixed_rank_is_filled_up_with_zeros(tmp_path):
 def test_what_is_required_has_no_default(tmp_path):
     _, result = extracted(adapted_model(tmp_path), tmp_path / "trial", required=True)
     assert len(result.model.inputs) == 5 and all(one.required for one in result.model.adapters)
+    (variant,) = result.interface.variants
+    fed = import_named(variant.feeds)({"x": X}, **variant.parameters)
+    assert np.array_equal(outputs(result.model, fed), outputs(variant.model, {"x": X})), "zeros stand for no adapter"
+
+
+def test_a_layer_that_is_applied_twice_is_not_left_in_the_base_once(tmp_path):
+    path = adapted_model(tmp_path)
+    proto = onnx.load(path)
+    proto.graph.node.append(onnx.helper.make_node("MatMul", ["x", proto.graph.node[3].output[0]], ["again"]))
+    proto.graph.output.append(onnx.helper.make_tensor_value_info("again", 1, None))
+    onnx.save(proto, path)
+    assert proto.graph.node[3].input[0].endswith("lora_A.default.weight")
+    with pytest.raises(OptimError) as caught:
+        extracted(path, tmp_path / "trial")
+    assert caught.value.reference == "adapter-not-extractable"
 
 
 def test_an_adapter_of_an_embedding_is_not_left_in_the_base(tmp_path):
@@ -124,3 +146,42 @@ def test_equal_weights_of_two_layers_stay_two_inputs(tmp_path):
     onnx.save(proto, path)
     _, result = extracted(path, tmp_path / "trial")
     assert len({one.info.name for one in result.model.adapters}) == 4
+
+
+@pytest.mark.parametrize(
+    ("transformation", "options"),
+    [
+        (QuantizeWeights, {"bits": 4, "block_size": 32}),
+        (QuantizeWeights, {"bits": 8, "block_size": 32}),
+        (QuantizeDynamic, {}),
+        (ConvertFloat16, {"weights_only": True}),
+    ],
+)
+def test_a_quantized_base_keeps_its_adapters_in_float(tmp_path, transformation, options):
+    """What the base loses it loses; the adapter adds no more to that than it adds to the outputs."""
+    trial, result = extracted(adapted_model(tmp_path), tmp_path / "trial")
+    model = result.model
+    weights = read_adapter(*model.attachments.values(), ONNX_ADAPTER).arrays
+    made = replace(trial, model=model).apply(transformation(), model, trial.options(transformation, options))
+    assert made.changed and made.model.adapters == model.adapters
+    assert made.model.attachments.keys() == model.attachments.keys()
+    base = outputs(made.model, {"x": X}) - outputs(model, {"x": X})
+    fed = outputs(made.model, {"x": X, **weights}) - outputs(model, {"x": X, **weights})
+    assert np.linalg.norm(base) > 0 and np.linalg.norm(fed) < 3 * np.linalg.norm(base)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_adapters_that_were_quantized_with_the_model_are_taken_out_in_float(tmp_path, bits):
+    """By what the exporter says of the nodes: the names of their weights are gone."""
+    path = adapted_model(tmp_path, style="folded", rank=64)
+    trial = Trial.of(path, tmp_path / "float", CPU, Cpu())
+    options = trial.options(QuantizeWeights, {"bits": bits, "block_size": 32})
+    quantized = trial.apply(QuantizeWeights(), trial.model, options)
+    deliver(quantized.model, tmp_path / "quantized")
+    assert operator_counts(tmp_path / "quantized" / "model.onnx")["com.microsoft:MatMulNBits"] >= 4
+    _, result = extracted(tmp_path / "quantized" / "model.onnx", tmp_path / "trial")
+    weights = read_adapter(*result.model.attachments.values(), ONNX_ADAPTER).arrays
+    found, wanted = outputs(result.model, {"x": X, **weights}), outputs(quantized.model, {"x": X})
+    # the quantized products round what goes in to int8 as well, and those in float do not
+    assert np.linalg.norm(found - wanted) < 1e-2 * np.linalg.norm(wanted)
+    assert operator_counts(result.model.path)["com.microsoft:MatMulNBits"] == 2

@@ -17,7 +17,7 @@ def refused(model: Model, device: str, error: Exception) -> OptimError:
     text = str(error)
     name = model.path.name
     if found := _OPERATORS.findall(text):
-        operators = sorted({one.strip().removeprefix("ai.onnx.") for line in found for one in line.split(",")})
+        operators = sorted({_operator(one.strip()) for line in found for one in line.split(",")})
         return OptimError(
             "openvino-operator",
             f"OpenVINO cannot run {name}",
@@ -43,6 +43,12 @@ def refused(model: Model, device: str, error: Exception) -> OptimError:
     return OptimError(
         "openvino-refused", f"OpenVINO refuses {name}", plain(text), "choose another target: optim targets"
     )
+
+
+def _operator(text: str) -> str:
+    """OpenVINO writes ``Det-18``."""
+    name, _, version = text.removeprefix("ai.onnx.").partition("-")
+    return f"{name} of opset {version}" if version else name
 
 
 def plain(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import jobs_here
 import pytest
@@ -25,6 +26,7 @@ from optim._engine.runs.run import write_run
 from optim._engine.runs.session_file import read_session_file
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.targets.entrants import TargetStatus
+from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.errors import OptimError
 
@@ -140,16 +142,16 @@ def test_the_original_on_another_target_is_a_result_of_its_own(run):
 
 
 def test_what_drifts_beyond_rounding_there_is_not_delivered_without_a_lossy_pass(run):
-    outcome, _ = run("cpu,off", lossless=True)
+    outcome, _ = run("cpu,off", lossless=True, stages=("fuse",))
     found = rows(outcome)
     assert "beyond what rounding explains" in found["off"].reason
     assert outcome.target.name == "cpu"
     assert all(point.candidate.target == "" for point in outcome.points if point.number)
 
 
-def test_another_point_takes_its_target_with_it(run):
-    outcome, _ = run("cpu,swift", max_drift=0.2)
-    lossless = picked(outcome, "most-accurate")
+def test_another_point_takes_its_target_with_it(swift_wins):
+    outcome, _ = swift_wins
+    lossless = picked(replace(outcome, target=outcome.targets[0].target), "most-accurate")
     assert lossless.target.name == "swift"
     assert lossless.result.candidate.target == "swift"
 
@@ -241,3 +243,28 @@ def test_a_pass_that_was_named_must_hold_on_the_target_that_is_delivered(run):
     assert outcome.status is RunStatus.FAILED
     assert {row.status for row in outcome.targets} == {TargetStatus.FAILED}
     assert outcome.reason.count("beyond the budget") == 2
+
+
+def test_where_the_baseline_does_not_run_the_first_target_that_does_is_it(run, monkeypatch):
+    prepare = Workbench.prepare
+
+    def without_cpu(bench, *args):
+        if bench.target.name == "cpu":
+            raise OptimError("session-failed", "the original does not run on cpu", "it has no kernel", "another target")
+        return prepare(bench, *args)
+
+    monkeypatch.setattr(Workbench, "prepare", without_cpu)
+    outcome, _ = run("cpu,swift,sluggish", stages=("tune",), lossless=True)
+    found = rows(outcome)
+    assert (outcome.baseline, outcome.target.name) == ("swift", "swift")
+    assert found["cpu"].status is TargetStatus.FAILED
+    assert "it has no kernel" in found["cpu"].reason
+    assert found["sluggish"].ratio == pytest.approx(6.0)
+
+
+def test_what_is_nearest_to_the_budget_is_kept_aside_for_its_target(run, tmp_path):
+    outcome, _ = run("even,cpu", stages=("quantize",), max_drift=1e-5)
+    assert outcome.status is RunStatus.BUDGET_MISSED
+    assert outcome.nearest.candidate.target == "even"
+    write_run(outcome, load_registry(), tmp_path)
+    assert read_session_file(tmp_path / "nearest").target == "even"

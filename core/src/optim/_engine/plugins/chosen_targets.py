@@ -41,11 +41,13 @@ class ChosenTargets:
 
     @property
     def note(self) -> str:
-        """That nothing competes, where whoever said auto may expect it; else empty."""
-        if not self.auto or self.compete:
+        """That nothing competes, where whoever said auto, or named several, may expect it; else empty."""
+        reasons = "; ".join(f"{one.name}: {one.reason}" for one in self.absent)
+        if self.compete or not (self.auto or reasons):
             return ""
-        reasons = "; ".join(f"{one.name}: {one.reason}" for one in self.absent) or "no other is installed"
-        return f"--target auto is {self.baseline.name}: no other target can be timed on this machine ({reasons})"
+        asked = "--target auto" if self.auto else "what is left of --target"
+        why = reasons or "no other is installed"
+        return f"{asked} is {self.baseline.name}: no other target can be timed on this machine ({why})"
 
     @property
     def compete(self) -> bool:

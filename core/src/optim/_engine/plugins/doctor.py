@@ -223,6 +223,8 @@ def _unresolved(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
     for item in passes:
         for name in item.unresolved:
             plugin = re.split(r"[.:]", name)[0]
+            if plugin in there and name == f"{plugin}:*":
+                continue  # all passes of a plugin that has none
             if plugin in there:
                 what = f"wants to be placed by {name}; plugin {plugin} has no such pass in stage {item.offered.stage}"
                 fix = f"tell the makers of {item.offered.plugin.package}"

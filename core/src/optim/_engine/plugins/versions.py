@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
 
 from optim._engine.plugins.plugin import PluginInfo
 
@@ -16,15 +19,33 @@ def plugin_version_key(plugin: PluginInfo) -> str:
     """The plugin's version; for an editable install with a digest of its source, which changes without the version.
 
     The digest covers contents and relative paths of every file of the plugin's top package; times do not count.
-    What lies in the environment of an isolated plugin counts too.
+    What lies in the environment of an isolated plugin counts too, and the libraries that its package asks for.
     """
     from optim.isolation.environments import installed_environment
 
     environment = installed_environment(plugin.name)
     inside = f"@{environment.key[:16]}" if environment else ""
+    inside += _libraries_of(plugin.package)
     if not plugin.editable:
         return plugin.version + inside
     return f"{plugin.version}+{source_digest(plugin.entry_point.partition(':')[0].strip())[:16]}{inside}"
+
+
+@cache
+def _libraries_of(package: str) -> str:
+    """A digest of the versions of what a distribution requires, extras too, as far as it is installed; or nothing."""
+    try:
+        required = importlib.metadata.requires(package) or ()
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return ""
+    found = set()
+    for text in required:
+        try:
+            name = Requirement(text).name
+            found.add(f"{name}=={importlib.metadata.version(name)}")
+        except (importlib.metadata.PackageNotFoundError, InvalidRequirement):
+            continue
+    return f"&{hashlib.sha256(' '.join(sorted(found)).encode()).hexdigest()[:16]}" if found else ""
 
 
 @cache

@@ -120,8 +120,8 @@ def _prepared(
         OptimError: it runs on none of them.
     """
     errors: dict[str, OptimError] = {}
-    for target in dict.fromkeys(one.name for one in (chosen.baseline, *chosen.targets)):
-        bench = bench_on(next(one for one in (chosen.baseline, *chosen.targets) if one.name == target))
+    for name, target in {one.name: one for one in (chosen.baseline, *chosen.targets)}.items():
+        bench = bench_on(target)
         source = bench.ingest()
         within_s = bench.run_time.for_original if bench.settings.chain is None else None
         try:
@@ -129,7 +129,7 @@ def _prepared(
         except OptimError as error:
             if not chosen.compete:
                 raise
-            errors[target] = error
+            errors[name] = error
             continue
         failed |= errors
         return bench, source
@@ -169,7 +169,6 @@ def _judged(
         repeats = bench.settings.chain is not None
         plan = plans.by_target[chosen.baseline.name]
         verdict = judge_chain(bench, budget) if repeats else judge_search(bench, budget, plan)
-        rows = rows_of_absent(chosen, failed) if chosen.absent else []
     else:
         from optim._engine.search.targets.contest import Contest
 

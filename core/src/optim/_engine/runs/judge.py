@@ -140,7 +140,8 @@ def _decided(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
     if not left:
         reasons = "; ".join(f"{one.name}: {one.reason}" for one in contest.contenders)
         return Verdict(RunStatus.FAILED, reasons, None, [])
-    nearest = next((one for one in left if one.beam.archive.beyond(1)), left[0])
+    promising = sorted(left, key=lambda one: one.promise)
+    nearest = next((one for one in promising if one.beam.archive.beyond(1)), left[0])
     return _nothing_better(base, nearest.beam, _selection(nearest, budget), nearest.entrant.plan, budget)
 
 

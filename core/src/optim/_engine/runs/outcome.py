@@ -110,6 +110,11 @@ class Outcome:
         timed = self.timing or self.original
         return timed.ready.start if self.result and timed and timed.ready else None
 
+    def target_of(self, candidate: Candidate) -> Target:
+        """Where a candidate of this run runs."""
+        name = candidate.target or self.baseline
+        return next((row.target for row in self.targets if row.target and row.name == name), self.target)
+
     @property
     def nearest(self) -> Point | None:
         """The model beyond the budget that is kept aside, where nothing keeps within it."""

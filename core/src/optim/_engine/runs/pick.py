@@ -69,10 +69,9 @@ def picked(outcome: Outcome, wanted: str) -> Outcome:
     goal = Objective(outcome.settings.goal, outcome.target.timed)
     better = goal.is_reached(point.measured, outcome.original, original)
     attempts = [*outcome.attempts, *missing_rows(outcome.attempts, point.candidate)]
-    targets = {row.name: row.target for row in outcome.targets}
     return replace(
         outcome,
-        target=targets.get(point.candidate.target or outcome.baseline) or outcome.target,
+        target=outcome.target_of(point.candidate),
         status=RunStatus.IMPROVED if better else RunStatus.PREPARED,
         result=point.measured,
         timing=point.timing,

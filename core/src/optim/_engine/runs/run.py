@@ -177,6 +177,7 @@ def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folde
 
     deliver(candidate.model, folder)
     libraries = libraries_of(candidate.model.opset)
-    owner = held_backend(registry, outcome.target.backend).owner
+    target = outcome.target_of(candidate)
+    owner = held_backend(registry, target.backend).owner
     script = LOAD_TEXT if owner is None else ""
-    write_session_files(folder, candidate.model.session, outcome.target, libraries, owner=owner, script=script)
+    write_session_files(folder, candidate.model.session, target, libraries, owner=owner, script=script)

@@ -56,20 +56,14 @@ def matrix_of(graph: ir.Model, product: ir.Node) -> NDArray[Any]:
 
     Args:
         graph: that it is of.
-        product: a node of :data:`PRODUCTS` whose first input is the data and whose others are constant.
+        product: a node of :data:`PRODUCTS` without a bias, whose first input is the data and whose others are constant.
     """
     data = product.inputs[0]
     assert data is not None
     width = _width(graph, product)
     dtype = data.dtype or product.outputs[0].dtype or ir.DataType.FLOAT
     unit = np.eye(width, dtype=dtype.numpy())
-    bias = product.inputs[2] if product.op_type == "Gemm" and len(product.inputs) > 2 else None
-    made = _run(graph, product.outputs[0], _ancestors(product.outputs[0], data), data, {"unit": unit})
-    return made if bias is None else made - _beta(product) * constant_value(graph, bias)
-
-
-def _beta(product: ir.Node) -> float:
-    return float(product.attributes.get_float("beta", 1.0))
+    return _run(graph, product.outputs[0], _ancestors(product.outputs[0], data), data, {"unit": unit})
 
 
 def _width(graph: ir.Model, product: ir.Node) -> int:

@@ -54,7 +54,7 @@ class Extract(Pass):
         """Take them out, and keep the adapter that the model has as a file."""
         from optim.adapters.adapter_file import Adapter, write_adapter
         from optim_plugins.adapters.extract.rewrite import adapters_as_inputs, without_adapters
-        from optim_plugins.adapters.extract.sites import find_sites
+        from optim_plugins.adapters.extract.sites import find_sites, require_none_left
 
         base = model.ir()
         without_adapters(base, find_sites(base))
@@ -63,14 +63,14 @@ class Extract(Pass):
         sites = find_sites(graph)
         rank = _rank(sites, options)
         extracted = adapters_as_inputs(graph, sites, required=options.required, rank=rank)
+        require_none_left(graph)
         name = sites[0].adapter
         file = context.scratch / f"{name}.onnx_adapter"
         write_adapter(Adapter(extracted.arrays), file)
         result = context.save(graph, model, attachments={file.name: file})
         parameters = {"file": str(result.attachments[file.name])}
-        interface = Interface(
-            feeds=_FED, parameters=parameters, variants=(Variant("without an adapter", reference, _NOT_FED),)
-        )
+        none = Variant("without an adapter", reference, _NOT_FED, parameters if options.required else {})
+        interface = Interface(feeds=_FED, parameters=parameters, variants=(none,))
         kinds = "DoRA" if any(site.factors.gain is not None for site in sites) else "LoRA"
         counts = {"layers": len(sites), "inputs": len(extracted.inputs)}
         notes = (f"{kinds} adapter '{name}' is in {file.name}; without one the model computes its base",)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+
 from optim.adapters.adapter_file import ONNX_ADAPTER, Adapter, read_adapter
 from optim.arrays import Feeds
 
@@ -14,9 +16,11 @@ def with_adapter(feeds: Feeds, file: str) -> Feeds:
     return {**feeds, **_adapter(file).arrays}
 
 
-def without_adapter(feeds: Feeds) -> Feeds:
-    """The feeds of the original: nothing is added."""
-    return feeds
+def without_adapter(feeds: Feeds, file: str = "") -> Feeds:
+    """The feeds of the original; where every run must bring an adapter, one of zeros in the sizes of ``file``."""
+    if not file:
+        return feeds
+    return {**feeds, **{name: np.zeros_like(array) for name, array in _adapter(file).arrays.items()}}
 
 
 @lru_cache(maxsize=4)

@@ -89,6 +89,16 @@ def find_sites(graph: ir.Model) -> list[Site]:
     return sites
 
 
+def require_none_left(graph: ir.Model) -> None:
+    """Refuse a graph that still computes with weights of an adapter after all sites were written anew.
+
+    Raises:
+        OptimError[adapter-not-extractable]: one of several places where a layer is applied is of another form.
+    """
+    for part in find_parts(graph):
+        raise not_extractable(f"{part.module}.{part.part}", _why_not(part))
+
+
 def not_extractable(what: str, cause: str) -> OptimError:
     """The refusal of a part that would stay in the base model."""
     return OptimError(
@@ -141,7 +151,7 @@ class _Finder:
             return None
         magnitude = self.parts.get(Part(part.module, "lora_magnitude_vector", part.adapter))
         chain = self._to_sum(up.outputs[0])
-        if chain is None or self._has_bias(up):
+        if chain is None or _has_bias(up) or _has_bias(down):
             return None
         data, first, second = down.inputs[0], matrix_of(self.graph, down), matrix_of(self.graph, up)
         assert data is not None
@@ -177,7 +187,7 @@ class _Finder:
     def _loha(self, product: ir.Node, part: Part) -> Site | None:
         named = [self.parts.get(Part(part.module, name, part.adapter)) for name in _LOHA]
         chain = self._to_sum(product.outputs[0])
-        if chain is None or any(not isinstance(one, ir.Value) for one in named):
+        if chain is None or _has_bias(product) or any(not isinstance(one, ir.Value) for one in named):
             return None
         w1_a, w1_b, w2_a, w2_b = (constant_value(self.graph, one) for one in named if isinstance(one, ir.Value))
         if w1_a.ndim != 2 or w1_b.ndim != 2:
@@ -207,13 +217,6 @@ class _Finder:
 
     def _is_data(self, value: ir.Value | None) -> bool:
         return depends_on_inputs(value, self._depends)
-
-    def _has_bias(self, product: ir.Node) -> bool:
-        reader = _only_use(product.outputs[0])
-        if product.op_type == "Gemm" and len(product.inputs) > 2 and product.inputs[2] is not None:
-            return True
-        bias = reader.inputs if reader is not None and reader.op_type == "Add" else ()
-        return any(one in self._weights and self._weights[one].is_bias for one in bias if one is not None)
 
     def _behind(self, value: ir.Value | None) -> ir.Node | None:
         """The node that made a value, past those that leave it alone."""
@@ -264,6 +267,10 @@ class _Chain:
 def _scaled(up: NDArray[Any], scale: NDArray[Any] | float) -> NDArray[Any]:
     """The matrix with its scale in it, in its own type; the product is made in float64."""
     return (up.astype(np.float64) * np.asarray(scale, np.float64)).astype(up.dtype)
+
+
+def _has_bias(product: ir.Node) -> bool:
+    return product.op_type == "Gemm" and len(product.inputs) > 2 and product.inputs[2] is not None
 
 
 def _only_use(value: ir.Value) -> ir.Node | None:
