@@ -167,6 +167,18 @@ def test_the_verdict_on_a_target_without_a_clock_speaks_of_no_time():
     assert text == "2 times smaller, drift 0.01 within the budget of 0.17"
 
 
+@pytest.mark.parametrize(
+    ("rounds", "said"), [(1, "one round was timed: its ratio has no interval"), (2, "is 50% sure"), (30, "")]
+)
+def test_how_sure_an_interval_of_few_rounds_is(rounds, said):
+    outcome = sample.improved()
+    timing = replace(outcome.timing, ratio=replace(outcome.timing.ratio, rounds=rounds))
+    notes = " ".join(build_report(replace(outcome, timing=timing)).notes)
+    assert said in notes and ("--search-seconds" in notes) is bool(said)
+    unchanged = build_report(replace(sample.unchanged(), timing=timing))
+    assert not any("--search-seconds" in note for note in unchanged.notes)
+
+
 def test_an_unchanged_run_delivers_the_original():
     report = build_report(sample.unchanged())
     assert report.status == RunStatus.UNCHANGED.value

@@ -171,8 +171,14 @@ def notes(outcome: Outcome) -> tuple[str, ...]:
 def _few_rounds(outcome: Outcome) -> tuple[str, ...]:
     """How sure an interval is that few rounds made: the median lies outside all of them in 2^(1-n) of cases."""
     ratio = outcome.timing.ratio if outcome.timing else None
+    if outcome.result is None or outcome.result.candidate.is_original:
+        return ()
     if ratio is None or ratio.rounds >= _ROUNDS_FOR_95:
         return ()
+    if ratio.rounds == 1:
+        return (
+            "a run takes so long that one round was timed: its ratio has no interval; more --search-seconds buy more",
+        )
     sure = 1 - 2.0 ** (1 - ratio.rounds)
     return (
         f"a run takes so long that {ratio.rounds} rounds were timed: the interval of the ratio is {sure:.0%} sure, "

@@ -111,14 +111,17 @@ class Preparation:
         self.say(f"running the original on {target.name}")
         place = self.place_of(target)
         comparison = Comparison(place, self.reference, ())
-        return self.runner.need(
-            arrival.JOB,
-            arrival.Request(self.original.model, comparison, self.prepared.explored),
-            timeout_s=self.settings.timeout_s,
-            reference="arrival-failed",
-            doing=f"run {self.settings.source.name} on {target.name}",
-            release=self.registry.offered("backend")[target.backend].plugin.release,
-        )
+        try:
+            return self.runner.need(
+                arrival.JOB,
+                arrival.Request(self.original.model, comparison, self.prepared.explored),
+                timeout_s=self.settings.timeout_s,
+                reference="arrival-failed",
+                doing=f"run {self.settings.source.name} on {target.name}",
+                release=self.registry.offered("backend")[target.backend].plugin.release,
+            )
+        except OptimError as error:
+            raise error.naming(_names_in_messages(self.original.model, self.settings.source)) from error
 
     def on(self, target: Target, versions: Mapping[str, str]) -> Self:
         """The same run on another target: it shares all but where candidates run, and the baseline stays where it is.
