@@ -119,6 +119,7 @@ class World:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in self.environment().items():
                 patch.setenv(name, value)
+            patch.setenv("OPTIM_FORK_SERVER", "0")  # it would be this process's, and outlive the case
             patch.setattr(tempfile, "tempdir", str(self.temporary))
             patch.setattr("optim._engine.jobs.job.WorkerProcess", ThreadWorker)
             for place in ("discovery", "offers", "registry"):  # it is for a process, and jobs of threads overlap

@@ -55,7 +55,7 @@ class Round(Pass):
         return APPLICABLE if self.keepable(model, None) else Applicable.no("there is no MatMul with a weight")
 
     def keepable(self, model, options):
-        return [node.name for node in model.ir().graph if node.op_type == "MatMul" and node.inputs[1].const_value]
+        return [node.name for node in model.ir().graph if _has_weight(node)]
 
     def apply(self, model, options, context):
         import numpy as np
@@ -64,7 +64,7 @@ class Round(Pass):
         graph = model.ir()
         count = 0
         for node in graph.graph:
-            if node.op_type != "MatMul" or node.inputs[1].const_value is None or node.name in options.keep:
+            if not _has_weight(node) or node.name in options.keep:
                 continue
             weight = node.inputs[1].const_value.numpy()
             step = np.abs(weight).max() / 2 ** (options.bits - 1)
@@ -81,6 +81,11 @@ class Round(Pass):
         if not count:
             return PassResult(model, False, ("every weight is round already, or kept",))
         return PassResult(context.save(graph, model), True, counts={"MatMul": count})
+
+
+def _has_weight(node):
+    """Whether it is a product with a constant; what is an input too has a default that each run may replace."""
+    return node.op_type == "MatMul" and node.inputs[1].const_value is not None and not node.inputs[1].is_graph_input()
 
 
 class Threads(Pass):
