@@ -60,6 +60,11 @@ class Proposal:
     result: PassResult | None = None
     kernels: tuple[KernelUse, ...] = ()
 
+    @property
+    def changes(self) -> bool:
+        """Whether it may change the model, as far as that is known."""
+        return self.result is None or self.result.changed
+
 
 @dataclass(frozen=True, slots=True)
 class PassOffer:

@@ -165,8 +165,8 @@ class Expander:
                         again = self._journal.open(step_of(planned.offered, options), candidate)
                         again.notes = (_as_elsewhere(planned),)
                         wanted.append((planned, Proposal(options), again))
-                elif proposal.result is None:
-                    wanted.append((planned, proposal, attempt))
+                elif proposal.result is None or (planned.pass_class.lossy and proposal.result.changed):
+                    wanted.append((planned, proposal, attempt))  # lossy settings are compared as graphs are
                 elif proposal.result.changed:
                     result = proposal.result
                     new = candidate.after(attempt.step, result.model, candidate.size_bytes, result.interface)

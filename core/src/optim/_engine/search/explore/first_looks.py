@@ -123,7 +123,7 @@ class FirstLooks:
         asked = self._expander.asker.ask(original, [planned.offered for planned in passes])
         wanted: list[tuple[Planned, Attempt]] = []
         for planned in passes:
-            proposals = [one for one in asked[planned.ordered.name].proposals if one.result is None]
+            proposals = [one for one in asked[planned.ordered.name].proposals if one.changes]
             if not asked[planned.ordered.name].ran_out:
                 self._promises.note_offer(planned.ordered.name, is_one=bool(proposals))
             if not proposals:
@@ -181,7 +181,7 @@ class FirstLooks:
         asked = self._expander.asker.ask(parent, [planned.offered for planned in passes])
         guesses = []
         for planned in passes:
-            options = [one.options for one in asked[planned.ordered.name].proposals if one.result is None][:1]
+            options = [one.options for one in asked[planned.ordered.name].proposals if one.changes][:1]
             if options:
                 self._promises.note_offer(planned.ordered.name, is_one=True)
                 guesses.append((self._promises.of_pass(planned), planned, options[0]))
@@ -210,20 +210,20 @@ class FirstLooks:
 
 
 def _fair_order(plan: Plan) -> list[Planned]:
-    """Passes that change the graph to make it faster: what promises most first, a pass of each plugin in turn."""
+    """Passes before the stage tune that make a model faster: by what they promise, a pass of each plugin in turn."""
     passes = [
         planned
         for stage, those in plan.stages.items()
         for planned in those
-        if stage is not Stage.TUNE and planned.pass_class.role is Role.IMPROVE and not planned.pass_class.session_only
+        if stage is not Stage.TUNE and planned.pass_class.role is Role.IMPROVE
     ]
     return _in_turns(passes, {one.ordered.name: GUESSES.get(one.ordered.offered.stage, 0.0) for one in passes})
 
 
 def _in_turns(passes: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
-    """What gains most first, a pass of each plugin in turn."""
+    """Settings first, which cost next to nothing, then what gains most; a pass of each plugin in turn."""
     by_plugin: dict[str, list[Planned]] = defaultdict(list)
-    for planned in sorted(passes, key=lambda one: -gains[one.ordered.name]):
+    for planned in sorted(passes, key=lambda one: (not one.pass_class.session_only, -gains[one.ordered.name])):
         by_plugin[planned.offered.plugin.name].append(planned)
     turns = zip_longest(*by_plugin.values())
     return [planned for turn in turns for planned in turn if planned is not None]
