@@ -60,15 +60,14 @@ class SaveIr(Pass):
 
 def _write(model: Model, path: Path, *, compress: bool) -> None:
     """Convert; nodes that OpenVINO names by a counter of its process are counted anew: the file is always the same."""
-    import openvino
-
     from optim_openvino.runtime.core import core
+    from optim_openvino.runtime.quiet_import import quiet_openvino
 
     graph = core().read_model(str(model.path))
     for number, node in enumerate(graph.get_ordered_ops()):
         if node.friendly_name == node.get_name():
             node.friendly_name = f"{node.get_type_name()}_{number}"
-    openvino.save_model(graph, str(path), compress_to_fp16=compress)
+    quiet_openvino().save_model(graph, str(path), compress_to_fp16=compress)
 
 
 def _drift(model: Model, ir: Path, feeds: Feeds, target: Target) -> float:

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from optim_openvino.runtime.quiet_import import quiet_openvino
+
 INSTALL = "pip install 'optim-plugin-openvino[nncf]'"
 
 
@@ -26,6 +28,7 @@ def missing() -> str | None:
 def quiet_nncf() -> Iterator[Any]:
     """The module ``nncf``; while it lasts, its progress bars go nowhere."""
     os.environ.setdefault("NNCF_CI", "1")  # no telemetry
+    quiet_openvino()
     with contextlib.redirect_stdout(io.StringIO()):
         with _without_torch():
             import nncf

@@ -102,6 +102,8 @@ class OpenVinoBackend(Backend):
     def versions(self) -> Mapping[str, str]:
         """Of OpenVINO, and of what it is held against; both are imported, so that no model's memory counts that."""
         import onnxruntime
-        import openvino  # noqa: F401
 
+        from optim_openvino.runtime.quiet_import import quiet_openvino
+
+        quiet_openvino()
         return {RUNTIME: version(), "onnxruntime": onnxruntime.__version__}

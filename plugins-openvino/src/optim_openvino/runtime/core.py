@@ -9,9 +9,9 @@ from typing import Any
 @cache
 def core() -> Any:
     """One a process: it loads the libraries of devices."""
-    import openvino
+    from optim_openvino.runtime.quiet_import import quiet_openvino
 
-    return openvino.Core()
+    return quiet_openvino().Core()
 
 
 @cache

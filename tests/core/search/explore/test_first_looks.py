@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("jobs_here")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("looks")
-    with installed(folder, "dawdling_plugin", "timed_plugin"):
+    with installed(folder, "dawdling_plugin", "timed_plugin", "hinting_plugin"):
         write_network(folder / "model.onnx", {"a": 6, "b": 6, "c": 6})
         yield folder
 
@@ -53,6 +53,14 @@ def test_plugins_take_turns_and_each_begins_with_what_promises_most(settings):
     plan = make_plan(settings, registry, registry.target("cpu"))
     order = [planned.ordered.name for planned in _fair_order(plan)]
     assert order == ["dawdling.lossily", "timed.round", "dawdling.useless", "timed.drop-a"]
+
+
+def test_lossy_settings_cost_next_to_nothing_and_come_first(settings):
+    registry = load_registry()
+    without = tuple(name for name in settings.without if name != "hinting.coarse")
+    plan = make_plan(replace(settings, without=without, stages=()), registry, registry.target("cpu"))
+    order = [planned.ordered.name for planned in _fair_order(plan)]
+    assert order[:2] == ["hinting.coarse", "dawdling.lossily"]
 
 
 @pytest.fixture
@@ -101,15 +109,23 @@ def looked(folder, settings):
     def rows_of(*names):
         registry = load_registry()
         offers = {offered.name for offered in registry.offers(registry.target("cpu"))}
-        chosen = replace(settings, search_seconds=80.0, without=tuple(sorted(offers - set(names))))
+        chosen = replace(settings, stages=(), search_seconds=80.0, without=tuple(sorted(offers - set(names))))
         bench = Workbench(chosen, registry, Store(folder / "direct"), None, lambda text: None)
         bench.prepare(bench.ingest().model)
         plan = make_plan(chosen, registry, bench.target)
         beam = Beam(bench, Budget(0.05, 1e-4), plan)
         FirstLooks(bench, beam._expander, beam.clock, beam.journal, beam.time).run(plan, 1.0)
+        rows_of.attempts = beam.journal.attempts
         return [(one.step.pass_name, one.on, one.ratio is not None) for one in beam.journal.attempts]
 
     return rows_of
+
+
+def test_lossy_settings_are_compared_and_timed(looked):
+    found = looked("timed.drop-a", "hinting.coarse")
+    assert ("hinting.coarse", (), True) in found
+    (hint,) = (one for one in looked.attempts if one.step.pass_name == "hinting.coarse")
+    assert hint.drift is not None and hint.drift.relative_l2 == 0.0
 
 
 def test_what_makes_way_has_a_first_look_with_what_it_makes_way_for(looked):
