@@ -90,6 +90,34 @@ def test_without_nncf_its_passes_say_so(tmp_path, monkeypatch):
     assert "optim-plugin-openvino[nncf]" in applicable.reason
 
 
+def test_weights_in_four_bits_run_also_where_onnx_itself_has_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
+    passes = {"openvino.compress-weights": {"mode": "int4-sym", "group_size": 32, "scale_estimation": True}}
+    asked = {"target": "openvino", "stages": ["quantize"], "search_seconds": 1, "max_drift": 0.5, "goal": "size"}
+    path = wide_mlp(tmp_path)
+    report = optim.run(path, tmp_path / "out", passes=passes, **asked)
+    assert report.status == "improved" and 0 < report.result.drift.relative_l2 < 0.3
+    assert {node.op_type for node in onnx.load(tmp_path / "out" / "model.onnx").graph.node} >= {"MatMulNBits"}
+    passes["openvino.compress-weights"] = {"mode": "int4-asym"}
+    report = optim.run(path, tmp_path / "none", passes=passes, **asked)
+    assert report.status == "failed" and "zero points that no runtime reads" in str(report.steps)
+
+
+def wide_mlp(folder):
+    """Opset 20: two products of 128 by 128, whose first and last layers NNCF leaves in 8 bits, and one between."""
+    random = np.random.default_rng(0)
+    nodes, weights = [], []
+    for number in range(3):
+        weight = (random.standard_normal((128, 128)) / 11).astype(np.float32)
+        weights.append(onnx.numpy_helper.from_array(weight, f"w{number}"))
+        nodes.append(helper.make_node("MatMul", [f"x{number}", f"w{number}"], [f"x{number + 1}"], name=f"m{number}"))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 128]) for name in ("x0", "x3")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    path = folder / "wide.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+    return path
+
+
 def test_a_model_cache_is_used_again_and_one_that_is_damaged_is_left_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     model = describe(models.mlp(tmp_path), session=as_session({MODEL_CACHE: "YES"}))

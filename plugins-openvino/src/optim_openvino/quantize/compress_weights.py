@@ -9,15 +9,15 @@ After; from opset 21 on, and in 8 bits; else 4 bits are a ``com.microsoft.MatMul
     y = MatMul(a, DequantizeLinear(W_q, scale, zero, block_size))
 
 OpenVINO multiplies such weights in integers, by activations that it quantizes as they come in groups of
-``openvino.tune:group_size``. Smaller files, and a decoder's step that waits for memory, gain most. Methods: AWQ (Lin et
-al. 2023), GPTQ (Frantar et al. 2022).
+``openvino.tune:group_size``. Smaller files, and a decoder's step that waits for memory, gain most. Method: AWQ (Lin et
+al. 2023). NNCF 3.4 has no GPTQ for ONNX, and below opset 21 no zero points in 4 bits that a runtime reads.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from optim import Applicable, Context, Model, Pass, PassResult, Target
+from optim import Applicable, Context, Model, OptimError, Pass, PassResult, Target
 from optim_openvino.quantize import float_graph
 from optim_openvino.quantize.nncf_library import quiet_nncf
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from optim_openvino.quantize.compress_weights_options import CompressWeightsOptions
 
 _OPSET = 13
+_OPSET_OF_FEW_BITS = 21
+"""From which on DequantizeLinear takes 4 bits."""
+
 _OPERATORS = (*float_graph.PRODUCTS, "Gather")
 
 
@@ -52,7 +55,7 @@ class CompressWeights(Pass):
         from optim_openvino.quantize.compress_weights_options import CompressWeightsOptions
 
         yield CompressWeightsOptions()
-        yield CompressWeightsOptions(mode="int4-asym", group_size=32)
+        yield CompressWeightsOptions(mode="int4-sym", group_size=32)
 
     def keepable(self, model: Model, options: CompressWeightsOptions) -> list[str]:
         """Everything with a weight."""
@@ -64,6 +67,13 @@ class CompressWeights(Pass):
         known = float_graph.weighted(model, _OPERATORS)
         if set(known) <= set(options.keep):
             return PassResult(model, False, ("keep leaves nothing to compress",))
+        if options.mode == "int4-asym" and model.opset[""] < _OPSET_OF_FEW_BITS:
+            raise OptimError(
+                "openvino-zero-points",
+                "NNCF writes 4 bits with zero points that no runtime reads",
+                f"below opset {_OPSET_OF_FEW_BITS} they are a MatMulNBits; this model has opset {model.opset['']}",
+                "--with \"openvino.compress-weights:mode='int4-sym'\"",
+            )
         unknown = sorted(set(options.keep) - set(known))
         notes = (f"keep names no node with a weight: {', '.join(unknown)}",) if unknown else ()
         with quiet_nncf() as nncf:
@@ -83,7 +93,7 @@ def _arguments(nncf: Any, model: Model, options: CompressWeightsOptions, context
     }
     if options.few_bits:
         found |= {"ratio": options.ratio, "group_size": options.group_size, "all_layers": options.all_layers}
-        found |= {"awq": options.awq, "scale_estimation": options.scale_estimation, "gptq": options.gptq}
+        found |= {"awq": options.awq, "scale_estimation": options.scale_estimation}
     if options.needs_samples:
         data = float_graph.samples(model, context, options.samples)
         found |= {"dataset": nncf.Dataset(data), "subset_size": len(data)}

@@ -121,9 +121,12 @@ def samples(model: Model, context: Context, most: int) -> list[Feeds]:
 
 
 def write(graph: onnx.ModelProto, context: Context, model: Model) -> Model:
-    """Bring what NNCF made into the store."""
+    """Bring what NNCF made into the store; it imports no domain for the operators of ONNX Runtime that it writes."""
     import onnx
 
+    imported = {one.domain for one in graph.opset_import}
+    for domain in sorted({node.domain for node in graph.graph.node if node.domain not in ("", "ai.onnx")} - imported):
+        graph.opset_import.append(onnx.helper.make_opsetid(domain, 1))
     path = context.scratch / "quantized.onnx"
     onnx.save(graph, path, save_as_external_data=True, location="quantized.onnx.data", size_threshold=1024)
     return context.adopt(path, model)
