@@ -15,7 +15,7 @@ PARALLEL := --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu
 
 help:
 	@echo "make demo        optimize a trained sentence encoder, into demo-run/"
-	@echo "make test        run every test; seven to nine minutes on two cores"
+	@echo "make test        run every test; eight to nine minutes on two cores"
 	@echo "make test-quick  run what is quick, without tests/faults; two and a half minutes"
 	@echo "make test-suite  run every pass on every backend model of onnx, 76,000 trials; seven minutes on two cores"
 	@echo "make test-faults run every case of tests/faults, killed and starved processes too; minutes"
