@@ -78,7 +78,7 @@ def test_what_is_finished_is_not_run_again(batch: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("optim._engine.batch.runs.run_program", lost)
     again = Here()
     index = run(batch, again)
-    assert [Path(work.arguments[1]).name for work in again.ran] == ["broken.onnx"]
+    assert [Path(work.arguments[-1]).name for work in again.ran] == ["broken.onnx"]
     assert [row.status for row in index.rows] == ["unchanged", "error", "error"]
     os.utime(batch / "fine.onnx", ns=(1, 1))
     changed = Here()

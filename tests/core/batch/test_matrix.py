@@ -77,3 +77,11 @@ def test_targets_with_settings_make_folders_of_any_system(models: Path) -> None:
         ("a-auto", frozenset()),
         ("a-cpu-qnn-soc-sm8650", {"cpu", "qnn"}),
     ]
+
+
+def test_a_factory_in_a_recipe_is_code_that_nobody_said_may_run(models: Path) -> None:
+    file = written(models, "f.toml", '[matrix]\nsource = ["somebody.module:factory", "a.onnx"]\n')
+    refused, sound = read_batch([file])
+    assert refused.error is not None and refused.error.reference == "untrusted-code"
+    assert sound.error is None
+    assert [entry.error for entry in read_batch([file], trust_code=True)] == [None, None]

@@ -60,11 +60,12 @@ class Standing:
         """The runs that go on, then how many are left."""
         from rich.table import Table
 
+        del options
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         running = self.running()
-        for name, doing in running[: max(1, options.max_width and console.height - 4)]:
+        for name, doing in running[: max(1, console.height - 4)]:
             table.add_row(printable(name), printable(doing), style="")
         minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
         yield table

@@ -11,9 +11,11 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from optim._engine.feeds.named import is_function
 from optim._engine.plugins.chosen_targets import AUTO_TARGET, BASELINE_TARGET, target_names
 from optim._engine.recipes.recipe import Recipe, recipe_from
 from optim._engine.recipes.toml import read_toml
+from optim._engine.recipes.trust import untrusted
 from optim.errors import ExitStatus, OptimError
 
 _PATTERN = frozenset("*?[")
@@ -75,17 +77,18 @@ class Entry:
         return frozenset(names - {AUTO_TARGET})
 
 
-def read_batch(files: Sequence[Path]) -> list[Entry]:
+def read_batch(files: Sequence[Path], *, trust_code: bool = False) -> list[Entry]:
     """The runs that recipes ask for, in their order; what is wrong with one file costs none of the others.
 
     Args:
         files: recipes with a table ``[matrix]``.
+        trust_code: whether they may name factories, which are imported and run.
     """
-    found = [entry for file in files for entry in _read(file)]
+    found = [entry for file in files for entry in _read(file, trust_code=trust_code)]
     return _with_names_of_their_own(found)
 
 
-def _read(file: Path) -> list[Entry]:
+def _read(file: Path, *, trust_code: bool) -> list[Entry]:
     try:
         asked = recipe_from(read_toml(file), file, BatchRecipe)
     except OptimError as error:
@@ -95,7 +98,11 @@ def _read(file: Path) -> list[Entry]:
         named = _sources(source, file)
         if not named:
             entries.append(Entry(f"{file.stem}-{_stem(source)}", source, file, error=_nothing_there(source, file)))
-        entries += [entry for one in named for entry in _combined(one, asked, file)]
+        for one in named:
+            if is_function(one) and not Path(one).exists() and not trust_code:
+                entries.append(Entry(_stem(one), one, file, error=untrusted(one, file)))
+            else:
+                entries += _combined(one, asked, file)
     return entries
 
 

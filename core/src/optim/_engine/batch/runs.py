@@ -90,7 +90,7 @@ def run_batch(
         executor: runs :func:`optim._engine.batch.program.run_program`.
         told: is told of each run.
         flags: of ``optim run``, for every run.
-        fresh: run again what is finished.
+        fresh: run again what is finished, and take nothing from the cache.
 
     Returns:
         The index, in the order of ``entries``.
@@ -115,9 +115,9 @@ def run_batch(
             told.finished(known, True)
             continue
         recipe.write_text(text, encoding="utf-8")
-        arguments = _arguments(entry, folder, recipe, flags)
+        arguments = _arguments(entry, folder, recipe, [*flags, "--fresh"] if fresh else flags)
         log = recipe.with_suffix(".log")
-        future = executor.submit(run_program, Work((*arguments, "--json"), str(log.absolute())))
+        future = executor.submit(run_program, Work(arguments, str(log.absolute())))
         waiting[future] = entry, shlex.join(["optim", *arguments])
         told.begun(entry.name, log)
     index = _index(entries, found, keys)
@@ -152,7 +152,7 @@ def _index(entries: Sequence[Entry], found: Mapping[str, tuple[Row, ...]], keys:
 
 def _arguments(entry: Entry, folder: Path, recipe: Path, flags: Sequence[str]) -> tuple[str, ...]:
     output = (folder / entry.name).absolute()
-    return "run", entry.source, "-o", str(output), "--recipe", str(recipe.absolute()), *flags
+    return "run", "-o", str(output), "--recipe", str(recipe.absolute()), *flags, "--json", "--", entry.source
 
 
 def _recipe_text(entry: Entry) -> str:

@@ -26,13 +26,23 @@ def require_no_code(settings: RunSettings, path: Path, given: Collection[str]) -
     """
     named = next(_named(settings, given), "")
     if named:
-        raise OptimError(
-            "untrusted-code",
-            f"{path.name} names {named}, which would be run",
-            "a recipe or a lock may come from somebody else, and so may the code that it names",
-            "look at both; then run it again with --trust-code",
-            status=ExitStatus.USAGE,
-        )
+        raise untrusted(named, path)
+
+
+def untrusted(named: str, path: Path) -> OptimError:
+    """The refusal of a file that names code.
+
+    Args:
+        named: what would be run.
+        path: of the file.
+    """
+    return OptimError(
+        "untrusted-code",
+        f"{path.name} names {named}, which would be run",
+        "a recipe or a lock may come from somebody else, and so may the code that it names",
+        "look at both; then run it again with --trust-code",
+        status=ExitStatus.USAGE,
+    )
 
 
 def _named(settings: RunSettings, given: Collection[str]) -> Iterator[str]:

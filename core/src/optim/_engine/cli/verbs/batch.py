@@ -40,7 +40,7 @@ def batch(
     """
     from optim._engine.batch.matrix import read_batch
 
-    entries = read_batch(recipes)
+    entries = read_batch(recipes, trust_code=trust_code)
     if dry_run:
         rows = [(entry.name, entry.target, entry.source, str(entry.error or "")) for entry in entries]
         if as_json:
@@ -55,7 +55,7 @@ def batch(
     from optim._engine.batch.runs import Told, claimed, run_batch
 
     targets = sorted({name for entry in entries for name in entry.needs})
-    flags = [*(["--trust-code"] if trust_code else []), *(["--fresh"] if fresh else [])]
+    flags = ["--trust-code"] if trust_code else []
     with claimed(output), executor_of(cluster, jobs, targets, output) as executor, standing(len(entries)) as shown:
         told = Told(shown.begun, shown.finished)
         index = run_batch(entries, output, executor, told, flags=flags, fresh=fresh)
