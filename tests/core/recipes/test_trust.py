@@ -61,3 +61,14 @@ def test_a_recipe_without_code_needs_no_trust(model, capsys):
     Path("recipe.toml").write_text('goal = "size"\n[[passes]]\nname = "ort.quantize-weights"\noptions = {bits = 8}')
     assert main(["run", str(model), "--recipe", "recipe.toml", "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("target", ["auto", "cpu,qnn-offline", "cpu,openvino"])
+def test_what_a_recipe_names_is_looked_at_where_several_targets_compete(model, capsys, target):
+    Path("recipe.toml").write_text('[[passes]]\nname = "ort.quantize-dynamic"\noptions = {per_channel = true}')
+    status = main(["run", str(model), "-o", "out", "--recipe", "recipe.toml", "--target", target, "--dry-run"])
+    told = capsys.readouterr().err
+    assert "unknown-target" not in told
+    assert status == (ExitStatus.USAGE if "offline" in target else ExitStatus.DELIVERED), told
+    Path("recipe.toml").write_text('data = "planted_code:f"')
+    assert main(["run", str(model), "-o", "out", "--recipe", "recipe.toml", "--target", target]) == ExitStatus.USAGE

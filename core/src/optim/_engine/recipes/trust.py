@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from optim._engine.feeds.named import is_function
+from optim._engine.plugins.chosen_targets import choose_targets
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.settings import RunSettings
 from optim.errors import ExitStatus, OptimError
@@ -54,9 +55,10 @@ def _named(settings: RunSettings, given: Collection[str]) -> Iterator[str]:
     if not asked:
         return
     registry = load_registry()
-    target = registry.target(settings.target)
+    targets = choose_targets(registry, settings.target, here=False).targets
     for one in asked:
-        offered = registry.find_pass(one.name, target)
+        offering = (target for target in targets if one.name in {offered.name for offered in registry.offers(target)})
+        offered = registry.find_pass(one.name, next(offering, targets[0]))
         if offered.stage in MODEL_STAGES:
             pass_class = offered.over_models
             yield from pass_class().runs_code(parse_options(pass_class, dict(one.options or {})))
