@@ -32,11 +32,6 @@ def figure_text(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.3g}"
 
 
-def count_text(count: float) -> str:
-    """Thousands apart."""
-    return f"{count:,.0f}".replace(",", "\u202f")
-
-
 def share_text(share: float | None) -> str:
     """E.g. ``99.2 %``."""
     return NOTHING if share is None else f"{100 * share:.1f} %"
