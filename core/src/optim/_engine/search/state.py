@@ -12,6 +12,7 @@ from optim._engine.gate.budget import BeyondBudget
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.lane import Ready
+from optim._engine.plugins.offers import OfferedPass
 from optim._engine.sources.result import SourceDrift
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
@@ -101,6 +102,15 @@ class Candidate:
         """Returns the candidate with its drift and its metric as a lane found them."""
         drift = worst_drift(ready.comparisons) if ready.comparisons else self.drift
         return replace(self, drift=drift, task=ready.task or self.task)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What is tried: one pass, with its options, on one candidate."""
+
+    candidate: Candidate
+    offered: OfferedPass
+    options: dict[str, Any]
 
 
 @dataclass

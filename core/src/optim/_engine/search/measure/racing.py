@@ -12,7 +12,7 @@ from optim._engine.jobs.clocks.kinds import clock_of
 from optim._engine.jobs.lane import Ready
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.race import Admit, as_base, look, race
-from optim._engine.search.state import Candidate, LaneResult
+from optim._engine.search.state import Candidate, LaneResult, Trial
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
@@ -162,7 +162,7 @@ def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
     if recast.key in bench.recast_originals:
         return bench.recast_originals[recast.key]
     offered = bench.registry.find_pass(recast.pass_name, bench.target)
-    tried = bench.try_one(bench.original, offered, recast.options, bench.settings.needed_timeout_s)
+    tried = bench.try_one(Trial(bench.original, offered, recast.options), bench.settings.needed_timeout_s)
     if tried.answer is None or not tried.answer.result.changed:
         raise OptimError(
             "recast-failed",
