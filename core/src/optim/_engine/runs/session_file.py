@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from optim._engine.jobs.clocks.serving import Serving
 from optim._engine.jobs.start_up import Zeros
 from optim._engine.json_file import read_json
 from optim._engine.runs.session_trust import require_harmless
@@ -19,6 +20,19 @@ LOAD_SCRIPT = "load.py"
 MODEL_FILE = "model.onnx"
 NEAREST_FOLDER = "nearest"
 """Where a run whose budget nothing meets keeps the model that is nearest to it."""
+
+_SELDOM = (
+    "library",
+    "fallback",
+    "target",
+    "package",
+    "also",
+    "shapes_on_cpu",
+    "tuned_provider_options",
+    "warm_up",
+    "serving",
+)
+"""What is left out of the file where it says nothing."""
 
 LOAD_TEXT = '''\
 """Opens model.onnx with the settings of session.json. Needs onnxruntime, and the provider's package if it has one."""
@@ -105,6 +119,8 @@ class SessionFile:
         tuned_provider_options: options that a pass chose for the model, by provider, laid over the target's.
         warm_up: inputs of zeros on which the model is run when it is opened: memory is taken and kernels are chosen
             then, and not in a caller's first run. Empty where that does not pay.
+        serving: how it did most samples a second, where that was the goal: for whoever calls it. Its threads are among
+            the session's options.
     """
 
     provider: str
@@ -121,6 +137,7 @@ class SessionFile:
     shapes_on_cpu: bool = False
     tuned_provider_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     warm_up: Mapping[str, Zeros] = field(default_factory=dict)
+    serving: Serving | None = None
 
     @classmethod
     def of(
@@ -175,6 +192,19 @@ class SessionFile:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a run found out of how its model is best used.
+
+    Attributes:
+        warm_up: inputs of zeros to be run on when it is opened.
+        serving: how it did most samples a second; None where that was not the goal.
+    """
+
+    warm_up: Mapping[str, Zeros] = field(default_factory=dict)
+    serving: Serving | None = None
+
+
 def write_session_files(
     folder: Path,
     session: SessionConfig,
@@ -183,7 +213,7 @@ def write_session_files(
     *,
     owner: str | None = None,
     script: str = LOAD_TEXT,
-    warm_up: Mapping[str, Zeros] | None = None,
+    advice: Advice | None = None,
 ) -> None:
     """Write ``session.json`` beside ``model.onnx``, and ``load.py`` where something opens it without optim.
 
@@ -194,16 +224,18 @@ def write_session_files(
         libraries: packages with operators that it needs.
         owner: the distribution whose backend opens it; None: onnxruntime alone does.
         script: text of ``load.py``; empty: there is none.
-        warm_up: inputs of zeros to be run on when it is opened.
+        advice: on how to use it.
     """
     from optim.jobs.wire import to_wire
 
-    settings = SessionFile.of(session, target, libraries, owner=owner)
+    advice = advice or Advice()
+    if advice.serving is not None and advice.serving.threads is not None:
+        session = session.updated(SessionConfig({"intra_op_num_threads": advice.serving.threads}))
+    settings = replace(SessionFile.of(session, target, libraries, owner=owner), serving=advice.serving)
     if owner is None and not _is_replayed(session):
-        settings = replace(settings, warm_up=warm_up or {})
+        settings = replace(settings, warm_up=advice.warm_up)
     written = to_wire(settings)
-    seldom = ("library", "fallback", "target", "package", "also", "shapes_on_cpu", "tuned_provider_options", "warm_up")
-    written = {key: value for key, value in written.items() if value or key not in seldom}
+    written = {key: value for key, value in written.items() if value or key not in _SELDOM}
     text = json.dumps(written, indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
     if script:

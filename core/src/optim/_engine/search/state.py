@@ -11,6 +11,7 @@ from optim._engine.diagnosis.blame_job import Answer as Blame
 from optim._engine.gate.budget import BeyondBudget
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
+from optim._engine.jobs.clocks.serving import Percentiles, Throughput
 from optim._engine.jobs.lane import Ready
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.sources.result import SourceDrift
@@ -233,6 +234,8 @@ class LaneResult:
         open_s: of the base: how long a lane of this race took to open on average, in seconds.
         cut_short: of the base: whether the race ended because the time of the run was over.
         goal: what the goal's own clock found, to the base's; None where the goal has none.
+        sample_calls: how long calls took, of each timed sample.
+        throughput: what it did, where that is the goal.
     """
 
     failure: str = ""
@@ -245,6 +248,8 @@ class LaneResult:
     open_s: float = 0.0
     cut_short: bool = False
     goal: Ratio | None = None
+    sample_calls: tuple[Percentiles, ...] = ()
+    throughput: Throughput | None = None
 
 
 @dataclass(frozen=True, slots=True)
