@@ -303,9 +303,9 @@ def test_a_round_that_the_end_of_the_run_cuts_does_not_count(raced, monkeypatch)
     monkeypatch.setattr(race_module.time, "monotonic", lambda: now[0])
     run_lane = race_module._run_lane
 
-    def slow(lane):
+    def slow(lane, timeout_s):
         now[0] += 1.0
-        return run_lane(lane)
+        return run_lane(lane, timeout_s)
 
     monkeypatch.setattr(race_module, "_run_lane", slow)
     base, (other,) = raced([0.1], [0.05], whole_s=4.5)

@@ -222,6 +222,7 @@ class LaneResult:
         disturbed: share of the race's rounds in which other processes used the machine, 0..1.
         open_s: of the base: how long a lane of this race took to open on average, in seconds.
         cut_short: of the base: whether the race ended because the time of the run was over.
+        out_of_time: whether it has no figures because that time was over: nothing speaks against it.
         start: from opening to the first answer, to the base's; None where that was not timed.
     """
 
@@ -234,6 +235,7 @@ class LaneResult:
     disturbed: float = 0.0
     open_s: float = 0.0
     cut_short: bool = False
+    out_of_time: bool = False
     start: Ratio | None = None
 
 

@@ -57,7 +57,7 @@ SAMENESS_SHARE = 0.08
 that take seconds to open."""
 
 LAST_SAMENESS_S = 20.0
-"""For telling whether settings that are about to be delivered change anything: it must be known in the end."""
+"""The same of what is about to be delivered: it must be known in the end."""
 
 LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation."""
@@ -154,8 +154,8 @@ class TimeBudget(LaneSeconds):
         self._run = run or RunTime(AUTO, now)
         self._timeout_s = timeout_s
         self._races, self._later_s = races, 0.0
-        self._floor_s = math.inf if must else self._run.floor_s
-        self._look_floor_s = math.inf if must else self._run.look_floor_s
+        self._must = must
+        self._for_the_end_s = math.inf
         part = self._run.part
         self.grace_s = part * GRACE_S
         self.repairs, self.sameness = Allowance(0.0, now), Allowance(0.0, now)
@@ -185,8 +185,13 @@ class TimeBudget(LaneSeconds):
         end_s = run.closing_s + whole.proof_s(LEAST_LANES if races else 1)  # a size needs no race, its latency does
         if races:
             end_s += _SHORTER_SHARE * whole.shorter.left_of_its_own
-        whole.begin(max(0.0, left - min(end_s, MOST_FOR_THE_END * left)))
+        whole._for_the_end_s = min(end_s, MOST_FOR_THE_END * left)
+        whole.begin(max(0.0, left - whole._for_the_end_s))
         return whole
+
+    def _at_least(self, floor_s: float, seconds: float) -> float:
+        """So many seconds, or what is begun may take whatever is left; what must be done has no bound."""
+        return math.inf if self._must else max(floor_s, seconds)
 
     @property
     def left(self) -> float:
@@ -243,7 +248,7 @@ class TimeBudget(LaneSeconds):
 
     def look(self, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
         """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
-        whole_s = max(self._look_floor_s, self._left_before_proof())
+        whole_s = self._at_least(self._run.look_floor_s, self._left_before_proof())
         seconds = self.pace * max(LOOK_S, seconds - _OPENING_SHARE * self._lane_s * lanes)
         if memory_only:
             return Effort(seconds, least_rounds=3, most_rounds=5, drop=False, fresh=False, whole_s=whole_s)
@@ -259,7 +264,7 @@ class TimeBudget(LaneSeconds):
 
     def first_look(self, seconds: float) -> Effort:
         """Three rounds on one sample, and a few more where they are short."""
-        whole_s = max(self._look_floor_s, _FIRST_RACE * self._left_before_proof())
+        whole_s = self._at_least(self._run.look_floor_s, _FIRST_RACE * self._left_before_proof())
         seconds = self.pace * min(seconds, 2 * LOOK_S)
         return Effort(seconds, least_rounds=3, most_rounds=7, width=0.05, fresh=False, most_samples=1, whole_s=whole_s)
 
@@ -274,15 +279,20 @@ class TimeBudget(LaneSeconds):
     @property
     def may_prove(self) -> bool:
         """Whether there is time for half of the last race of one model: with less it has no figure."""
-        return self.proof_s(1) / 2 <= max(self._floor_s, self._run.left - self._run.closing_s)
+        return self.proof_s(1) / 2 <= self._at_least(self._run.floor_s, self._run.left - self._run.closing_s)
 
     def lanes_to_look_at(self, wanted: int) -> int:
         """How many of so many models have their first look before the last race must begin; 0 for none."""
         return max(0, min(wanted, int(self._left_before_proof() / self._lane_s) - 1))
 
     def _left_before_proof(self) -> float:
-        """Seconds until the last race, of two models or one that runs long, must begin."""
-        return self._run.left - self._run.closing_s - self.proof_s(1 if self.is_long else _AGAIN_LANES)
+        """Seconds until the last race, of two models or one that runs long, must begin.
+
+        Where a busy machine makes it look longer than half of the time, it has that half: what is not looked at
+        cannot be proven either.
+        """
+        end_s = self._run.closing_s + self.proof_s(1 if self.is_long else _AGAIN_LANES)
+        return self._run.left - min(end_s, self._for_the_end_s)
 
     @property
     def is_up(self) -> bool:
@@ -305,7 +315,8 @@ class TimeBudget(LaneSeconds):
     @property
     def for_reapplying(self) -> float:
         """Seconds for one step that is applied to another candidate at the end."""
-        return min(self._timeout_s, max(self._floor_s, min(REAPPLIED_S, self._left_before_proof())))
+        left = min(REAPPLIED_S, self._left_before_proof())
+        return min(self._timeout_s, self._at_least(self._run.floor_s, left))
 
     def final(self, lanes: int, *, drop: bool) -> Effort:
         """Fresh rounds for so many models that may be delivered."""
@@ -329,7 +340,7 @@ class TimeBudget(LaneSeconds):
         if self.is_slow:
             there_is_time_for = int(seconds / ((lanes + 1) * self._round_s))
             least_rounds = min(least_rounds, max(_LEAST_ROUNDS, there_is_time_for))
-        whole_s = max(self._floor_s, self._run.left - self._run.closing_s - after_s)
+        whole_s = self._at_least(self._run.floor_s, self._run.left - self._run.closing_s - after_s)
         seconds *= self.pace
         return Effort(
             seconds=seconds,

@@ -107,7 +107,7 @@ class Beam:
         beam = ranking = [self.start]
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
-            if self._small and self.time.left_for_candidates <= 0:
+            if self._is_over(passes):
                 run_out(self._legs[place:], self.journal, self._bench.original)
                 break
             if self._objective.goal == "latency" and promises_too_little(self._legs[place:], self._promises):
@@ -123,8 +123,14 @@ class Beam:
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.run_time.left)
         there = {item.digest for item in ranking}
-        small = [item for item in self._small if item.digest not in there]
-        return self._by_rank([*ranking, *small]) if small else ranking
+        looked = [item for item in (*self._small, *self._looked.values()) if item.digest not in there]
+        return self._by_rank([*ranking, *looked]) if looked else ranking
+
+    def _is_over(self, passes: Sequence[Planned]) -> bool:
+        """Whether the time is over before a stage, and first looks found something that may be delivered."""
+        if any(planned.forced for planned in passes):
+            return False
+        return bool(self._small and self.time.left_for_candidates <= 0) or bool(self._looked and self.time.left <= 0)
 
     def _leave_out(self, rest: Sequence[Leg], candidate: Candidate) -> None:
         names = leave_out(rest, self._promises, self.journal, candidate)

@@ -35,8 +35,6 @@ _ROUND_TIMEOUT_S = 300.0
 _BASE_TIMEOUT_S = 900.0
 """For the base to open and to be compared: it only ends one that hangs."""
 
-OUT_OF_TIME = "the time of the run was over before it was open"
-
 _CLEARLY = 1.02
 """A lane leaves the race when its interval lies above the best one's by more: less drops what may yet win."""
 _HOPELESS = 1.35
@@ -72,6 +70,13 @@ def as_base(result: LaneResult) -> LaneResult:
     return replace(result, ratio=whole, sample_ratio=tuple(samples), start=start)
 
 
+class _OutOfTime(WorkerFailed):
+    """The time of the race was over before a lane was open: nothing speaks against its model."""
+
+    def __init__(self) -> None:
+        super().__init__("the time of the run was over before it was open", "timeout")
+
+
 @dataclass
 class _Lane:
     worker: WorkerProcess
@@ -96,6 +101,8 @@ def race(
     Returns:
         The base's own result (ratio 1) and one result a lane, in order.
 
+    Where the time is over before the base is open, nothing has figures; each result says so.
+
     Raises:
         WorkerFailed: the base itself does not run.
     """
@@ -104,6 +111,8 @@ def race(
     opened = [_said_beside(lane) for lane in _open(base, lanes, effort, end)]
     open_s = (time.monotonic() - started) / len(opened)
     try:
+        if isinstance(opened[0], _OutOfTime):
+            return LaneResult(open_s=open_s, cut_short=True, out_of_time=True), [LaneResult(out_of_time=True) for _ in lanes]
         if isinstance(opened[0], WorkerFailed):
             raise opened[0]
         running = {i: lane for i, lane in enumerate(opened) if isinstance(lane, _Lane)}
@@ -116,12 +125,14 @@ def race(
                 lane.worker.close()
     results = []
     for i, lane in enumerate(opened):
-        if isinstance(lane, WorkerFailed):
+        if isinstance(lane, _OutOfTime):
+            results.append(LaneResult(out_of_time=True))
+        elif isinstance(lane, WorkerFailed):
             results.append(LaneResult(lane.reason))
         elif i in rounds.failures:
             results.append(LaneResult(rounds.failures[i], lane.ready))
         elif not lane.times:
-            results.append(LaneResult("", lane.ready))
+            results.append(LaneResult("", lane.ready, out_of_time=rounds.cut_short))
         else:
             results.append(_figures(lane, running[0], rounds))
     return replace(results[0], open_s=open_s, cut_short=rounds.cut_short), results[1:]
@@ -166,15 +177,17 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) 
         alive = [i for i in lanes if lanes[i].racing and i not in failures]
         order.shuffle(alive)
         for i in alive:
-            if time.monotonic() > end:
+            if time.monotonic() >= end:
                 break
             try:
-                watch.add_own(_run_lane(lanes[i]))
+                watch.add_own(_run_lane(lanes[i], min(_ROUND_TIMEOUT_S, end - time.monotonic())))
             except WorkerFailed as failed:
+                if failed.kind == "timeout" and time.monotonic() >= end:
+                    break
                 if i == 0:
                     raise
                 failures[i] = failed.reason
-        if time.monotonic() > end and _forget_unfinished(lanes, alive, failures, number):
+        if time.monotonic() >= end and _forget_unfinished(lanes, alive, failures, number):
             cut_short = True
             break
         window.append(number)
@@ -265,10 +278,10 @@ def _start_ratio(lane: _Lane, base: _Lane, kept: list[int]) -> Ratio | None:
     return paired_ratio([lane.starts[r] for r in rounds], [base.starts[r] for r in rounds]) if rounds else None
 
 
-def _run_lane(lane: _Lane) -> float:
+def _run_lane(lane: _Lane, timeout_s: float) -> float:
     """One round of one lane; the processor seconds it used."""
     lane.worker.send({"go": True})
-    answer = lane.worker.receive(_ROUND_TIMEOUT_S)
+    answer = lane.worker.receive(timeout_s)
     lane.times.append([float(np.median(burst)) for burst in answer["seconds"]])
     if answer.get("start_s"):
         lane.starts.append(float(answer["start_s"]))
@@ -282,17 +295,17 @@ def _open(base: Request, lanes: Sequence[Request], effort: Effort, end: float) -
         base: is opened first.
         lanes: are opened in order.
         effort: how long one may take, and whether it is a program of its own.
-        end: when none is waited for any more, but for the base.
+        end: when none is waited for any more.
     """
 
     def open_one(request: Request) -> _Lane | WorkerFailed:
         patient = request.model.digest == base.model.digest and request.comparison.place == base.comparison.place
-        timeout_s = min(effort.open_timeout_s, end - time.monotonic())
-        if timeout_s <= 0 and not patient:
-            return WorkerFailed(OUT_OF_TIME, "timeout")
-        opened = _open_one(request, max(timeout_s, _BASE_TIMEOUT_S) if patient else timeout_s, fresh=effort.fresh)
-        if isinstance(opened, WorkerFailed) and opened.kind == "timeout" and time.monotonic() > end:
-            return WorkerFailed(OUT_OF_TIME, "timeout")
+        timeout_s = min(_BASE_TIMEOUT_S if patient else effort.open_timeout_s, end - time.monotonic())
+        if timeout_s <= 0:
+            return _OutOfTime()
+        opened = _open_one(request, timeout_s, fresh=effort.fresh)
+        if isinstance(opened, WorkerFailed) and opened.kind == "timeout" and time.monotonic() >= end:
+            return _OutOfTime()
         return opened
 
     with ThreadPoolExecutor(2) as pool:

@@ -74,7 +74,7 @@ class Selection:
         What looked best on few samples may break the budget on all of them, or be slower on fresh rounds: then what
         came next is measured, until something holds that nothing explored promises to beat.
         """
-        finalists = [item.candidate for item in ranking if not self._shorter.only_makes_way(item.candidate)]
+        finalists = [item.candidate for item in ranking if self._may_win(item)]
         if self.objective.goal == "size" and self._bench.target.timed:
             return self._smallest(finalists)
         finalists = finalists[: self._time.lanes_at_the_end(_FINALISTS)]
@@ -283,6 +283,12 @@ class Selection:
             if reached and not item.candidate.is_original and item.candidate.model.path not in wrong:
                 chosen.append(item.candidate)
         return unique(chosen)[:_FINALISTS]
+
+    def _may_win(self, item: Measured) -> bool:
+        """Whether a candidate does more than make way, and no quick look has shown it to be slower."""
+        if self._shorter.only_makes_way(item.candidate):
+            return False
+        return self._could_be_better(item) or any(map(self._shorter.was_asked_for, item.candidate.steps))
 
     def _could_be_better(self, item: Measured) -> bool:
         """Whether a quick look leaves it a chance to be better than the original."""
