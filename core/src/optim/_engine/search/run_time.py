@@ -4,7 +4,7 @@
 what                            how long                              what more of it would buy
 ==============================  ====================================  ====================================
 the whole run                   what the user gave, else 30 to 300 s  see the search
-running the original            25 % of it: a third each for finding  samples that drift is measured on, and a
+running the original            20 % of it: a third each for finding  samples that drift is measured on, and a
                                 feeds, running them, and telling      tolerance from more settings
                                 what rounding does
 comparing one result with it    5 % of it                             the same
@@ -37,7 +37,7 @@ _WHOLE_END_S = 80.0
 _LEAST_PART = 0.2
 """Of them, however short the run: with less, what was named is proven by three rounds."""
 
-_ORIGINAL_SHARE = 0.25
+_ORIGINAL_SHARE = 0.2
 """Of the run, for what is done with the original before anything is tried: samples, reference, tolerance."""
 
 _COMPARING_SHARE = 0.05

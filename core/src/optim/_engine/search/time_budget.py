@@ -52,12 +52,9 @@ REPAIR_SHARE = 0.4
 FIRST_REPAIR_SHARE = 0.7
 """Share of what is left for repairs that the next one gets: what it finds is tried on other candidates too."""
 
-SAMENESS_SHARE = 0.08
-"""Share of the search for telling settings that change nothing: it saves more than that in races, but not on models
-that take seconds to open."""
-
-LAST_SAMENESS_S = 20.0
-"""The same of what is about to be delivered: it must be known in the end."""
+SAMENESS_SHARE, LAST_SAMENESS_S = 0.08, 20.0
+"""Share of the search, and seconds in the end, for telling settings that change nothing: the first saves more than that
+in races, but not on models that take seconds to open; the second must be known."""
 
 LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation."""
@@ -65,14 +62,9 @@ LEAST_REPAIR_S = 2.0
 FINAL_S, AGAIN_S = 8.0, 6.0
 """For races of what may be delivered: they end before that where the interval is narrow."""
 
-SHORTER_S = 12.0
-"""For applying steps again, to see which of them are needed."""
-
-FALLBACKS_S = 20.0
-"""For races of what came next: where a busy machine hides every difference, more rounds do not find one."""
-
-FINAL_REPAIRS_S = 14.0
-"""For all repairs on all samples together."""
+SHORTER_S, FALLBACKS_S, FINAL_REPAIRS_S = 12.0, 20.0, 14.0
+"""For applying steps again, to see which are needed; for races of what came next: where a busy machine hides every
+difference, more rounds do not find one; for all repairs on all samples together."""
 
 REAPPLIED_S = 48.0
 """For one step that is applied to another candidate: one that takes longer is not worth the end of a search."""
@@ -83,11 +75,9 @@ LOOK_S = 1.0
 SHARE_OF_A_STAGE = 0.85
 """Part of an equal share of the time that is left: the races of later stages have more candidates."""
 
-FIRST_LOOKS_SHARE = 1 / 3
-"""Share of the search in which the best guess of every pass is tried: with less, slow machines try some only."""
-
-_FIRST_TRIES = 0.7
-"""Part of it in which candidates may begin: the rest is for timing them."""
+FIRST_LOOKS_SHARE, _FIRST_TRIES = 1 / 3, 0.7
+"""Share of the search in which the best guess of every pass is tried: with less, slow machines try some only; and the
+part of it in which candidates may begin: the rest is for timing them."""
 
 _FIRST_RACE = 0.7
 """Share of all that is left until the last race that the first one may take: of slow models there is no other."""
@@ -271,15 +261,19 @@ class TimeBudget(LaneSeconds):
     def proof_s(self, lanes: int) -> float:
         """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again."""
         opened_s = self._lane_s + (_PROGRAM_S if self.programs else 0.0)
-        first = (lanes + 1) * opened_s + lanes * self._run.comparing_s
+        first = self._opened_s(lanes)
         if self.is_long:  # timed again only where there is time; sizes need no second race
             return first
         return first + self._final_s + ((_AGAIN_LANES + 1) * opened_s + self._again_s if self._races else 0.0)
 
+    def _opened_s(self, lanes: int) -> float:
+        """Seconds until so many models are open beside the original, and compared on all samples."""
+        return (lanes + 1) * (self._lane_s + (_PROGRAM_S if self.programs else 0.0)) + lanes * self._run.comparing_s
+
     @property
     def may_prove(self) -> bool:
-        """Whether there is time for half of the last race of one model: with less it has no figure."""
-        return self.proof_s(1) / 2 <= self._at_least(self._run.floor_s, self._run.left - self._run.closing_s)
+        """Whether there is time for half of what one model takes to be open: with less it has no figure."""
+        return self._opened_s(1) / 2 <= self._at_least(self._run.floor_s, self._run.left - self._run.closing_s)
 
     def lanes_to_look_at(self, wanted: int) -> int:
         """How many of so many models have their first look before the last race must begin; 0 for none."""

@@ -95,6 +95,7 @@ class Asker:
                 name, found[name] = broken[0], broken[1]
                 self._too_slow |= {name} if broken[1].ran_out else set()
             left = [offered for offered in left if offered.name not in found]
+        self._has_asked = True
         return found
 
     def require_kept_nodes(self, candidates: Sequence[Candidate], passes: Sequence[Planned]) -> None:

@@ -101,7 +101,10 @@ class KernelGains:
                 with bench.turns.turn():
                     bench.say("timing this machine's kernels, once")
                     answer = bench.runner.call(kernels.JOB, request, timeout_s=MEASURING_S)
-                if not _is_disturbed(answer.measured) or bench.turns.now() - began > _AGAIN_WITHIN * bench.run_time.left:
+                if (
+                    not _is_disturbed(answer.measured)
+                    or bench.turns.now() - began > _AGAIN_WITHIN * bench.run_time.left
+                ):
                     break
         except WorkerFailed:  # passes are guessed by their stage then
             return None

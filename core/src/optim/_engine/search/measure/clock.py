@@ -46,7 +46,7 @@ class Clock:
 
     def is_beaten(self, candidate: Candidate) -> bool:
         """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
-        if self._bench.settings.goal in ("memory", "startup"):
+        if self._bench.settings.goal not in ("latency", "size"):
             return False
         own = self.board[candidate].explored
         return own is not None and own > _BEATEN * self.board.best_of_graph(candidate)
@@ -140,7 +140,7 @@ class Clock:
             return list(items)
         self._bench.say(f"timing {_models(items)} again in fresh processes")
         effort = self._decided(self._time.again(len(items), drop=len(items) > 1))
-        base, results = race_candidates(self._bench, [item.candidate for item in items], effort, Wanted("again"))
+        _, results = race_candidates(self._bench, [item.candidate for item in items], effort, Wanted("again"))
         found = []
         for item, second in zip(items, results, strict=True):
             score = self.board[item.candidate]

@@ -9,7 +9,6 @@ from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.state import Candidate, Measured, StepStatus
 
-
 _NOT_PROVEN = "the time of the run was over before it was proven; give more with --search-seconds"
 
 
