@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,7 @@ def test_a_machine_without_a_fast_kernel_is_told(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("optim_plugins.ort.hardware.multiplies_blocks", lambda: False)
     model = _product(tmp_path)
     assert "AVX2" in QuantizeWeights().worth_trying(model, CPU, "latency").reason
+    assert "onnxruntime-web" in QuantizeWeights().worth_trying(model, replace(CPU, provider="wasm"), "latency").reason
     assert QuantizeWeights().worth_trying(model, CPU, "size")
 
 

@@ -67,7 +67,7 @@ class QuantizeWeights(Pass):
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Where products and tables hold many of the weights, and blocks are computed with as they are."""
         from optim_plugins.ort.hardware import multiplies_blocks
-        from optim_plugins.ort.kernels import CPU_PROVIDER
+        from optim_plugins.ort.kernels import CPU_PROVIDER, WASM
         from optim_plugins.ort.quantize.weights.block_plan import share_of_weights
 
         share = share_of_weights(model.ir())
@@ -75,6 +75,8 @@ class QuantizeWeights(Pass):
             return Applicable.no(f"its products and tables hold {share:.0%} of the weights, Conv and others the rest")
         if goal == "latency" and target.made_for == CPU_PROVIDER and not multiplies_blocks():
             return Applicable.no("onnxruntime has no fast kernel for it without AVX2 or Arm's dot product")
+        if goal == "latency" and target.made_for == WASM:
+            return Applicable.no("onnxruntime-web has no fast kernel for it on WASM: it took 1.2 to 3.7 times as long")
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeWeightsOptions]:
