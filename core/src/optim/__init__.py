@@ -1,14 +1,8 @@
 """optim makes an ONNX model fast on the hardware it will run on, and proves that it still computes the same thing.
 
-<<<<<<< HEAD
 For users: :func:`run`, :func:`load`, :func:`verify`, :func:`bench`, :func:`bench_grid`, :func:`export`,
-:func:`capture`. For plugin authors: :func:`hookimpl`, :class:`Pass`, :class:`Target`, :class:`Backend` and what they
-exchange. Everything is imported when first used, so ``import optim`` is cheap.
-=======
-For users: :func:`run`, :func:`load`, :func:`deliver`, :func:`verify`, :func:`bench`, :func:`export`, :func:`capture`.
-For plugin authors: :func:`hookimpl`, :class:`Pass`, :class:`Target`, :class:`Backend` and what they exchange.
-Everything is imported when first used, so ``import optim`` is cheap.
->>>>>>> main
+:func:`deliver`, :func:`capture`. For plugin authors: :func:`hookimpl`, :class:`Pass`, :class:`Target`, :class:`Backend`
+and what they exchange. Everything is imported when first used, so ``import optim`` is cheap.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ RUNTIME: Mapping[str, tuple[str, ...]] = {
 """Files of onnxruntime-web that the page loads, by what the model is made for; the first is its module."""
 
 TOLERANCE = 1e-3
-"""Relative L2 between the delivered folder, opened anew, and the model that was judged; threads add in another order."""
+"""Relative L2 of the delivered folder, opened anew, to the model that was judged: threads add in another order."""
 
 _MOST_WORDS = 10_000_000
 """A vocabulary of today has a quarter of a million words; a number beyond would be that many empty lines."""

@@ -235,12 +235,9 @@ class LaneResult:
         cut_short: of the base: whether the race ended because the time of the run was over.
         out_of_time: whether it has no figures because that time was over: nothing speaks against it.
         goal: what the goal's own clock found, to the base's; None where the goal has none.
-<<<<<<< HEAD
         sample_calls: how long calls took, of each timed sample.
         throughput: what it did, where that is the goal.
-=======
         work: processor seconds of a run, to the base's; None where nobody counts them.
->>>>>>> main
     """
 
     failure: str = ""
@@ -254,12 +251,9 @@ class LaneResult:
     cut_short: bool = False
     out_of_time: bool = False
     goal: Ratio | None = None
-<<<<<<< HEAD
     sample_calls: tuple[Percentiles, ...] = ()
     throughput: Throughput | None = None
-=======
     work: Ratio | None = None
->>>>>>> main
 
 
 @dataclass(frozen=True, slots=True)

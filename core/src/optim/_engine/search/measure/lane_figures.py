@@ -18,6 +18,12 @@ def goal_ratio(own: Sequence[Figure], base: Sequence[Figure], kept: Sequence[int
     return paired_ratio([own[r].seconds for r in rounds], [base[r].seconds for r in rounds]) if rounds else None
 
 
+def work_ratio(own: Sequence[float], base: Sequence[float], kept: Sequence[int]) -> Ratio | None:
+    """Processor seconds of a run, over rounds that count; those of a model that takes next to none say nothing."""
+    rounds = [r for r in kept if r < min(len(own), len(base)) and min(own[r], base[r]) > 0]
+    return paired_ratio([own[r] for r in rounds], [base[r] for r in rounds]) if rounds else None
+
+
 def sample_calls(calls: Sequence[Sequence[Sequence[float]]], kept: Sequence[int]) -> tuple[Percentiles, ...]:
     """How long calls took, of each timed sample.
 
