@@ -135,7 +135,7 @@ def test_every_combination_is_timed_and_what_is_refused_is_a_row(tmp_path: Path,
         ("1", "4", "4", "16.000"),
     ]
     assert rows[4]["error"] == rows[5]["error"] == "the model refuses it: out of memory"
-    assert len(list(ElementTree.parse(plot).iter("{http://www.w3.org/2000/svg}circle"))) == 4 + 2
+    assert len(list(ElementTree.parse(plot).iter("{http://www.w3.org/2000/svg}circle"))) == 4 + 4
 
 
 def test_throughput_is_asked_for_at_every_point(tmp_path: Path, asked: list[Any]) -> None:
