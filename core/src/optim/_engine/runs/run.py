@@ -166,6 +166,7 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
         owner=backend.owner,
         script=script,
         warm_up=outcome.start.warm_up if outcome.start else {},
+        adapters=model.adapters,
     )
     write_lock(lock_of(outcome), folder / "recipe.lock.toml")
     return tuple(backend.deliver(delivery))
@@ -180,4 +181,12 @@ def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folde
     target = outcome.target_of(candidate)
     owner = held_backend(registry, target.backend).owner
     script = LOAD_TEXT if owner is None else ""
-    write_session_files(folder, candidate.model.session, target, libraries, owner=owner, script=script)
+    write_session_files(
+        folder,
+        candidate.model.session,
+        target,
+        libraries,
+        owner=owner,
+        script=script,
+        adapters=candidate.model.adapters,
+    )
