@@ -13,7 +13,7 @@ from adapter_models import adapted_model, adapter_weights, peft_folder, referenc
 
 import optim
 from optim._engine.graphs.ingest import ingest
-from optim._engine.runs.session_file import write_session_files
+from optim._engine.runs.session_file import Opening, write_session_files
 from optim.adapters.adapter_file import read_adapter, write_adapter
 from optim.errors import OptimError
 from optim.onnx.adapter_inputs import SUPPLIED
@@ -46,7 +46,7 @@ def folder(tmp_path_factory):
     options = trial.options(Extract, {"supply": "external", "rank": 8})
     model = trial.apply(Extract(), trial.model, options).model
     deliver(model, made / "out")
-    write_session_files(made / "out", model.session, CPU, adapters=model.adapters)
+    write_session_files(made / "out", model.session, CPU, opening=Opening(adapters=model.adapters))
     write_adapter(convert(peft_folder(made / "peft", rank=8, seed=3), model.adapters).adapter, made / "other.npz")
     return made
 

@@ -79,8 +79,8 @@ def _locate(location: str, tensor: onnx.TensorProto, path: Path) -> Path:
         raise OptimError(
             "adapter-not-supplied",
             f"{path} cannot be read alone",
-            f"it has no weights for '{tensor.name}': they come with the adapter that it is opened with",
-            f"optim.load('{path.parent}', adapter=FILE), or load.py there; to make another model, begin with the source",
+            f"it has no weights for '{tensor.name}': they come with its adapter when it is opened",
+            f"optim.load('{path.parent}', adapter=FILE), or load.py there; for another model run its source again",
             status=ExitStatus.USAGE,
         )
     folder, found = path.parent.resolve(), path.parent / location

@@ -188,6 +188,19 @@ class SessionFile:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a model is opened with beside its settings.
+
+    Attributes:
+        warm_up: inputs of zeros to be run on.
+        adapters: adapter inputs of the model.
+    """
+
+    warm_up: Mapping[str, Zeros] = field(default_factory=dict)
+    adapters: Sequence[AdapterInput] = ()
+
+
 def write_session_files(
     folder: Path,
     session: SessionConfig,
@@ -196,8 +209,7 @@ def write_session_files(
     *,
     owner: str | None = None,
     script: str = LOAD_TEXT,
-    warm_up: Mapping[str, Zeros] | None = None,
-    adapters: Sequence[AdapterInput] = (),
+    opening: Opening | None = None,
 ) -> None:
     """Write ``session.json`` beside ``model.onnx``, and ``load.py`` where something opens it without optim.
 
@@ -208,15 +220,15 @@ def write_session_files(
         libraries: packages with operators that it needs.
         owner: the distribution whose backend opens it; None: onnxruntime alone does.
         script: text of ``load.py``; empty: there is none.
-        warm_up: inputs of zeros to be run on when it is opened.
-        adapters: adapter inputs of the model.
+        opening: what it is opened with beside its settings.
     """
     from optim.jobs.wire import to_wire
 
     settings = SessionFile.of(session, target, libraries, owner=owner)
+    opening = opening or Opening()
     if owner is None and not _is_replayed(session):
-        settings = replace(settings, warm_up=warm_up or {})
-    settings = replace(settings, adapter=next((one.supplied_by for one in adapters), ""))
+        settings = replace(settings, warm_up=opening.warm_up)
+    settings = replace(settings, adapter=next((one.supplied_by for one in opening.adapters), ""))
     written = to_wire(settings)
     seldom = {"library", "fallback", "target", "package", "also", "shapes_on_cpu", "tuned_provider_options"}
     seldom |= {"warm_up", "adapter"}

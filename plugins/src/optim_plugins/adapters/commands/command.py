@@ -64,19 +64,7 @@ def extract(model: Path, output: Path, required: bool, rank: int | None, as_json
 @click.option("--adapter-version", type=click.IntRange(0), default=1, show_default=True, help="Kept in the file.")
 @click.option("--model-version", type=click.IntRange(0), default=0, help="Kept in the file; 0 says nothing.")
 @json_option
-def convert(
-    folder: Path,
-    *,
-    model: Path,
-    output: Path,
-    base: Path | None,
-    dtype: str | None,
-    block_size: str | None,
-    mode: str | None,
-    adapter_version: int,
-    model_version: int,
-    as_json: bool,
-) -> None:
+def convert(folder: Path, model: Path, output: Path, base: Path | None, as_json: bool, **words: Any) -> None:
     """Convert an adapter that peft saved for a model: names, layouts and types are the model's, scales are in it."""
     from optim.adapters.adapter_file import require_format, write_adapter
     from optim_plugins.adapters.convert.convert import convert as converted_from
@@ -84,8 +72,9 @@ def convert(
 
     require_format(output)
     inputs = taking_adapters(model).adapters
-    require_form(inputs, dtype, int(block_size) if block_size else None, mode)
-    made = converted_from(folder, inputs, base=base, version=adapter_version, model_version=model_version)
+    require_form(inputs, words["dtype"], int(words["block_size"] or 0) or None, words["mode"])
+    versions = {"version": words["adapter_version"], "model_version": words["model_version"]}
+    made = converted_from(folder, inputs, base=base, **versions)
     write_adapter(made.adapter, output)
     if as_json:
         print_json(

@@ -32,7 +32,7 @@ def require_form(inputs: Sequence[AdapterInput], dtype: str | None, block_size: 
             "adapter-form",
             f"the model does not take an adapter in {said}",
             f"its inputs take {has}",
-            f"leave the option out; or make another model: optim run SOURCE --with {_pass_for(dtype, block_size, mode)}",
+            f"leave it out, or make another model: optim run SOURCE --with {_pass_for(dtype, block_size, mode)}",
             status=ExitStatus.USAGE,
         )
 
