@@ -27,6 +27,7 @@ from optim.onnx.data_files import bytes_key, pieces, placed, replacing, write_te
 from optim.onnx.digests import model_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.linked import is_linked, linked_files, locations_for_store, point_from, resolve
+from optim.past import keep_shared_past
 
 if TYPE_CHECKING:
     from onnx_ir import TensorProtocol
@@ -113,13 +114,14 @@ def adopt_into_store(
 def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | None = None) -> ir.Model:
     """A graph whose large tensors are those of ``like`` where the bytes are equal, with these artefacts and no others.
 
-    A library may have written on what the graph that it was given says of its own. Attachments and adapter inputs are
-    said anew: a library may have dropped what is said of them.
+    A library may have written on what the graph that it was given says of its own. Attachments, adapter inputs and
+    a past in one buffer are said anew: a library may have dropped what is said of them.
     """
     graph = read_ir(path)
     set_artefacts(graph, artefacts or {})
     keep_attachments(graph, like.path)
     keep_adapter_inputs(graph, like.adapters)
+    keep_shared_past(graph, like.path)
     known = {bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
     for value, tensor in _large_tensors(graph):
         same = known.get(bytes_key(tensor))
