@@ -20,6 +20,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
+from optim.decoders.shared_past import keep_shared_past
 from optim.model import UNKNOWN_DTYPE, Model, SessionConfig, TensorInfo
 from optim.onnx.adapter_inputs import adapter_inputs_of, keep_adapter_inputs
 from optim.onnx.context_files import context_files, deliver_contexts, keep_attachments, set_artefacts, store_contexts
@@ -27,7 +28,6 @@ from optim.onnx.data_files import bytes_key, pieces, placed, replacing, write_te
 from optim.onnx.digests import model_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.linked import is_linked, linked_files, locations_for_store, point_from, resolve
-from optim.past import keep_shared_past
 
 if TYPE_CHECKING:
     from onnx_ir import TensorProtocol

@@ -12,7 +12,7 @@ from onnx import helper
 from ort_models import CPU, DATA, apply, drift, export, feeds_for, names_and_shapes, operators, proto, stored
 
 from optim import Decoder, Model, OptimError
-from optim.past import file_shares_past
+from optim.decoders.shared_past import file_shares_past
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast
 

@@ -1,7 +1,7 @@
 """Steps of one generation: what is fed from one run of the graph to the next.
 
-Where the graph says so (:mod:`optim.past`), the past lies in buffers that are bound once as inputs and as outputs, and
-a step adds its tokens to them. Else each step returns a longer past, which is fed to the next as it is.
+Where the graph says so (:mod:`optim.decoders.shared_past`), the past lies in buffers that are bound once, as inputs and
+as outputs, and a step adds its tokens to them. Else each step returns a longer past, which is fed to the next as it is.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from optim._engine.backends.own_session import OwnSession
 from optim._engine.generation.interface import DecoderInterface
 from optim._engine.generation.tensors import AnySession, as_array, tensors_of
 from optim.arrays import Array, dtype_of
+from optim.decoders.shared_past import shares_past
 from optim.errors import OptimError
-from optim.past import shares_past
 from optim.providers.memory import TensorMemory
 
 if TYPE_CHECKING:

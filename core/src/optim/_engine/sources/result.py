@@ -17,9 +17,9 @@ from optim._engine.sources.evidence import RecordedComponent, RecordedStep, Reco
 from optim._engine.sources.verify import as_taken, compare_step, place_of
 from optim.arrays import Array, Feeds
 from optim.backend import Session
+from optim.decoders.shared_past import file_shares_past, why_not_taken
 from optim.model import Model
 from optim.passes import Interface
-from optim.past import file_shares_past, why_not_taken
 
 
 @dataclass(frozen=True, slots=True)
