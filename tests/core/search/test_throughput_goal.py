@@ -22,7 +22,7 @@ from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import Outcome, RunStatus
-from optim._engine.runs.session_file import Advice, read_session_file, write_session_files
+from optim._engine.runs.session_file import Opening, read_session_file, write_session_files
 from optim._engine.search.measure import race
 from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store
@@ -198,7 +198,7 @@ def test_a_limit_that_nothing_meets_is_a_missed_budget(tmp_path: Path, monkeypat
 
 
 def test_the_session_file_says_how_it_was_run(tmp_path: Path) -> None:
-    write_session_files(tmp_path, OWN, CPU, advice=Advice(serving=Serving(8, 2, 1)))
+    write_session_files(tmp_path, OWN, CPU, opening=Opening(serving=Serving(8, 2, 1)))
     found = read_session_file(tmp_path)
     assert found.serving == Serving(8, 2, 1)
     assert found.config.session_options == {"intra_op_num_threads": 1}
