@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ from optim.jobs.wire import to_wire
 from optim.onnx.libraries import libraries_of
 
 if TYPE_CHECKING:
+    from optim._engine.cluster.connect import Cluster
+    from optim._engine.jobs.workplace import Workplace
     from optim._engine.recipes.lock import Lock
     from optim._engine.reports.schema import Report
     from optim._engine.sources.make import ExportedSource
@@ -45,6 +48,7 @@ def run_settings(
     lock: Lock | None = None,
     exported: ExportedSource | None = None,
     pick: str = "",
+    cluster: Cluster | None = None,
 ) -> Report:
     """Run what was asked for into a folder; with a lock the model must come out the same.
 
@@ -55,6 +59,7 @@ def run_settings(
         lock: of an earlier run that is repeated.
         exported: the source, where it has been exported already.
         pick: the point of the front that is delivered; empty: the one that the goal says.
+        cluster: whose workers do the jobs; None: this machine does.
 
     Raises:
         OptimError[bad-budget]: a number that cannot be one.
@@ -69,7 +74,8 @@ def run_settings(
         require_pick(pick)
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
-        outcome = execute(settings, registry, store, say, exported)
+        with _workplace(cluster, registry, store, settings, say) as elsewhere:
+            outcome = execute(settings, registry, store, say, exported, elsewhere)
         if lock is not None:
             _require_same(outcome, lock)
         if pick:
@@ -80,6 +86,20 @@ def run_settings(
     if not outcome.cached:  # one that was served from the cache left nothing there
         store.trim()
     return report
+
+
+@contextmanager
+def _workplace(
+    cluster: Cluster | None, registry: Registry, store: Store, settings: RunSettings, say: Callable[[str], None]
+) -> Iterator[Workplace | None]:
+    """The workers of a cluster; None: this machine."""
+    if cluster is None:
+        yield None
+        return
+    from optim._engine.cluster.fleet import fleet_of
+
+    with fleet_of(cluster, registry, store, settings.target, say) as fleet:
+        yield fleet
 
 
 def _require_data_for_a_metric(settings: RunSettings) -> None:

@@ -22,6 +22,7 @@ from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
+    from optim._engine.cluster.connect import Cluster
     from optim._engine.recipes.lock import Lock
     from optim._engine.reports.schema import Report
     from optim._engine.runs.outcome import Outcome
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
 
 
 def run_source(
-    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None, pick: str = ""
+    settings: RunSettings,
+    output: Path,
+    say: Callable[[str], None],
+    *,
+    lock: Lock | None = None,
+    pick: str = "",
+    cluster: Cluster | None = None,
 ) -> dict[str, Report]:
     """Export a source, and run what came of it.
 
@@ -51,7 +58,7 @@ def run_source(
     from optim._engine.sources.make import make_graphs
 
     registry, store = load_registry(), Store()
-    chosen = choose_targets(registry, settings.target)
+    chosen = choose_targets(registry, settings.target, here=cluster is None)
     Plans(settings, registry, chosen)  # a request that makes no sense is refused before anything is exported
     assert settings.export is not None
     with store.in_use():
@@ -65,14 +72,14 @@ def run_source(
         )
     names = [graph.component for graph in made.graphs]
     if len(names) == 1:
-        return {names[0]: run_settings(settings, output, say, lock=lock, exported=made, pick=pick)}
+        return {names[0]: run_settings(settings, output, say, lock=lock, exported=made, pick=pick, cluster=cluster)}
     _refuse_lock(lock, names)
     _require_ours(output, names)
     reports = {}
     for name in names:
         say(f"{name}, of {', '.join(names)}")
         part = replace(settings, component=name)
-        reports[name] = run_settings(part, output / name, say, exported=made, pick=pick)
+        reports[name] = run_settings(part, output / name, say, exported=made, pick=pick, cluster=cluster)
     files = {name: f"{name}/{MODEL_FILE}" for name in names if reports[name].result is not None}
     if len(files) == len(names):
         _write(made, files, output, {name: far for name in names if (far := _drift(reports[name])) is not None})
@@ -80,7 +87,13 @@ def run_source(
 
 
 def run_asked(
-    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None, pick: str = ""
+    settings: RunSettings,
+    output: Path,
+    say: Callable[[str], None],
+    *,
+    lock: Lock | None = None,
+    pick: str = "",
+    cluster: Cluster | None = None,
 ) -> dict[str, Report]:
     """Run a model file, a folder that an export wrote, or a source, which is exported first.
 
@@ -93,14 +106,20 @@ def run_asked(
     from optim._engine.runs.run import run_settings
 
     if settings.export is not None:
-        return run_source(settings, output, say, lock=lock, pick=pick)
+        return run_source(settings, output, say, lock=lock, pick=pick, cluster=cluster)
     if not settings.source.is_dir():
-        return {"": run_settings(settings, output, say, lock=lock, pick=pick)}
-    return _run_exported(settings, output, say, lock=lock, pick=pick)
+        return {"": run_settings(settings, output, say, lock=lock, pick=pick, cluster=cluster)}
+    return _run_exported(settings, output, say, lock=lock, pick=pick, cluster=cluster)
 
 
 def _run_exported(
-    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None, pick: str
+    settings: RunSettings,
+    output: Path,
+    say: Callable[[str], None],
+    *,
+    lock: Lock | None,
+    pick: str,
+    cluster: Cluster | None,
 ) -> dict[str, Report]:
     """Every component of a folder that an export wrote; what it knows of them goes into the new folder."""
     from optim._engine.runs.run import run_settings
@@ -111,13 +130,13 @@ def _run_exported(
     files = {name: folder / component.file for name, component in content.components.items()}
     if len(files) == 1:
         one = replace(settings, source=next(iter(files.values())))
-        return {"": run_settings(one, output, say, lock=lock, pick=pick)}
+        return {"": run_settings(one, output, say, lock=lock, pick=pick, cluster=cluster)}
     _refuse_lock(lock, files)
     _require_ours(output, list(files))
     reports = {}
     for name, file in files.items():
         say(f"{name}, of {', '.join(files)}")
-        reports[name] = run_settings(replace(settings, source=file), output / name, say, pick=pick)
+        reports[name] = run_settings(replace(settings, source=file), output / name, say, pick=pick, cluster=cluster)
     if all(report.result is not None for report in reports.values()):
         own = {name: report.result.drift.relative_l2 or 0.0 for name, report in reports.items() if report.result}
         made = {

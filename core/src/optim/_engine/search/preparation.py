@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from copy import copy
@@ -21,8 +22,9 @@ from optim._engine.jobs import arrival, ingest, prepare, refuse
 from optim._engine.jobs.ingest import Answer as Ingested
 from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.jobs.runner import Runner, Say
+from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.registry import Registry
-from optim._engine.search.keys import Keys
+from optim._engine.search.keys import Keys, machine_key
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.run_time import REFUSAL_S, RunTime
 from optim._engine.search.settings import RunSettings
@@ -41,6 +43,9 @@ from optim.onnx.operators import work_shares
 from optim.passes import MODEL_STAGES
 from optim.target import Target
 
+_GIVEN = "given"
+"""Below a folder of references: the user's feeds, while other machines read them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -57,6 +62,8 @@ class Preparation:
     Attributes:
         baseline: where the original is run that all else is held against and timed beside.
         places: where candidates run that name another target than this run's.
+        elsewhere: the machines that do the jobs; None: this one does.
+        machine: where things are timed, for keys.
     """
 
     def __init__(
@@ -67,6 +74,7 @@ class Preparation:
         executor: Executor,
         say: Say,
         exported: ExportedSource | None = None,
+        elsewhere: Workplace | None = None,
     ) -> None:
         self.settings = settings
         self.exported = exported
@@ -74,8 +82,10 @@ class Preparation:
         self.store = store
         self.say = say
         self.teller = Teller(say)
-        self.runner = Runner(store, say, fresh=settings.fresh, executor=executor)
-        self.turns = Turns(f"optim on {settings.source.name}", say)
+        self.runner = Runner(store, say, fresh=settings.fresh, executor=executor, elsewhere=elsewhere)
+        self.elsewhere = elsewhere
+        self.machine = machine_key() if elsewhere is None else elsewhere.machine
+        self.turns = Turns(f"optim on {settings.source.name}", say, elsewhere=elsewhere is not None)
         self.run_time = RunTime(settings.search_seconds, self.turns.now)
         self._metric = require_known(settings.metric, registry) if settings.metric else None
         self._settle(registry.target(settings.target))
@@ -90,7 +100,7 @@ class Preparation:
         self.place = self.place_of(target)
         self.target = self.place.target
         self.device_free_bytes = target.free_memory or (lambda: None)
-        self.keys = Keys(self.settings, self.registry, self.target, self._metric)
+        self.keys = Keys(self.settings, self.registry, self.target, self._metric, self.machine)
 
     def place_of(self, target: Target) -> Place:
         """Where models are opened for a target."""
@@ -233,11 +243,16 @@ class Preparation:
         folders = self.store.root / "references" / key
 
         def make(folder: Path) -> prepare.Answer:
+            data = self.settings.data
+            names = _names_in_messages(model, self.settings.source)
+            if self.elsewhere is not None and data is not None and Path(data).exists():
+                given = _carried(Path(data), folder)
+                names[str(given)], data = data, str(given)
             request = prepare.Request(
                 model=model,
                 inputs=inputs,
                 place=self.place,
-                data=self.settings.data,
+                data=data,
                 feeds=folder / "feeds",
                 outputs=folder / "outputs",
                 seed=self.settings.seed,
@@ -249,7 +264,9 @@ class Preparation:
             try:
                 return self.need(prepare.JOB, request, "prepare")
             except OptimError as error:
-                raise error.naming(_names_in_messages(model, self.settings.source)) from error
+                raise error.naming(names) from error
+            finally:
+                shutil.rmtree(folder / _GIVEN, ignore_errors=True)
 
         def holds(kept: Kept) -> bool:
             same = not kept.answer.cut_short or kept.within_s == within_s
@@ -299,6 +316,13 @@ class Preparation:
             doing=f"{what} {self.settings.source.name}",
             release=self.registry.offered("backend")[self.target.backend].plugin.release,
         )
+
+
+def _carried(data: Path, folder: Path) -> Path:
+    """The user's feeds where they travel with what else lies in the store."""
+    given = folder / _GIVEN / data.resolve().name
+    given.parent.mkdir()
+    return Path(shutil.copytree(data, given) if data.is_dir() else shutil.copyfile(data, given))
 
 
 def source_choice(settings: RunSettings) -> Choice:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
+from optim._engine.compare.metric_spec import MetricSpec
+from optim._engine.gate.max_loss import MaxLoss
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.passes import Stage
 from optim.source import SourceRequest

@@ -16,6 +16,7 @@ from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
 from optim._engine.jobs import candidate as candidate_job
 from optim._engine.jobs.runner import Say
+from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.preparation import Preparation
@@ -31,7 +32,7 @@ from optim.onnx.files import is_whole
 from optim.target import Target
 
 _AT_ONCE = 2
-"""Candidates applied at the same time: with more, each has less of the processors and of the memory."""
+"""Candidates applied at the same time on one machine: with more, each has less of the processors and of the memory."""
 
 _REPAIR_EVALUATIONS = 40
 """Evaluations of one repair: more find a smaller set of nodes, where there is time for them."""
@@ -85,8 +86,9 @@ class Workbench(Preparation):
         executor: Executor,
         say: Say,
         exported: ExportedSource | None = None,
+        elsewhere: Workplace | None = None,
     ) -> None:
-        super().__init__(settings, registry, store, executor, say, exported)
+        super().__init__(settings, registry, store, executor, say, exported, elsewhere)
         self.made: set[Path] = set()
         self.recast_originals: dict[tuple[str, str], Candidate] = {}
         self._tried: dict[str, Tried] = {}
@@ -100,7 +102,7 @@ class Workbench(Preparation):
     def try_all(
         self, wanted: Sequence[tuple[Candidate, OfferedPass, dict[str, Any]]], seconds: Callable[[int], float]
     ) -> list[Tried | None]:
-        """Applies passes and judges what they made, two at the same time, the first first.
+        """Applies passes and judges what they made, as many at the same time as there is room for, the first first.
 
         Where one of them damaged a model of the store, all are tried again one by one: it may have been any of them.
 
@@ -111,10 +113,10 @@ class Workbench(Preparation):
         Returns:
             What came of each, in order; None for one whose turn came too late.
         """
-        two_at_once = BoundedSemaphore(_AT_ONCE)
+        some_at_once = BoundedSemaphore(self.elsewhere.at_once if self.elsewhere else _AT_ONCE)
 
         def one(place: int) -> Tried | None:
-            with two_at_once:
+            with some_at_once:
                 left = seconds(place)
                 return self._try(*wanted[place], left) if left > 0 else None
 

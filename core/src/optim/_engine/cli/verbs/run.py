@@ -16,6 +16,7 @@ from optim.cli_kit.output import echo, echo_json, json_option, print_json, print
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
+    from optim._engine.cluster.connect import Cluster
     from optim._engine.reports.schema import Report
 
 
@@ -59,6 +60,10 @@ if TYPE_CHECKING:
     metavar="POINT",
     help="Deliver another point: fastest, smallest, most-accurate or a number.",
 )
+@click.option(
+    "--cluster", metavar="WHERE", help="Machines that do the work: local:N, tls://HOST:PORT or module:function."
+)
+@click.option("--store-url", metavar="URL", help="Where the machines of --cluster exchange files: file://, s3://.")
 @click.option("--verbose", is_flag=True, help="Print every pass with its reason, and what it printed.")
 @source_options
 @disable_option
@@ -71,6 +76,8 @@ def run(
     recipe: Path | None,
     pick: str | None,
     verbose: bool,
+    cluster: str | None,
+    store_url: str | None,
     **words: Any,
 ) -> int:
     """Make SOURCE fast on the target, prove that it still computes the same, and leave a folder to deploy.
@@ -92,14 +99,36 @@ def run(
 
         print_plan(settings, as_json=as_json)
         return ExitStatus.DELIVERED
-    require_run(settings)
+    machines = _cluster(cluster, store_url)
+    require_run(settings, here=machines is None)
     output = output or default_output(source)
     from optim._engine.runs.source_run import run_asked
     from optim.cli_kit.progress import progress
 
     with progress() as say:
-        reports = run_asked(settings, output, say, lock=lock, pick=pick or "")
+        reports = run_asked(settings, output, say, lock=lock, pick=pick or "", cluster=machines)
     return _tell(reports, output, as_json=as_json, verbose=verbose)
+
+
+def _cluster(where: str | None, url: str | None) -> Cluster | None:
+    """The machines that do the work; None: this one.
+
+    Raises:
+        OptimError[conflicting-request]: files are to be exchanged with nobody.
+    """
+    from optim._engine.cluster.connect import Cluster
+
+    if where:
+        return Cluster(where, url or "")
+    if url:
+        raise OptimError(
+            "conflicting-request",
+            "--store-url says nothing without --cluster",
+            "the store of a run on this machine is OPTIM_CACHE_DIR",
+            "--cluster tls://HOST:PORT",
+            status=ExitStatus.USAGE,
+        )
+    return None
 
 
 def _is_run_folder(path: Path) -> bool:
