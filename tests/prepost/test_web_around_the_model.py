@@ -131,13 +131,14 @@ def test_operators_are_judged_at_their_opset():
 def test_the_page_tells_the_time_of_a_call_and_what_is_usual():
     script = f"""
       import {{ timesText }} from {json.dumps((PAGE / "times.mjs").as_uri())};
-      console.log(JSON.stringify([timesText([12.34], 1), timesText([90, 10, 12, 11], 4), timesText([9, 8, 7], 2)]));
+      const told = [[[12.34], 'wasm', 1], [[90, 10, 12, 11], 'wasm', 4], [[9, 8, 7], 'webgpu', 2]];
+      console.log(JSON.stringify(told.map((one) => timesText(...one))));
     """
     done = subprocess.run(["node", "--input-type=module", "-e", script], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [
         "this call 12.3 ms, the first: call again for a warm time; onnxruntime-web on WASM, 1 thread",
         "this call 11.0 ms; 4 calls, median 11.0 ms without the first; onnxruntime-web on WASM, 4 threads",
-        "this call 7.0 ms; 3 calls, median 7.5 ms without the first; onnxruntime-web on WASM, 2 threads",
+        "this call 7.0 ms; 3 calls, median 7.5 ms without the first; onnxruntime-web on WebGPU",
     ]
 
 

@@ -8,19 +8,9 @@ from optim import Backend, Pass, Target, hookimpl
 from optim.hooks import Command
 from optim_prepost.append import Append
 from optim_prepost.web.backend import OrtWebBackend
-from optim_prepost.web.packages import unavailable
+from optim_prepost.web.targets import WEB
 
 OPTIM_HOOK_API = 1
-
-WEB = Target(
-    name="web",
-    backend="ort-web",
-    provider="wasm",
-    device="a browser, with WASM",
-    local=False,
-    viewer="optim web serve DIR",
-    probe=unavailable,
-)
 
 
 @hookimpl

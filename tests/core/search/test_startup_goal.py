@@ -12,7 +12,8 @@ from installed_plugin import installed
 from jobs_here import done_here
 from timed_models import write_network
 
-from optim._engine.jobs.start_up import started_s
+from optim._engine.jobs.clocks.goal_clock import Figure, Subject
+from optim._engine.jobs.clocks.startup import StartupClock
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
 from optim._engine.runs.execute import execute
@@ -29,14 +30,14 @@ RUN_S = 0.02
 def _opened(request: Any, *args: Any, **kwargs: Any) -> Any:
     lane = _open(request, *args, **kwargs)
     nodes = onnx.load(request.model.path, load_external_data=False).graph.node
-    lane.counted = SECONDS_A_NODE * len(nodes) if request.starts else 0.0
+    lane.counted = SECONDS_A_NODE * len(nodes) if request.clock else 0.0
     return lane
 
 
 def _run_lane(lane: Any) -> float:
     """Every model runs as fast as any other, and opens the sooner the fewer nodes it has."""
     lane.times.append([RUN_S] * len(lane.ready.run_s))
-    lane.starts += [lane.counted] if lane.counted else []
+    lane.goal += [Figure(lane.counted)] if lane.counted else []
     return 0.0
 
 
@@ -61,11 +62,11 @@ def test_what_opens_sooner_is_delivered_where_that_is_the_goal(tmp_path: Path, m
         outcome = execute(settings, registry, Store(), lambda _text: None)
     assert outcome.status is RunStatus.IMPROVED
     result = outcome.result
-    assert result is not None and result.start is not None and result.ratio == 1.0
-    assert result.start.high < 1.0
+    assert result is not None and result.goal is not None and result.ratio == 1.0
+    assert result.goal.high < 1.0
     report = build_report(outcome)
-    assert report.result is not None and report.result.start_ratio is not None
-    assert report.result.start_ratio.value == pytest.approx(result.start.value)
+    assert report.result is not None and report.result.goal_ratio is not None
+    assert report.result.goal_ratio.value == pytest.approx(result.goal.value)
     assert report.reason.startswith("starts ") and "start-up ratio" in report.reason
     kept = [step for step in report.steps if step.status == "kept"]
     assert kept and all("start-up ratio" in step.reason for step in kept)
@@ -89,5 +90,6 @@ def test_a_start_is_an_opening_and_a_run() -> None:
             seen.append("opened")
             return Opened()
 
-    assert started_s(Backend(), None, None, {}) > 0  # type: ignore[arg-type]
+    subject = Subject(Backend(), None, None, None, ({},))  # type: ignore[arg-type]
+    assert StartupClock().start(subject).round().seconds > 0
     assert seen == ["opened", "run", "closed"]

@@ -71,7 +71,8 @@ def test_other_runtimes_are_offered_nothing() -> None:
 @pytest.mark.parametrize(
     ("target", "offered", "not_offered"),
     [
-        (Target("web", "ort-web", "wasm"), {FuseTransformer, QuantizeDynamic}, {TuneSession}),
+        (Target("web", "ort-web", "wasm"), {FuseTransformer, QuantizeDynamic, FixShapes, TuneSession}, set()),
+        (Target("web", "ort-web", "wasm", prepares_for="webgpu"), {FuseTransformer, QuantizeWeights}, {QuantizeStatic}),
         (Target("gpu", "gpu", "CUDAExecutionProvider"), {FuseTransformer, QuantizeWeights}, {QuantizeStatic}),
         (Target("gpu", "gpu", CPU.provider, prepares_for="CUDAExecutionProvider"), {QuantizeWeights}, {QuantizeStatic}),
         (Target("trt", "trt", "TensorrtExecutionProvider"), {FixShapes}, {FuseTransformer, QuantizeWeights}),

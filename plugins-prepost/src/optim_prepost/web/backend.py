@@ -30,11 +30,24 @@ class OrtWebBackend(Backend):
     name = "ort-web"
 
     def open(self, model: Model, target: Target) -> Session:
-        """A Node process with the model."""
-        del target
-        from optim_prepost.web.node_session import NodeSession
+        """A Node process with the model.
 
-        return NodeSession(model.path, web_options(model.session))
+        Where it is made for WebGPU, its operators are looked up there, and every number in float16 is looked at.
+
+        Raises:
+            OptimError[not-on-webgpu]: an operator of onnxruntime's own has no kernel there.
+        """
+        from optim_prepost.web.node_session import NodeSession
+        from optim_prepost.web.targets import WEBGPU
+
+        options = web_options(model.session)
+        if target.made_for == WEBGPU:
+            from optim_prepost.web.float16_ranges import RangeCheckedSession
+            from optim_prepost.web.tables import require_kernels
+
+            require_kernels(model, WEBGPU)
+            return RangeCheckedSession(model.path, options)
+        return NodeSession(model.path, options)
 
     def open_reference(self, model: Model, target: Target) -> Session:
         """Onnxruntime on the processor of this machine, with its defaults."""

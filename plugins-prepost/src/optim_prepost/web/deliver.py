@@ -25,10 +25,14 @@ from optim_prepost.plans.step_classes import PACKAGE
 from optim_prepost.web.backend import web_options
 from optim_prepost.web.packages import ONNXRUNTIME_WEB, require
 from optim_prepost.web.tables import judge
+from optim_prepost.web.targets import WASM, WEBGPU
 
 PAGE = Path(__file__).with_name("page")
-RUNTIME = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
-"""Files of onnxruntime-web that the page loads, all for WASM."""
+RUNTIME: Mapping[str, tuple[str, ...]] = {
+    WASM: ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"),
+    WEBGPU: ("ort.webgpu.min.mjs", "ort-wasm-simd-threaded.asyncify.mjs", "ort-wasm-simd-threaded.asyncify.wasm"),
+}
+"""Files of onnxruntime-web that the page loads, by what the model is made for; the first is its module."""
 
 TOLERANCE = 1e-3
 """Relative L2 between the delivered folder, opened anew, and onnxruntime; WASM and native kernels round differently."""
@@ -88,7 +92,7 @@ def _is_vocabulary(words: object) -> bool:
 
 def write_page(delivery: Delivery, plan: Plan | None) -> None:
     """``index.html``, its modules, ``plan.json``, the vocabulary, and onnxruntime-web in ``ort/``."""
-    folder = delivery.folder
+    folder, provider = delivery.folder, delivery.target.made_for
     modules = [path for path in PAGE.iterdir() if path.name != "tokenizer.mjs"]
     task = dict(plan.task) if plan else {}
     tokenizer = task.pop("tokenizer", None) if task.get("input") == "ids" else None
@@ -107,11 +111,13 @@ def write_page(delivery: Delivery, plan: Plan | None) -> None:
         "external": sorted(external_files(folder / "model.onnx")),
         "session": web_options(delivery.model.session),
         "runtime": "@".join(ONNXRUNTIME_WEB),
+        "providers": [provider] if provider == WASM else [provider, WASM],
     }
     (folder / "plan.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     package = require(ONNXRUNTIME_WEB)
     (folder / "ort").mkdir(exist_ok=True)
-    for name in RUNTIME:
+    (folder / "runtime.mjs").write_text(f"export * from './ort/{RUNTIME[provider][0]}';\n", encoding="utf-8")
+    for name in RUNTIME[provider]:
         shutil.copyfile(package / "dist" / name, folder / "ort" / name)
 
 

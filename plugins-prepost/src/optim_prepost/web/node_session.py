@@ -81,14 +81,21 @@ class NodeProcess:
 
 
 class NodeSession(Session):
-    """A model that is open in a Node process; runs on WASM, with one thread."""
+    """A model that is open in a Node process; runs on WASM, with one thread.
 
-    def __init__(self, model: Path, options: Mapping[str, Any]) -> None:
+    Args:
+        model: path of the graph.
+        options: of the session, as onnxruntime-web calls them.
+        weights: folder of the files that the graph refers to; None: its own.
+    """
+
+    def __init__(self, model: Path, options: Mapping[str, Any], *, weights: Path | None = None) -> None:
+        folder = weights or model.parent
         self._process = NodeProcess()
         try:
             used, _ = self._process.ask("used")
             self._before_bytes = int(used["peak_bytes"])
-            external = [[name, str(model.parent / name)] for name in external_files(model)]
+            external = [[name, str(folder / name)] for name in external_files(model)]
             opened, _ = self._process.ask("open", model=str(model), external=external, options=dict(options))
         except BaseException:
             self._process.close()

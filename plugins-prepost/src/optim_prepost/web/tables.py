@@ -9,6 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from optim import Model
+from optim.errors import ExitStatus, OptimError
+from optim.onnx.operators import operator_counts
+from optim_prepost.plans.step_classes import PACKAGE
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -43,6 +48,25 @@ def judge(provider: str, operators: Iterable[str], opset: int) -> Judged:
     table, asked = tables()[provider], sorted(set(operators) - _FOLDED)
     missing = tuple(name for name in asked if not _has(table.get(name), opset if ":" not in name else 1))
     return Judged(provider, tables()["version"], len(asked), missing)
+
+
+def require_kernels(model: Model, provider: str) -> None:
+    """Refuse an operator of onnxruntime's own that a provider lacks: parts of it would do, and would stay there.
+
+    Raises:
+        OptimError[not-on-webgpu]: names it.
+    """
+    missing = judge(provider, operator_counts(model.path), model.opset.get("", 1)).missing
+    own = [name for name in missing if ":" in name]
+    if own:
+        raise OptimError(
+            "not-on-webgpu",
+            f"{own[0].partition(':')[2]} would run outside of {provider}",
+            f"the table of onnxruntime-web {tables()['version']} has no kernel for {', '.join(own)}",
+            "leave out the pass that writes it",
+            PACKAGE,
+            ExitStatus.NOT_HELD,
+        )
 
 
 def _has(versions: str | None, opset: int) -> bool:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 
 CPU_PROVIDER = "CPUExecutionProvider"
+WASM = "wasm"
+"""onnxruntime-web's: the kernels of the CPU provider, compiled for browsers."""
+
 _ANY_VERSION = 1 << 30
 
 
@@ -19,7 +22,16 @@ class _Kernel:
 
 def is_listed(provider: str) -> bool:
     """Whether onnxruntime lists the kernels of a provider; those that compile whole graphs have none to list."""
-    return provider in _kernels()
+    return _listed_as(provider) in _kernels()
+
+
+def runs_as_cpu(provider: str) -> bool:
+    """Whether kernels are those of the CPU provider, and casts are put around what has none in 16 bits."""
+    return _listed_as(provider) == CPU_PROVIDER
+
+
+def _listed_as(provider: str) -> str:
+    return CPU_PROVIDER if provider == WASM else provider
 
 
 def has_kernel(provider: str, domain: str, operator: str, since: int, types: dict[str, str]) -> bool:
@@ -35,7 +47,7 @@ def has_kernel(provider: str, domain: str, operator: str, since: int, types: dic
     """
     return any(
         kernel.first <= since <= kernel.last and all(kind in kernel.types.get(v, {kind}) for v, kind in types.items())
-        for kernel in _kernels().get(provider, {}).get((domain, operator), ())
+        for kernel in _kernels().get(_listed_as(provider), {}).get((domain, operator), ())
     )
 
 

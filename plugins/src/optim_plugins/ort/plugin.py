@@ -60,10 +60,21 @@ _OFFERED: Mapping[str, Mapping[Stage, tuple[type[Pass], ...]]] = {
     },
     "OpenVINOExecutionProvider": {Stage.FUSE: _FIRST},
     "TensorrtExecutionProvider": {Stage.FUSE: _FIRST, Stage.CONVERT_PRECISION: _PRECISION},
-    "wasm": {Stage.FUSE: (*_FIRST, FuseTransformer), Stage.QUANTIZE: _QUANTIZE},
+    "wasm": {
+        Stage.FUSE: (*_FIRST, FuseTransformer),
+        Stage.QUANTIZE: _QUANTIZE,
+        Stage.CONVERT_PRECISION: _PRECISION,
+        Stage.TUNE: _TUNE,
+    },
+    "webgpu": {
+        Stage.FUSE: (*_FIRST, FuseTransformer),
+        Stage.QUANTIZE: _BLOCKS,
+        Stage.CONVERT_PRECISION: (ConvertFloat16, MixedPrecision),
+    },
 }
 """By the provider that a model is made for: what of ours it reads. Providers with kernels of ONNX Runtime's own
-operators take all graphs; TensorRT takes standard operators; settings of a session are read by ONNX Runtime alone."""
+operators take all graphs; TensorRT takes standard operators; settings of a session are read by ONNX Runtime alone, of
+which ``wasm`` and ``webgpu`` are providers too."""
 
 
 def _offered(target: Target, stage: Stage) -> Sequence[type[Pass]]:

@@ -35,9 +35,9 @@ def repaired(monkeypatch, tmp_path):
     def found(*limits, breaks=()):
         searched = []
 
-        def options(_, parent, offered, attempt, outcome, limit):
-            searched.append(parent.digest)
-            return {"keep": [f"of {parent.digest}"]}
+        def options(_, trial, attempt, outcome, limit):
+            searched.append(trial.candidate.digest)
+            return {"keep": [f"of {trial.candidate.digest}"]}
 
         def judge(_, parent, attempt, tried):
             return None if (parent.digest, tried) in breaks else tried
@@ -47,7 +47,7 @@ def repaired(monkeypatch, tmp_path):
         monkeypatch.setattr(Expander, "judge", judge)
         wanted = iter(limits)
         bench = SimpleNamespace(
-            work={}, settings=None, target=None, try_one=lambda on, offered, options, seconds: options["keep"][0]
+            work={}, settings=None, target=None, try_one=lambda trial, seconds: trial.options["keep"][0]
         )
         journal = Journal()
         expander = Expander(bench, None, journal, None, TimeBudget(60.0, 300.0), Promises(60.0))

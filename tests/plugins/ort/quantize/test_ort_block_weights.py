@@ -10,7 +10,8 @@ from optim_plugins.ort.quantize.weights.block_graph import round_weight
 from optim_plugins.ort.quantize.weights.block_plan import Rounding
 from optim_plugins.ort.quantize.weights.block_rounding import METHODS
 from optim_plugins.ort.quantize.weights.block_weights import BlockWeight, Grid, blocked, pack
-from optim_plugins.ort.quantize.weights.gptq import Inputs, gptq
+from optim_plugins.ort.quantize.weights.gptq import gptq, orders
+from optim_plugins.ort.quantize.weights.seen_inputs import Inputs, parts
 
 
 def _unpacked(packed: Array, bits: int) -> Array:
@@ -32,8 +33,8 @@ def _restored(weight: BlockWeight, grid: Grid, rows: int) -> Array:
     return ((integers - zero[..., None]) * weight.scale[..., None]).reshape(len(integers), -1)[:, :rows]
 
 
-def _error(columns: Array, rounding: Rounding, inputs: Inputs | None = None) -> float:
-    weight = round_weight(columns, rounding, inputs)
+def _error(columns: Array, rounding: Rounding) -> float:
+    weight = round_weight(columns, rounding)
     assert weight is not None
     restored = _restored(weight, rounding.grid, columns.shape[1])
     return float(np.linalg.norm(restored - columns) / np.linalg.norm(columns))
@@ -87,27 +88,58 @@ def test_a_weight_that_is_not_finite_is_refused() -> None:
     assert round_weight(columns, Rounding(Grid(4, 32, True), "rtn", 4)) is None
 
 
-def test_gptq_brings_products_of_what_was_seen_closer() -> None:
+def _seen(rows: int, channels: int, directions: int) -> Array:
+    """Inputs that depend on each other."""
     rng = np.random.default_rng(0)
-    columns = random_weight(48, 100)  # the last block of 32 is filled up
-    seen = (rng.standard_normal((400, 20)) @ rng.standard_normal((20, 100))).astype(np.float32)
-    seen += 0.1 * rng.standard_normal(seen.shape).astype(np.float32)
+    seen = (rng.standard_normal((rows, directions)) @ rng.standard_normal((directions, channels))).astype(np.float32)
+    return seen + 0.1 * rng.standard_normal(seen.shape).astype(np.float32)
+
+
+def _inputs(seen: Array) -> Inputs:
+    return Inputs(
+        (seen**2).sum(axis=0), tuple(seen[:, part].T @ seen[:, part] for part in parts(seen.shape[1])), len(seen)
+    )
+
+
+def _error_of_outputs(columns: Array, method: str, inputs: Inputs, seen: Array) -> float:
     grid = Grid(4, 32, False)
-    made = round_weight(columns, Rounding(grid, "gptq", 4), Inputs(seen.T @ seen, len(seen)))
-    plain = round_weight(columns, Rounding(grid, "k-quant", 4))
+    made = round_weight(columns, Rounding(grid, method, 4), inputs, orders(inputs))
     assert made is not None
-    assert plain is not None
-    errors = [np.linalg.norm(seen @ (_restored(one, grid, 100) - columns).T) for one in (made, plain)]
-    assert errors[0] < 0.6 * errors[1]
+    return float(np.linalg.norm(seen @ (_restored(made, grid, columns.shape[1]) - columns).T))
+
+
+def test_gptq_brings_products_of_what_was_seen_closer() -> None:
+    columns, seen = random_weight(48, 100), _seen(400, 100, 20)  # the last block of 32 is filled up
+    errors = {name: _error_of_outputs(columns, name, _inputs(seen), seen) for name in ("k-quant", "gptq")}
+    assert errors["gptq"] < 0.6 * errors["k-quant"]
+
+
+def test_inputs_in_several_parts_are_made_up_for_within_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optim_plugins.ort.quantize.weights.seen_inputs.PART", 64)
+    columns, seen = random_weight(48, 160), _seen(400, 160, 20)
+    assert [len(part) for part in _inputs(seen).products] == [64, 64, 32]
+    errors = {name: _error_of_outputs(columns, name, _inputs(seen), seen) for name in ("k-quant", "gptq")}
+    assert errors["gptq"] < 0.75 * errors["k-quant"]
+
+
+def test_gptq_of_few_rows_does_not_take_them_for_all_there_is() -> None:
+    columns, seen = random_weight(48, 128), _seen(4000, 128, 100)
+    few = _inputs(seen[:40])
+    trusted = Inputs(few.squares * 1000, tuple(part * 1000 for part in few.products), few.rows * 1000)
+    drawn, taken = (_error_of_outputs(columns, "gptq", one, seen[40:]) for one in (few, trusted))
+    assert drawn < 0.95 * taken
+
+
+def test_scale_estimation_counts_errors_by_how_large_inputs_are() -> None:
+    sizes = np.random.default_rng(0).permutation(np.logspace(-1, 1, 96, dtype=np.float32))
+    columns, seen = random_weight(48, 96), random_weight(200, 96) * sizes
+    errors = {name: _error_of_outputs(columns, name, _inputs(seen), seen) for name in ("k-quant", "scale-estimation")}
+    assert errors["scale-estimation"] < 0.9 * errors["k-quant"]
 
 
 def test_gptq_of_channels_that_never_were_seen_is_finite() -> None:
     squares = np.zeros((64, 64), np.float32)
     squares[:8, :8] = np.eye(8) * 5
-    ((_, rounded),) = gptq(random_weight(8, 64), Inputs(squares, 64), Grid(4, 32, True))
+    inputs = Inputs(np.diag(squares), (squares,), 64)
+    ((_, rounded),) = gptq(random_weight(8, 64), inputs.importance, orders(inputs), Grid(4, 32, True))
     assert np.isfinite(rounded.restored()).all()
-
-
-def test_too_few_rows_do_not_suffice() -> None:
-    assert not Inputs(np.eye(64, dtype=np.float32), 8).suffice
-    assert Inputs(np.eye(64, dtype=np.float32), 32).suffice

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,12 @@ def test_rows_of_a_table_that_do_not_fill_the_last_block_keep_their_width(tmp_pa
     assert drift(model, result.model, {"ids": np.array([5, 6])}) < _CLOSE[4]
 
 
+def test_a_repair_may_give_8_bits_to_what_has_fewer(tmp_path: Path) -> None:
+    model = _with_table(tmp_path)
+    for options, names in (({"bits": 4}, ["head"]), ({"bits": 4, "embedding_bits": 4}, ["look_up", "head"]), ({}, [])):
+        assert QuantizeWeights().refinable(model, parse_options(QuantizeWeights, options)) == names
+
+
 def test_names_to_keep_stay_float_or_get_more_bits(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
@@ -143,7 +150,7 @@ def test_names_to_keep_stay_float_or_get_more_bits(tmp_path: Path) -> None:
     kept = apply(QuantizeWeights, model, tmp_path, bits=4, keep=("one", "three"))
     assert operators(kept.model) == ["MatMul", "MatMulNBits"]
     assert kept.notes == ("keep names no quantizable node: three",)
-    mixed = apply(QuantizeWeights, model, tmp_path, bits=4, keep=("one",), keep_bits=8)
+    mixed = apply(QuantizeWeights, model, tmp_path, bits=4, finer=("one",))
     bits = [
         attribute.i
         for node in proto(mixed.model).graph.node
@@ -170,20 +177,16 @@ def test_gptq_measures_what_products_are_given(tmp_path: Path) -> None:
     assert drift(model, with_data.model, feeds) < 0.9 * drift(model, without.model, feeds)
 
 
-@pytest.mark.parametrize("rows", [0, 8])
-def test_gptq_with_too_few_rows_says_so_and_rounds_without_them(rows: int, tmp_path: Path) -> None:
-    samples = [{"x": random_weight(rows, 64)}] if rows else []
-    model = _product(tmp_path)
-    result = apply(QuantizeWeights, model, tmp_path, samples, method="gptq", bits=4)
-    assert result.notes == ("k-quant in place of gptq, the samples have too few rows: 1 nodes, first dense",)
-    assert drift(model, result.model, _FEEDS) < _CLOSE[4]
-
-
-def test_gptq_does_not_take_samples_that_are_not_finite(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["scale-estimation", "gptq"])
+@pytest.mark.parametrize("why", ["no sample", "no row", "not finite"])
+def test_without_samples_that_show_something_it_says_so(method: str, why: str, tmp_path: Path) -> None:
     bad = random_weight(64, 64)
     bad[3, 3] = np.nan
-    result = apply(QuantizeWeights, _product(tmp_path), tmp_path, [{"x": bad}], method="gptq", bits=4)
-    assert "k-quant in place of gptq" in result.notes[0]
+    samples = {"no sample": [], "no row": [{"x": random_weight(0, 64)}], "not finite": [{"x": bad}]}[why]
+    model = _product(tmp_path)
+    result = apply(QuantizeWeights, model, tmp_path, samples, method=method, bits=4)
+    assert result.notes == (f"k-quant in place of {method}, no sample shows what they are given: 1 nodes, first dense",)
+    assert drift(model, result.model, _FEEDS) < _CLOSE[4]
 
 
 def test_a_weight_that_is_not_finite_stays_float(tmp_path: Path) -> None:
@@ -204,6 +207,7 @@ def test_a_machine_without_a_fast_kernel_is_told(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("optim_plugins.ort.hardware.multiplies_blocks", lambda: False)
     model = _product(tmp_path)
     assert "AVX2" in QuantizeWeights().worth_trying(model, CPU, "latency").reason
+    assert "onnxruntime-web" in QuantizeWeights().worth_trying(model, replace(CPU, provider="wasm"), "latency").reason
     assert QuantizeWeights().worth_trying(model, CPU, "size")
 
 

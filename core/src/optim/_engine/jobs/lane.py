@@ -6,14 +6,18 @@ The parent drives several lanes in lock-step, so that all of them see the same m
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from optim._engine.backends.held_session import HeldSession
 from optim._engine.compare.batching import BatchDrift
 from optim._engine.compare.comparison import Comparison
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
+from optim._engine.jobs.clocks.goal_clock import Subject, Timer
+from optim._engine.jobs.clocks.kinds import Clock
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.start_up import StartUp, started_s, timed_run, warm_up_of
+from optim._engine.jobs.start_up import StartUp, timed_run, warm_up_of
 from optim.arrays import Feeds
 from optim.backend import KernelCount, Session
 from optim.jobs.channel import Channel
@@ -42,7 +46,7 @@ class Request:
         compared: samples to compare on; empty for the original itself.
         timed: samples to time; none where the target cannot be timed.
         measure_task: whether the task metric is measured, on all its samples.
-        starts: whether each round also opens the model anew, and runs its first sample.
+        clock: of the goal, which has its turn in each round too; None where the goal is latency, size or memory.
         batched: whether it is looked at how far answers move in a batch and with padding.
     """
 
@@ -51,7 +55,7 @@ class Request:
     compared: tuple[int, ...]
     timed: tuple[int, ...]
     measure_task: bool = False
-    starts: bool = False
+    clock: Clock | None = None
     batched: bool = False
 
 
@@ -124,17 +128,34 @@ def run(request: Request, channel: Channel) -> Answer:
         )
         session.release()  # where the device takes one session at a time, the other lanes open now
         channel.event("ready", ready=to_wire(ready))
-        runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
-        while channel.receive().get("go"):
-            cpu = session.processor_s()
-            seconds = [
-                _burst(session, sample, count, warm=took < _LONG_S)
-                for (_, sample), count, took in zip(feeds, runs, duration, strict=True)
-            ]
-            session.release()
-            start_s = started_s(backend, request.model, place.target, feeds[0][1]) if request.starts else 0.0
-            channel.event("times", seconds=seconds, cpu_s=session.processor_s() - cpu, start_s=start_s)
+        subject = Subject(backend, request.model, place.target, session, tuple(sample for _, sample in feeds))
+        timer = request.clock.start(subject) if request.clock else None
+        try:
+            _answer_rounds(channel, session, feeds, duration, timer)
+        finally:
+            if timer:
+                timer.close()
     return Answer()
+
+
+def _answer_rounds(
+    channel: Channel,
+    session: HeldSession,
+    feeds: Sequence[tuple[str, Feeds]],
+    duration: Sequence[float],
+    timer: Timer | None,
+) -> None:
+    """A round of times for each ``go``: of the samples, and of the goal's own clock."""
+    runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
+    while channel.receive().get("go"):
+        cpu = session.processor_s()
+        seconds = [
+            _burst(session, sample, count, warm=took < _LONG_S)
+            for (_, sample), count, took in zip(feeds, runs, duration, strict=True)
+        ]
+        session.release()
+        goal = to_wire(timer.round()) if timer else None
+        channel.event("times", seconds=seconds, cpu_s=session.processor_s() - cpu, goal=goal)
 
 
 def _burst(session: Session, feeds: Feeds, count: int, *, warm: bool) -> list[float]:

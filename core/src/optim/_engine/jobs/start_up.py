@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optim.arrays import Array, Feeds
-    from optim.backend import Backend, Session
-    from optim.model import Model
-    from optim.target import Target
+    from optim.backend import Session
 
 _NOTICED_S = 0.05
 """A first call that takes longer than others by less is not worth a call of its own: people notice 0.1 s."""
@@ -99,14 +97,6 @@ def warm_up_of(
     except Exception:  # whatever it says of zeros, it cannot be warmed up with them
         return {}
     return found
-
-
-def started_s(backend: Backend, model: Model, target: Target, feeds: Feeds) -> float:
-    """Seconds from opening a model to its first answer, in a process that has opened it before."""
-    started = time.perf_counter()
-    with backend.open(model, target) as session:
-        session.run(feeds)
-        return time.perf_counter() - started
 
 
 def timed_run(session: Session, feeds: Feeds) -> float:

@@ -8,7 +8,7 @@ from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.reports.machine import this_machine
 from optim._engine.reports.parts.blamed import blame_report
-from optim._engine.reports.parts.running import batch_report, start_ratio_report, start_report
+from optim._engine.reports.parts.running import batch_report, goal_ratio_report, start_report
 from optim._engine.reports.schema import (
     Assumption,
     BudgetReport,
@@ -158,7 +158,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
         loader=outcome.loader,
         start=start_report(outcome.start),
         batch=batch_report(outcome.timing or outcome.original),
-        start_ratio=start_ratio_report(found.start),
+        goal_ratio=goal_ratio_report(found.goal),
         load_script=outcome.load_script,
         requirements=outcome.requirements,
         kernels=tuple(KernelReport(**asdict(one)) for one in _kernels(outcome)),

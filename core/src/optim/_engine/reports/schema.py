@@ -13,7 +13,7 @@ from pydantic import Field
 
 from optim._engine.reports.parts.blamed import BlameReport
 from optim._engine.reports.parts.fields import Figure, Part
-from optim._engine.reports.parts.running import BatchReport, StartRatioReport, StartReport
+from optim._engine.reports.parts.running import BatchReport, GoalRatioReport, StartReport
 
 REPORT_FILE = "report.json"
 
@@ -182,7 +182,7 @@ class ResultReport(Part):
     kernels: tuple[KernelReport, ...] = Field(default=(), description="empty where the runtime does not tell")
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
     batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
-    start_ratio: StartRatioReport | None = Field(default=None, description="null where start-up is not the goal")
+    goal_ratio: GoalRatioReport | None = Field(default=None, description="null where the goal has no clock of its own")
 
 
 class StepReport(Part):

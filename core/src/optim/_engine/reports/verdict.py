@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from optim._engine.gate.budget import Budget
 from optim._engine.reports.words import share_text
+from optim._engine.search.settings import CLOCKED, Clocked
 
 if TYPE_CHECKING:
     from optim._engine.runs.outcome import Outcome
@@ -45,8 +46,8 @@ def verdict(outcome: Outcome) -> str:
         parts = parts[::-1]
     if outcome.settings.goal == "memory":
         parts.insert(0, _memory(outcome))
-    if outcome.settings.goal == "startup" and result.start is not None:
-        parts.insert(0, _start_up(result.start))
+    if outcome.settings.goal in CLOCKED and result.goal is not None:
+        parts.insert(0, _by_the_goal(CLOCKED[outcome.settings.goal], result.goal))
     return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [outcome.reason])])
 
 
@@ -121,12 +122,12 @@ def _size(before: int, after: int) -> str:
     return f"{times(after / before)} times larger"
 
 
-def _start_up(start: Ratio) -> str:
-    figures = f"(start-up ratio {start.value:.2f}, 95 % interval {start.low:.2f} to {start.high:.2f})"
-    if start.low <= 1.0 <= start.high:
-        return f"starts as fast as before {figures}"
-    word, factor = ("faster", 1 / start.value) if start.value < 1 else ("slower", start.value)
-    return f"starts {times(factor)} times {word} {figures}"
+def _by_the_goal(words: Clocked, found: Ratio) -> str:
+    figures = f"({words.ratio} {found.value:.2f}, 95 % interval {found.low:.2f} to {found.high:.2f})"
+    if found.low <= 1.0 <= found.high:
+        return f"{words.same} {figures}"
+    text = words.better.format(times(1 / found.value)) if found.value < 1 else words.worse.format(times(found.value))
+    return f"{text} {figures}"
 
 
 def _memory(outcome: Outcome) -> str:

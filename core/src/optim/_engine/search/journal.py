@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from optim._engine.plugins.offers import OfferedPass
-from optim._engine.search.settings import Goal
+from optim._engine.search.settings import CLOCKED, Goal
 from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepStatus
 from optim.cli_kit.output import size_text
 from optim.model import Model
@@ -68,8 +68,8 @@ class Journal:
             attempt.size_bytes = measured.candidate.size_bytes
         peaks = [peak for peak in (attempt.peak_memory_bytes, measured.peak_memory_bytes) if peak]
         attempt.peak_memory_bytes = min(peaks, default=0)
-        starts = [attempt.start_ratio, measured.start.value if measured.start else None]
-        attempt.start_ratio = min((one for one in starts if one is not None), default=None)
+        ratios = [attempt.goal_ratio, measured.goal.value if measured.goal else None]
+        attempt.goal_ratio = min((one for one in ratios if one is not None), default=None)
         if parent_ratio is not None:
             attempt.parent_ratio = parent_ratio
 
@@ -160,8 +160,8 @@ def _why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured
     if goal == "size" and attempt.size_bytes:
         what = "the model kept has" if winner.steps else "the original has"
         return f"{_figure(attempt, goal)}; {what} {size_text(winner.size_bytes)}"
-    if goal == "startup" and attempt.start_ratio is not None:
-        won = f"the model kept has {best.start.value:.2f}" if best and best.start else "not clearly less than before"
+    if attempt.goal_ratio is not None:
+        won = f"the model kept has {best.goal.value:.2f}" if best and best.goal else "not clearly less than before"
         return f"{_figure(attempt, goal)}; {won}"
     if goal == "memory" and attempt.peak_memory_bytes:
         what = f"the model kept takes {size_text(best.peak_memory_bytes)}" if best else "not clearly less than before"
@@ -191,6 +191,6 @@ def _figure(attempt: Attempt, goal: Goal) -> str:
     """What the goal looks at, of the model after an attempt; empty where it is not known."""
     if goal == "memory":
         return f"peak memory {size_text(attempt.peak_memory_bytes)}" if attempt.peak_memory_bytes else ""
-    if goal == "startup":
-        return f"start-up ratio {attempt.start_ratio:.2f}" if attempt.start_ratio is not None else ""
+    if goal in CLOCKED:
+        return f"{CLOCKED[goal].ratio} {attempt.goal_ratio:.2f}" if attempt.goal_ratio is not None else ""
     return size_text(attempt.size_bytes) if attempt.size_bytes else ""

@@ -18,7 +18,7 @@ from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import core_digest, plugin_version_key
 from optim._engine.search.effort import Effort
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.state import Candidate
+from optim._engine.search.state import Candidate, Trial
 from optim._engine.store import cache_key
 from optim.jobs.wire import to_wire
 from optim.model import Model, TensorInfo
@@ -90,11 +90,11 @@ class Keys:
         }
         return cache_key("offer", depends_on)
 
-    def candidate(self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any]) -> str:
+    def candidate(self, trial: Trial) -> str:
         """Returns the key of a candidate."""
         depends_on = {
-            "on": _of(candidate),
-            "pass": [offered.name, plugin_version_key(offered.plugin), options],
+            "on": _of(trial.candidate),
+            "pass": [trial.offered.name, plugin_version_key(trial.offered.plugin), trial.options],
             "reference": self._reference,
             "seed": self._settings.seed,
             "samples": self._prepared.explored,
@@ -116,11 +116,9 @@ class Keys:
         ran = [[model.digest, to_wire(target)] for model, target in models]
         return cache_key("operator-times", ran, sample, self._reference, self._machine)
 
-    def repair(
-        self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], limit: float, samples: Sequence[int]
-    ) -> str:
+    def repair(self, trial: Trial, limit: float, samples: Sequence[int]) -> str:
         """Returns the key of a repair."""
-        return cache_key("repair", self.candidate(candidate, offered, options), limit, samples)
+        return cache_key("repair", self.candidate(trial), limit, samples)
 
     def race(self, candidates: Sequence[Candidate], effort: Effort, wanted: object) -> str:
         """Returns the key of a race; ``wanted`` is what is asked of it, as JSON values."""

@@ -56,6 +56,7 @@ class Kept:
     within_s: float | None = None
 
 
+@dataclass(eq=False)
 class Preparation:
     """What a run works with, and what it does before candidates can be tried.
 
@@ -66,29 +67,23 @@ class Preparation:
         machine: where things are timed, for keys.
     """
 
-    def __init__(
-        self,
-        settings: RunSettings,
-        registry: Registry,
-        store: Store,
-        executor: Executor,
-        say: Say,
-        exported: ExportedSource | None = None,
-        elsewhere: Workplace | None = None,
-    ) -> None:
-        self.settings = settings
-        self.exported = exported
-        self.registry = registry
-        self.store = store
-        self.say = say
-        self.teller = Teller(say)
-        self.runner = Runner(store, say, fresh=settings.fresh, executor=executor, elsewhere=elsewhere)
-        self.elsewhere = elsewhere
+    settings: RunSettings
+    registry: Registry
+    store: Store
+    executor: Executor
+    say: Say
+    exported: ExportedSource | None = None
+    elsewhere: Workplace | None = None
+
+    def __post_init__(self) -> None:
+        settings, elsewhere = self.settings, self.elsewhere
+        self.teller = Teller(self.say)
+        self.runner = Runner(self.store, self.say, fresh=settings.fresh, executor=self.executor, elsewhere=elsewhere)
         self.machine = machine_key() if elsewhere is None else elsewhere.machine
-        self.turns = Turns(f"optim on {settings.source.name}", say, elsewhere=elsewhere is not None)
+        self.turns = Turns(f"optim on {settings.source.name}", self.say, elsewhere=elsewhere is not None)
         self.run_time = RunTime(settings.search_seconds, self.turns.now)
-        self._metric = require_known(settings.metric, registry) if settings.metric else None
-        self._settle(registry.target(settings.target))
+        self._metric = require_known(settings.metric, self.registry) if settings.metric else None
+        self._settle(self.registry.target(settings.target))
         self.baseline = self.place
         self.places: dict[str, Place] = {}
         self.prepared: prepare.Answer

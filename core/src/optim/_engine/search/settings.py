@@ -16,6 +16,28 @@ from optim.source import SourceRequest
 
 Goal: TypeAlias = Literal["latency", "size", "memory", "startup"]
 
+
+@dataclass(frozen=True, slots=True)
+class Clocked:
+    """The words of a goal that has a clock of its own, see ``jobs/clocks``: it makes a number of seconds small.
+
+    Attributes:
+        ratio: what those seconds to the original's are called.
+        better: what a model with fewer of them does, as in ``starts 2 times faster``.
+        worse: what one with more of them does.
+        same: what one with as many does.
+    """
+
+    ratio: str
+    better: str
+    worse: str
+    same: str
+
+
+CLOCKED: Mapping[Goal, Clocked] = {
+    "startup": Clocked("start-up ratio", "starts {} times faster", "starts {} times slower", "starts as fast as before")
+}
+
 SearchSeconds: TypeAlias = float | Literal["auto"]
 AUTO: Literal["auto"] = "auto"
 DEFAULT_TIMEOUT_S = 900.0

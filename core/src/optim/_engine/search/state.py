@@ -12,6 +12,7 @@ from optim._engine.gate.budget import BeyondBudget
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.lane import Ready
+from optim._engine.plugins.offers import OfferedPass
 from optim._engine.sources.result import SourceDrift
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
@@ -103,6 +104,15 @@ class Candidate:
         return replace(self, drift=drift, task=ready.task or self.task)
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What is tried: one pass, with its options, on one candidate."""
+
+    candidate: Candidate
+    offered: OfferedPass
+    options: dict[str, Any]
+
+
 @dataclass
 class Attempt:
     """One pass with one set of options tried on one chain: a row of the report.
@@ -130,8 +140,8 @@ class Attempt:
         printed: what the pass printed.
         trace: of the exception that it ended with.
         unrepaired: why it was not repaired, where that was looked into; it follows the reason.
-        start_ratio: from opening the model after it to the first answer, to the original's, the least seen; None where
-            that is not the goal.
+        goal_ratio: what the goal's own clock found of the model after it, to the original's, the least seen; None where
+            the goal has none.
         target: name of the target that it was tried for; empty where the run has one only.
         objected: whether the gate dropped it: its outputs are not right.
         blame: the nodes that make it wrong, where that was looked into.
@@ -158,7 +168,7 @@ class Attempt:
     printed: tuple[str, ...] = ()
     trace: str = ""
     unrepaired: str = ""
-    start_ratio: float | None = None
+    goal_ratio: float | None = None
     target: str = ""
     objected: bool = False
     blame: Blame | None = None
@@ -222,7 +232,7 @@ class LaneResult:
         disturbed: share of the race's rounds in which other processes used the machine, 0..1.
         open_s: of the base: how long a lane of this race took to open on average, in seconds.
         cut_short: of the base: whether the race ended because the time of the run was over.
-        start: from opening to the first answer, to the base's; None where that was not timed.
+        goal: what the goal's own clock found, to the base's; None where the goal has none.
     """
 
     failure: str = ""
@@ -234,7 +244,7 @@ class LaneResult:
     disturbed: float = 0.0
     open_s: float = 0.0
     cut_short: bool = False
-    start: Ratio | None = None
+    goal: Ratio | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +261,7 @@ class Measured:
         comparisons: with the original, on the explored samples.
         source: how far it is from the source that was exported; None where it was not held against one.
         again: the ratio of a second race alone; None where there was none. ``ratio`` is that of both.
-        start: from opening to the first answer, to the original's; None where that is not the goal.
+        goal: what the goal's own clock found, to the original's; None where the goal has none.
     """
 
     candidate: Candidate
@@ -263,7 +273,7 @@ class Measured:
     comparisons: tuple[OutputComparison, ...] = ()
     source: SourceDrift | None = None
     again: float | None = None
-    start: Ratio | None = None
+    goal: Ratio | None = None
 
     @property
     def digest(self) -> str:
@@ -287,7 +297,7 @@ class Measured:
             high=result.ratio.high,
             latency_ms=result.latency_ms,
             peak_memory_bytes=max(self.peak_memory_bytes, result.ready.peak_memory_bytes),
-            start=result.start,
+            goal=result.goal,
         )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any, Self
@@ -15,17 +14,10 @@ from optim._engine.diagnosis import measure_job, repair_job
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import Repair
 from optim._engine.jobs import candidate as candidate_job
-from optim._engine.jobs.runner import Say
-from optim._engine.jobs.workplace import Workplace
-from optim._engine.plugins.offers import OfferedPass
-from optim._engine.plugins.registry import Registry
 from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
-from optim._engine.search.settings import RunSettings
-from optim._engine.search.state import Candidate
+from optim._engine.search.state import Candidate, Trial
 from optim._engine.search.time_budget import GRACE_S, LEAST_REPAIR_S
-from optim._engine.sources.make import ExportedSource
-from optim._engine.store import Store
 from optim.jobs.printed import last_lines
 from optim.jobs.process import WorkerFailed
 from optim.onnx.files import is_whole
@@ -70,6 +62,7 @@ class Tried:
         return self.answer.result.printed if self.answer is not None else self.printed
 
 
+@dataclass(eq=False)
 class Workbench(Preparation):
     """Tries candidates of one run, once it is prepared.
 
@@ -78,20 +71,9 @@ class Workbench(Preparation):
         recast_originals: the original with the step that changed its inputs and outputs, by that step's key.
     """
 
-    def __init__(
-        self,
-        settings: RunSettings,
-        registry: Registry,
-        store: Store,
-        executor: Executor,
-        say: Say,
-        exported: ExportedSource | None = None,
-        elsewhere: Workplace | None = None,
-    ) -> None:
-        super().__init__(settings, registry, store, executor, say, exported, elsewhere)
-        self.made: set[Path] = set()
-        self.recast_originals: dict[tuple[str, str], Candidate] = {}
-        self._tried: dict[str, Tried] = {}
+    made: set[Path] = field(default_factory=set, init=False)
+    recast_originals: dict[tuple[str, str], Candidate] = field(default_factory=dict, init=False)
+    _tried: dict[str, Tried] = field(default_factory=dict, init=False)
 
     def on(self, target: Target, versions: Mapping[str, str]) -> Self:
         """The same run on another target; a recast original is made by the passes that are offered there."""
@@ -99,15 +81,13 @@ class Workbench(Preparation):
         other.recast_originals = {}
         return other
 
-    def try_all(
-        self, wanted: Sequence[tuple[Candidate, OfferedPass, dict[str, Any]]], seconds: Callable[[int], float]
-    ) -> list[Tried | None]:
-        """Applies passes and judges what they made, as many at the same time as there is room for, the first first.
+    def try_all(self, wanted: Sequence[Trial], seconds: Callable[[int], float]) -> list[Tried | None]:
+        """Applies passes and judges what they made, so many at the same time as there is room for, the first first.
 
         Where one of them damaged a model of the store, all are tried again one by one: it may have been any of them.
 
         Args:
-            wanted: candidates, and what is applied to each.
+            wanted: what is tried.
             seconds: what one of them, by its place, has when its turn comes; 0 and less: it is not tried.
 
         Returns:
@@ -118,47 +98,31 @@ class Workbench(Preparation):
         def one(place: int) -> Tried | None:
             with some_at_once:
                 left = seconds(place)
-                return self._try(*wanted[place], left) if left > 0 else None
+                return self._try(wanted[place], left) if left > 0 else None
 
         found = self.runner.side_by_side(one, range(len(wanted)))
-        broke = [on for (on, _, _), tried in zip(wanted, found, strict=True) if tried is not None and not tried.answer]
-        damaged = [self.restore(candidate) for candidate in broke]
+        broke = [trial for trial, tried in zip(wanted, found, strict=True) if tried is not None and not tried.answer]
+        damaged = [self.restore(trial.candidate) for trial in broke]
         if any(damaged) and len(wanted) > 1:
             return [
-                tried and self.try_one(*again, self.settings.timeout_s, anew=True)
+                tried and self.try_one(again, self.settings.timeout_s, anew=True)
                 for again, tried in zip(wanted, found, strict=True)
             ]
         return found
 
-    def has_tried(self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any]) -> bool:
+    def has_tried(self, trial: Trial) -> bool:
         """Whether this run has applied a pass to a candidate already: trying it again takes no time."""
-        return self.keys.candidate(candidate, offered, options) in self._tried
+        return self.keys.candidate(trial) in self._tried
 
-    def try_one(
-        self,
-        candidate: Candidate,
-        offered: OfferedPass,
-        options: dict[str, Any],
-        timeout_s: float,
-        *,
-        anew: bool = False,
-    ) -> Tried:
+    def try_one(self, trial: Trial, timeout_s: float, *, anew: bool = False) -> Tried:
         """Applies one pass and judges the result on the explored samples; a pass that broke may have broken more."""
-        tried = self._try(candidate, offered, options, timeout_s, anew=anew)
+        tried = self._try(trial, timeout_s, anew=anew)
         if tried.answer is None:
-            self.restore(candidate)
+            self.restore(trial.candidate)
         return tried
 
-    def _try(
-        self,
-        candidate: Candidate,
-        offered: OfferedPass,
-        options: dict[str, Any],
-        timeout_s: float,
-        *,
-        anew: bool = False,
-    ) -> Tried:
-        key = self.keys.candidate(candidate, offered, options)
+    def _try(self, trial: Trial, timeout_s: float, *, anew: bool = False) -> Tried:
+        key = self.keys.candidate(trial)
         self.teller.trying()
         if not anew and key in self._tried and _is_there(self._tried[key]):
             return replace(self._tried[key], seconds=0.0)
@@ -166,8 +130,8 @@ class Workbench(Preparation):
         if tried is not None:
             self._note_made(tried)
             return tried
-        self.say(f"trying {offered.name} {_short(options)}")
-        request = self._candidate_request(candidate, offered, options, self.prepared.explored)
+        self.say(f"trying {trial.offered.name} {_short(trial.options)}")
+        request = self._candidate_request(trial, self.prepared.explored)
         started = time.monotonic()
         phases = ["applying"]
         try:
@@ -190,60 +154,48 @@ class Workbench(Preparation):
         if tried.answer is not None and tried.answer.result.changed:
             self.made.add(tried.answer.result.model.path)
 
-    def repair(
-        self,
-        candidate: Candidate,
-        offered: OfferedPass,
-        options: dict[str, Any],
-        tried: Tried,
-        limit: float,
-        seconds: float,
-    ) -> Repair | None:
+    def repair(self, trial: Trial, tried: Tried, limit: float, seconds: float) -> Repair | None:
         """Returns which nodes a candidate that broke the budget must leave alone; None where time ran out."""
         assert tried.answer is not None
         whole = worst_drift(tried.answer.comparisons).relative_l2
         samples = self.prepared.compared[:_REPAIR_SAMPLES]
-        key = self.keys.repair(candidate, offered, options, limit, samples)
+        key = self.keys.repair(trial, limit, samples)
         known = self.runner.known(key, repair_job.Answer)
         if known is not None:
             return known.repair
-        self.say(f"repairing {offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
-        asked = self._candidate_request(candidate, offered, options, samples)
+        self.say(f"repairing {trial.offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
+        asked = self._candidate_request(trial, samples)
         request = repair_job.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
         try:
             evaluation_s = max(GRACE_S, 2 * tried.seconds)  # the one that was begun in time
             grace_s = min(evaluation_s, max(LEAST_REPAIR_S, self.run_time.left))
             answer = self.runner.call(repair_job.JOB, request, timeout_s=seconds + grace_s)
         except WorkerFailed:
-            self.restore(candidate)
+            self.restore(trial.candidate)
             return None
         if answer.repair is not None:  # with more time another run may find what this one did not
             self.runner.keep(key, answer)
         return answer.repair
 
-    def sensitivity(
-        self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], *, seconds: float, exact: bool
-    ) -> measure_job.Answer:
+    def sensitivity(self, trial: Trial, *, seconds: float, exact: bool) -> measure_job.Answer:
         """What a lossy pass costs at each node of a model; see :mod:`optim._engine.diagnosis.measure_job`.
 
         Raises:
             OptimError: not-applicable, nothing-to-measure, measure-failed.
         """
-        self.say(f"trying {offered.name} {_short(options)}")
-        asked = self._candidate_request(candidate, offered, options, self.prepared.compared[:_REPAIR_SAMPLES])
+        self.say(f"trying {trial.offered.name} {_short(trial.options)}")
+        asked = self._candidate_request(trial, self.prepared.compared[:_REPAIR_SAMPLES])
         request = measure_job.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
         return self.need(measure_job.JOB, request, "measure")
 
-    def _candidate_request(
-        self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any], samples: tuple[int, ...]
-    ) -> candidate_job.Request:
-        lossy = candidate.is_lossy or offered.over_models.lossy
+    def _candidate_request(self, trial: Trial, samples: tuple[int, ...]) -> candidate_job.Request:
+        lossy = trial.candidate.is_lossy or trial.offered.over_models.lossy
         return candidate_job.Request(
-            model=candidate.model,
-            name=offered.name,
-            plugin=offered.plugin.name,
-            options=options,
-            comparison=self.comparison(candidate),
+            model=trial.candidate.model,
+            name=trial.offered.name,
+            plugin=trial.offered.plugin.name,
+            options=trial.options,
+            comparison=self.comparison(trial.candidate),
             samples=samples,
             store=self.store.models,
             seed=self.settings.seed,
@@ -258,7 +210,7 @@ class Workbench(Preparation):
             chain = self.original
             for step in candidate.steps:
                 offered = self.registry.find_pass(step.pass_name, self.target)
-                tried = self._try(chain, offered, step.options, self.settings.timeout_s, anew=True)
+                tried = self._try(Trial(chain, offered, step.options), self.settings.timeout_s, anew=True)
                 if tried.answer is None:
                     break
                 result = tried.answer.result

@@ -7,7 +7,7 @@
 //
 // Nothing outside this folder is needed.
 
-import * as ort from './ort/ort.wasm.min.mjs';
+import * as ort from './runtime.mjs';
 
 const HERE = new URL('.', import.meta.url);
 ort.env.wasm.wasmPaths = new URL('ort/', HERE).href;
@@ -25,8 +25,9 @@ export async function loadModel(base = HERE) {
   const externalData = await Promise.all(
     about.external.map(async (name) => ({ path: name, data: await bytes(new URL(name, base)) })),
   );
+  const providers = about.providers[0] === 'webgpu' && !(await navigator.gpu?.requestAdapter()) ? ['wasm'] : about.providers;
   const session = await ort.InferenceSession.create(await bytes(new URL('model.onnx', base)), {
-    executionProviders: ['wasm'], externalData, ...about.session,
+    executionProviders: providers, externalData, ...about.session,
   });
   let tokenizer = null;
   if (about.task.tokenizer) {
@@ -34,14 +35,16 @@ export async function loadModel(base = HERE) {
     const words = (await (await get(new URL('vocab.txt', base))).text()).split('\n');
     tokenizer = new WordPiece(words, about.task.tokenizer);
   }
-  return new Model(about, session, tokenizer);
+  return new Model(about, session, tokenizer, providers[0]);
 }
 
 class Model {
-  constructor(about, session, tokenizer) {
+  constructor(about, session, tokenizer, provider) {
     this.about = about;
     this.session = session;
     this.tokenizer = tokenizer;
+    /** What runs it: `webgpu`, or `wasm`, also where this browser has no WebGPU. */
+    this.provider = provider;
     this.threads = ort.env.wasm.numThreads;
     /** How long the model took in the last call, without decoding and drawing. */
     this.lastMs = 0;

@@ -79,7 +79,7 @@ async function timed(run) {
   result.replaceChildren();
   const found = await run();
   calls.push(model.lastMs);
-  times.textContent = timesText(calls, model.threads);
+  times.textContent = timesText(calls, model.provider, model.threads);
   globalThis.lastResults = found;
   return found;
 }

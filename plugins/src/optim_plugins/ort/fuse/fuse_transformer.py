@@ -25,9 +25,10 @@ from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Targ
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from optim_plugins.ort.fuse.fuse_transformer_options import FuseTransformerOptions
+    from optim_plugins.ort.fuse.fuse_transformer_options import FuseTransformerOptions, Fusion
 
 CUDA = "CUDAExecutionProvider"
+WEBGPU = "webgpu"
 
 _MEMORY_FACTOR = 6
 _MEMORY_LIMIT_BYTES = 2 << 30
@@ -60,7 +61,10 @@ class FuseTransformer(Pass):
 
         possible = possible_fusions(model.ir())
         norms = ("skip_layer_normalization",) if "skip_layer_normalization" in possible else ()
-        first, second = ((), norms) if target.made_for == CUDA else (norms, ())
+        without: tuple[Fusion, ...] = ()
+        if target.made_for == WEBGPU:
+            without, norms = ("bias_gelu",), ()  # it has no kernel for BiasGelu, and one for SkipLayerNormalization
+        first, second = ((), norms) if target.made_for == CUDA else ((*without, *norms), ())
         if "attention" in possible:
             yield FuseTransformerOptions(leave_out=first)
         yield FuseTransformerOptions(leave_out=(*first, "attention"))

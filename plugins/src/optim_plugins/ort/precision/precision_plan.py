@@ -22,7 +22,7 @@ import onnx_ir as ir
 
 from optim_plugins.ort.graph.float_values import is_float32
 from optim_plugins.ort.graph.operator_types import Signature, signature, type_text
-from optim_plugins.ort.kernels import CPU_PROVIDER, has_kernel, is_listed
+from optim_plugins.ort.kernels import has_kernel, is_listed, runs_as_cpu
 from optim_plugins.ort.precision.misread_epsilons import misread_epsilons
 from optim_plugins.ort.precision.operator_kinds import ANY_TYPE, EXACT, MOVES, NEVER, SMALL_ADDENDS
 from optim_plugins.ort.precision.sixteen_bit_numbers import Fit, Narrow, fit
@@ -153,7 +153,7 @@ def _reason_against(
     if has_kernel(provider, domain, node.op_type, types.since, dict.fromkeys(able, type_text(narrow.onnx))):
         return None
     runs_wide = has_kernel(provider, domain, node.op_type, types.since, dict.fromkeys(able, "tensor(float)"))
-    if provider == CPU_PROVIDER and narrow is Narrow.FLOAT16 and runs_wide:
+    if runs_as_cpu(provider) and narrow is Narrow.FLOAT16 and runs_wide:
         return None  # onnxruntime puts casts around it
     return WhyNot(f"{provider} has no {narrow} kernel for {node.op_type}", Obstacle.KERNEL)
 

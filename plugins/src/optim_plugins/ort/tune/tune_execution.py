@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, SessionConfig, Target
+from optim_plugins.ort.kernels import CPU_PROVIDER, WASM, runs_as_cpu
 
 if TYPE_CHECKING:
     from optim_plugins.ort.tune.tune_execution_options import TuneExecutionOptions
 
-_CPU = "CPUExecutionProvider"
 _MODES = {"sequential": "ORT_SEQUENTIAL", "parallel": "ORT_PARALLEL"}
 
 
@@ -31,21 +31,23 @@ class TuneExecution(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """On the processor."""
         del model
-        if target.made_for != _CPU:
-            return Applicable.no(f"these settings are of {_CPU}; the target runs on {target.made_for}")
+        if not runs_as_cpu(target.made_for):
+            return Applicable.no(f"these settings are of {CPU_PROVIDER}; the target runs on {target.made_for}")
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneExecutionOptions]:
         """One setting at a time, those that help more often first."""
-        del target, context
+        del context
         from optim_plugins.ort.tune.tune_execution_options import TuneExecutionOptions
 
         yield TuneExecutionOptions(flush_denormals=True)
         yield TuneExecutionOptions(memory_pattern=False)
-        yield TuneExecutionOptions(spinning=False)
+        threaded = target.made_for != WASM  # a page has one thread, unless it is isolated from others
+        if threaded:
+            yield TuneExecutionOptions(spinning=False)
         yield TuneExecutionOptions(arena=False)
         processors = os.cpu_count() or 1
-        if processors > 1 and _has_branches(model):
+        if threaded and processors > 1 and _has_branches(model):
             yield TuneExecutionOptions(execution_mode="parallel", inter_op_num_threads=2)
         yield TuneExecutionOptions(prepacking=False)
 

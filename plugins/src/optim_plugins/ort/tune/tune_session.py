@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, SessionConfig, Target
+from optim_plugins.ort.kernels import WASM
 
 if TYPE_CHECKING:
     from optim_plugins.ort.tune.tune_session_options import TuneSessionOptions
@@ -40,7 +41,7 @@ class TuneSession(Pass):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneSessionOptions]:
         """Best guess first, by the operators in the graph; the runtime's default is what they are raced against."""
-        del target, context
+        del context
         from optim.onnx.operators import operator_counts
         from optim_plugins.ort.tune.tune_session_options import TuneSessionOptions
 
@@ -56,7 +57,7 @@ class TuneSession(Pass):
             yield TuneSessionOptions(disabled_optimizers=("LayerNormFusion", *skip))
             yield TuneSessionOptions(level="extended", disabled_optimizers=skip)
         processors = os.cpu_count() or 1
-        if processors > 2:
+        if processors > 2 and target.made_for != WASM:  # there the page says how many threads
             yield TuneSessionOptions(intra_op_num_threads=processors // 2)
 
     def apply(self, model: Model, options: TuneSessionOptions, context: Context) -> PassResult:

@@ -33,8 +33,8 @@ class StartReport(Part):
     open_memory_bytes: int = Field(description="peak while it was opened, imports excluded")
 
 
-class StartRatioReport(Part):
-    """The result's start-up to the original's, both timed again in every round."""
+class GoalRatioReport(Part):
+    """What the goal's own clock found of the result, to the original's; both timed in every round."""
 
     value: float
     ci: tuple[float, float] = Field(description="95 % interval")
@@ -47,9 +47,9 @@ def batch_report(timed: LaneResult | None) -> BatchReport | None:
     return BatchReport(**asdict(found)) if found else None
 
 
-def start_ratio_report(found: Ratio | None) -> StartRatioReport | None:
-    """Of what is delivered; None where start-up is not the goal."""
-    return StartRatioReport(value=found.value, ci=(found.low, found.high), rounds=found.rounds) if found else None
+def goal_ratio_report(found: Ratio | None) -> GoalRatioReport | None:
+    """Of what is delivered; None where the goal has no clock of its own."""
+    return GoalRatioReport(value=found.value, ci=(found.low, found.high), rounds=found.rounds) if found else None
 
 
 def start_report(found: StartUp | None) -> StartReport | None:

@@ -11,6 +11,7 @@ from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.compare.conditions import Conditions, workbench_for
 from optim._engine.search.settings import Named
+from optim._engine.search.state import Trial
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.jobs.wire import to_wire
 from optim.options import parse_options
@@ -48,7 +49,7 @@ def measure_sensitivity(
     offered = _find(wanted.name, registry, registry.target(conditions.target))
     options = to_wire(parse_options(offered.over_models, wanted.options or {}))
     with workbench_for(model, conditions) as (bench, candidate):
-        found = bench.sensitivity(candidate, offered, options, seconds=seconds, exact=exact)
+        found = bench.sensitivity(Trial(candidate, offered, options), seconds=seconds, exact=exact)
         return Sensitivity(offered.name, options, found, bench.prepared)
 
 

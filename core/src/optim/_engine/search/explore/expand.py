@@ -26,7 +26,7 @@ from optim._engine.search.plan import Planned, slots
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Repairer
-from optim._engine.search.state import Attempt, Candidate, Step, StepStatus
+from optim._engine.search.state import Attempt, Candidate, Step, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
@@ -120,7 +120,7 @@ class Expander:
         planned = next(planned for planned in passes if planned.ordered.name == merged.name)
         options = merged.options
         attempt = self._journal.open(step_of(planned.offered, options), candidate)
-        tried = self._bench.try_one(candidate, planned.offered, options, self._time.grace_s)
+        tried = self._bench.try_one(Trial(candidate, planned.offered, options), self._time.grace_s)
         new = self.judge(candidate, attempt, tried)
         idle = self._idle.reasons(candidate, [*won, new]) if new is not None else {}
         if new is not None and new.digest in idle:
@@ -231,20 +231,18 @@ class Expander:
         What the user named gets its full time, the rest what the search has left.
         """
         order = sorted(wanted, key=lambda one: (not one[0].forced, -self.promises.per_second(one[2].step)))
-        jobs: list[tuple[Candidate, Any, dict[str, Any]]] = [
-            (candidate, planned.offered, proposal.options) for planned, proposal, _ in order
-        ]
+        trials = [Trial(candidate, planned.offered, proposal.options) for planned, proposal, _ in order]
 
         def seconds(place: int) -> float:
             planned, _, attempt = order[place]
-            if self._bench.has_tried(*jobs[place]):
+            if self._bench.has_tried(trials[place]):
                 return self._time.grace_s
             may_begin = planned.forced or self._time.may_begin(self.promises.seconds(attempt.step.pass_name))
             return self._time.for_candidate(named=planned.forced) if may_begin else 0.0
 
         tried: list[tuple[Attempt, Tried]] = []
         self._bench.teller.more(len(wanted))
-        for (_, _, attempt), outcome in zip(order, self._bench.try_all(jobs, seconds), strict=True):
+        for (_, _, attempt), outcome in zip(order, self._bench.try_all(trials, seconds), strict=True):
             if outcome is None:
                 attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
             else:
@@ -298,7 +296,8 @@ class Expander:
             new, tried = self._try_repaired(parent, planned, known.options, (_as_elsewhere(planned),))
             if new is not None:
                 return new, tried
-        options = self._repairer.options(parent, planned.offered, attempt, outcome, limit)
+        trial = Trial(parent, planned.offered, attempt.step.options)
+        options = self._repairer.options(trial, attempt, outcome, limit)
         if options is None:
             return None, None
         self._repaired_as[attempt.step.key] = _Repaired(limit, options)
@@ -309,7 +308,8 @@ class Expander:
     ) -> tuple[Candidate | None, Tried]:
         again = self._journal.open(step_of(planned.offered, options), parent)
         again.notes = notes or again.notes
-        tried = self._bench.try_one(parent, planned.offered, options, self._time.for_candidate(named=planned.forced))
+        trial = Trial(parent, planned.offered, options)
+        tried = self._bench.try_one(trial, self._time.for_candidate(named=planned.forced))
         return self.judge(parent, again, tried), tried
 
     def judge(self, candidate: Candidate, attempt: Attempt, tried: Tried) -> Candidate | None:

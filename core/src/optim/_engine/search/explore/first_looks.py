@@ -17,7 +17,7 @@ from optim._engine.search.explore.promise import GUESSES, TOO_LITTLE, Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned
-from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
+from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.passes import Role, Stage
@@ -136,10 +136,10 @@ class FirstLooks:
         gains = gains or {planned.ordered.name: self._promises.gain(attempt.step) for planned, attempt in wanted}
         order = [planned.ordered.name for planned in _in_turns([planned for planned, _ in wanted], gains)]
         wanted.sort(key=lambda one: order.index(one[0].ordered.name))
-        jobs = [(original, planned.offered, attempt.step.options) for planned, attempt in wanted]
+        trials = [Trial(original, planned.offered, attempt.step.options) for planned, attempt in wanted]
 
-        self._bench.teller.more(len(jobs))
-        outcomes = self._bench.try_all(jobs, seconds)
+        self._bench.teller.more(len(trials))
+        outcomes = self._bench.try_all(trials, seconds)
         for (_, attempt), tried in zip(wanted, outcomes, strict=True):
             if tried is None:
                 self._promises.leave_open(attempt.step)
@@ -192,7 +192,7 @@ class FirstLooks:
             return None
         attempt = self._journal.open(step_of(planned.offered, chosen), parent)
         seconds = max(self._time.for_first_looks, self._time.grace_s)
-        (tried,) = self._bench.try_all([(parent, planned.offered, chosen)], lambda _: seconds)
+        (tried,) = self._bench.try_all([Trial(parent, planned.offered, chosen)], lambda _: seconds)
         return None if tried is None else self._look(planned, parent, attempt, tried)
 
     def _repair(self, found: Sequence[_Look], measured: dict[str, Measured], start: float) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from optim._engine.jobs.clocks.goal_clock import Figure
 from optim._engine.jobs.lane import JOB, Ready, Request
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.noise_watch import NoiseWatch
@@ -59,7 +60,7 @@ def joined(first: LaneResult, second: LaneResult) -> LaneResult:
         sample_ms=tuple(ms / old.value * new.value for (ms, old), new in zip(before, each, strict=True)),
         sample_ratio=each,
         disturbed=max(first.disturbed, second.disturbed),
-        start=joined_ratio(first.start, second.start) if first.start and second.start else first.start,
+        goal=joined_ratio(first.goal, second.goal) if first.goal and second.goal else first.goal,
     )
 
 
@@ -68,8 +69,8 @@ def as_base(result: LaneResult) -> LaneResult:
     if result.ratio is None:
         return result
     whole, *samples = (replace(ratio, value=1.0, low=1.0, high=1.0) for ratio in (result.ratio, *result.sample_ratio))
-    start = replace(result.start, value=1.0, low=1.0, high=1.0) if result.start else None
-    return replace(result, ratio=whole, sample_ratio=tuple(samples), start=start)
+    goal = replace(result.goal, value=1.0, low=1.0, high=1.0) if result.goal else None
+    return replace(result, ratio=whole, sample_ratio=tuple(samples), goal=goal)
 
 
 @dataclass
@@ -77,7 +78,7 @@ class _Lane:
     worker: WorkerProcess
     ready: Ready
     times: list[list[float]] = field(default_factory=list)  # by round, by sample, in seconds
-    starts: list[float] = field(default_factory=list)  # by round, in seconds; empty where they are not timed
+    goal: list[Figure] = field(default_factory=list)  # by round; empty where the goal has no clock of its own
     racing: bool = True
 
 
@@ -208,7 +209,7 @@ def _forget_unfinished(lanes: dict[int, _Lane], alive: Sequence[int], failures: 
     """Whether a round did not come to its end; its times are dropped then."""
     unfinished = any(len(lanes[i].times) <= number for i in alive if i not in failures)
     for i in alive if unfinished else ():
-        del lanes[i].times[number:], lanes[i].starts[number:]
+        del lanes[i].times[number:], lanes[i].goal[number:]
     return unfinished
 
 
@@ -255,14 +256,16 @@ def _figures(lane: _Lane, base: _Lane, rounds: _Rounds) -> LaneResult:
         latency_ms=float(np.exp(np.log(base_ms).mean())) * ratio.value,
         sample_ms=tuple(ms * one.value for ms, one in zip(base_ms.tolist(), each, strict=True)),
         sample_ratio=each,
-        start=_start_ratio(lane, base, rounds.kept),
+        goal=_goal_ratio(lane, base, rounds.kept),
     )
 
 
-def _start_ratio(lane: _Lane, base: _Lane, kept: list[int]) -> Ratio | None:
-    """From opening to the first answer, over rounds in which both were timed."""
-    rounds = [r for r in kept if r < min(len(lane.starts), len(base.starts))]
-    return paired_ratio([lane.starts[r] for r in rounds], [base.starts[r] for r in rounds]) if rounds else None
+def _goal_ratio(lane: _Lane, base: _Lane, kept: list[int]) -> Ratio | None:
+    """What the goal's clock says, over rounds in which both were timed."""
+    rounds = [r for r in kept if r < min(len(lane.goal), len(base.goal))]
+    if not rounds:
+        return None
+    return paired_ratio([lane.goal[r].seconds for r in rounds], [base.goal[r].seconds for r in rounds])
 
 
 def _run_lane(lane: _Lane) -> float:
@@ -270,8 +273,8 @@ def _run_lane(lane: _Lane) -> float:
     lane.worker.send({"go": True})
     answer = lane.worker.receive(_ROUND_TIMEOUT_S)
     lane.times.append([float(np.median(burst)) for burst in answer["seconds"]])
-    if answer.get("start_s"):
-        lane.starts.append(float(answer["start_s"]))
+    if answer.get("goal"):
+        lane.goal.append(from_wire(Figure, answer["goal"]))
     return float(answer["cpu_s"])
 
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import lane
+from optim._engine.jobs.clocks.kinds import clock_of
 from optim._engine.jobs.workplace import Work
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race_job
 from optim._engine.search.measure.race import as_base, look, race
 from optim._engine.search.measure.race_job import Admission
-from optim._engine.search.state import Candidate, LaneResult
+from optim._engine.search.state import Candidate, LaneResult, Trial
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
@@ -76,10 +77,10 @@ def race_candidates(
     Returns:
         What became of the original, and of every candidate and place, in order.
     """
-    starts = bench.settings.goal == "startup"
-    if starts:
-        effort = replace(effort, drop=False)  # what is slow to run may be quick to open
-    key = bench.keys.race(candidates, effort, [to_wire(wanted), starts, bench.settings.batch_invariant])
+    clock = clock_of(bench.settings)
+    if clock is not None:
+        effort = replace(effort, drop=False)  # what is slow to run may be better by the goal
+    key = bench.keys.race(candidates, effort, [to_wire(wanted), to_wire(clock), bench.settings.batch_invariant])
     known = bench.runner.known(key, tuple[LaneResult, list[LaneResult]])
     if known is not None:
         return known
@@ -87,9 +88,9 @@ def race_candidates(
     timed = bench.prepared.timed[: effort.most_samples]
     lanes = [replace(_lane(bench, one, wanted), timed=timed) for one in candidates]
     of_base = Wanted("final" if wanted.purpose == "again" else wanted.purpose)  # the last race's base is reported
-    base = replace(_lane(bench, original, of_base), timed=timed, starts=starts)
+    base = replace(_lane(bench, original, of_base), timed=timed, clock=clock)
     base = replace(base, comparison=replace(base.comparison, place=bench.baseline))
-    lanes = [replace(one, starts=starts) for one in lanes]
+    lanes = [replace(one, clock=clock) for one in lanes]
     lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
     admit = _admission(bench, candidates, wanted.budget) if wanted.budget else None
     with bench.turns.turn():
@@ -171,7 +172,7 @@ def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
     if recast.key in bench.recast_originals:
         return bench.recast_originals[recast.key]
     offered = bench.registry.find_pass(recast.pass_name, bench.target)
-    tried = bench.try_one(bench.original, offered, recast.options, bench.settings.needed_timeout_s)
+    tried = bench.try_one(Trial(bench.original, offered, recast.options), bench.settings.needed_timeout_s)
     if tried.answer is None or not tried.answer.result.changed:
         raise OptimError(
             "recast-failed",

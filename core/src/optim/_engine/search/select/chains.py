@@ -9,7 +9,7 @@ from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.settings import Named
-from optim._engine.search.state import Candidate, Step, StepStatus
+from optim._engine.search.state import Candidate, Step, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
@@ -38,7 +38,7 @@ class Chains:
     def _longer(self, candidate: Candidate, step: Step) -> Candidate | None:
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
         attempt = self._journal.open(step, candidate)
-        tried = self._bench.try_one(candidate, offered, step.options, self._time.for_reapplying)
+        tried = self._bench.try_one(Trial(candidate, offered, step.options), self._time.for_reapplying)
         attempt.printed, attempt.trace = tried.said, tried.trace
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)
@@ -66,7 +66,7 @@ def repeat(bench: Workbench, budget: Budget, journal: Journal, chain: tuple[Name
         offered = bench.registry.find_pass(named.name, bench.target)
         options = to_wire(parse_options(offered.over_models, named.options or {}))
         attempt = journal.open(step_of(offered, options), candidate)
-        tried = bench.try_one(candidate, offered, options, bench.settings.timeout_s)
+        tried = bench.try_one(Trial(candidate, offered, options), bench.settings.timeout_s)
         attempt.seconds, attempt.printed, attempt.trace = tried.seconds, tried.said, tried.trace
         reason = tried.failure
         if tried.answer is not None:

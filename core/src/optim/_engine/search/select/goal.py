@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from optim._engine.search.settings import Goal
+from optim._engine.search.settings import CLOCKED, Goal
 from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured
 
 _SMALLER = 0.995
@@ -26,13 +26,13 @@ class Objective:
         self.goal: Goal = goal if timed else "size"
 
     def figure(self, item: Measured, base: LaneResult | None) -> float:
-        """Returns what is made small: latency or start-up to the original's, bytes on disk, or peak memory in bytes."""
+        """Returns what is made small: the ratio of the goal's clock, bytes on disk, or peak memory in bytes."""
         if self.goal == "size":
             return float(item.candidate.size_bytes)
         if self.goal == "memory":
             return float(item.peak_memory_bytes or self._memory_of(item, base))
-        if self.goal == "startup":
-            return item.start.value if item.start is not None else math.inf if item.candidate.steps else 1.0
+        if self.goal in CLOCKED:
+            return item.goal.value if item.goal is not None else math.inf if item.candidate.steps else 1.0
         return item.ratio if item.ratio is not None else 1.0
 
     def is_reached(self, item: Measured, base: LaneResult | None, original: Candidate) -> bool:
@@ -48,8 +48,8 @@ class Objective:
         if self.goal == "memory":
             before = base.ready.peak_memory_bytes if base and base.ready else 0
             return 0 < item.peak_memory_bytes < _LESS_MEMORY * before
-        if self.goal == "startup":
-            return item.start is not None and item.start.high < FASTER
+        if self.goal in CLOCKED:
+            return item.goal is not None and item.goal.high < FASTER
         return item.high is not None and item.high < FASTER
 
     def _memory_of(self, item: Measured, base: LaneResult | None) -> float:

@@ -13,11 +13,10 @@ from typing import Any
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair
-from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.state import Attempt, Candidate, Step
+from optim._engine.search.state import Attempt, Candidate, Step, Trial
 from optim._engine.search.time_budget import FIRST_REPAIR_SHARE, LEAST_REPAIR_S, TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 
@@ -58,9 +57,7 @@ class Repairer:
         times = self._board.of_model(tried.answer.result.model).times_too_far
         return drift / times * MARGIN_TO_SOURCE if times > 1 else drift * PART_FOR_THE_METRIC
 
-    def options(
-        self, parent: Candidate, offered: OfferedPass, attempt: Attempt, tried: Tried, limit: float
-    ) -> dict[str, Any] | None:
+    def options(self, trial: Trial, attempt: Attempt, tried: Tried, limit: float) -> dict[str, Any] | None:
         """Returns options with which a candidate drifts by ``limit`` at most; None where none were found.
 
         The report gets a row for them, or the reason why there are none.
@@ -69,11 +66,9 @@ class Repairer:
         if seconds <= 0:
             attempt.unrepaired = "not repaired: no search time was left for it"
             return None
-        before, kept = self._time.repairs.left, offered.over_models.kept
+        before, kept = self._time.repairs.left, trial.offered.over_models.kept
         with self._time.repairs.spending():
-            repair = self._bench.repair(
-                parent, offered, attempt.step.options, tried, limit, seconds * FIRST_REPAIR_SHARE
-            )
+            repair = self._bench.repair(trial, tried, limit, seconds * FIRST_REPAIR_SHARE)
         if repair is None:
             took = before - self._time.repairs.left
             attempt.unrepaired = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
@@ -82,7 +77,7 @@ class Repairer:
             attempt.unrepaired = f"not repaired: {repair.work:.0%} of the work would stay {kept}"
             return None
         options = _keeping(attempt.step, repair)
-        self._journal.open(step_of(offered, options), parent).notes = (repair.text(kept),)
+        self._journal.open(step_of(trial.offered, options), trial.candidate).notes = (repair.text(kept),)
         return options
 
     def on_all_samples(self, candidate: Candidate) -> Candidate | None:
@@ -108,11 +103,12 @@ class Repairer:
         if before is None:
             return None
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
-        tried = self._bench.try_one(before, offered, step.options, self._bench.settings.timeout_s)
+        trial = Trial(before, offered, step.options)
+        tried = self._bench.try_one(trial, self._bench.settings.timeout_s)
         if tried.answer is None:
             return None
         seconds = self._time.final_repairs.left
-        repair = self._bench.repair(before, offered, step.options, tried, aim, seconds)
+        repair = self._bench.repair(trial, tried, aim, seconds)
         kept = offered.over_models.kept
         row = self._journal.open(step, before)
         if repair is None or not (repair.keep or repair.finer) or repair.work > MOST_WORK_KEPT:

@@ -14,10 +14,11 @@ import onnx_ir as ir
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.quantize.product_rewriter import MICROSOFT, ProductRewriter
 from optim_plugins.ort.quantize.weights.block_plan import Rounding
-from optim_plugins.ort.quantize.weights.block_rounding import METHODS
+from optim_plugins.ort.quantize.weights.block_rounding import METHODS, k_quant
 from optim_plugins.ort.quantize.weights.block_weights import BlockWeight, BlockWeightWriter, Floats, blocked, chunks
 from optim_plugins.ort.quantize.weights.embeddings import Embedding
-from optim_plugins.ort.quantize.weights.gptq import Inputs, gptq
+from optim_plugins.ort.quantize.weights.gptq import Order, gptq, orders
+from optim_plugins.ort.quantize.weights.seen_inputs import Inputs
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,14 @@ class BlockRewriter(ProductRewriter):
     """Holds what products and look-ups share: rounded weights.
 
     Attributes:
-        without_samples: names of products that gptq had too few samples for.
+        without_samples: names of products of which no sample shows what they are given.
     """
 
     def __init__(self, graph: ir.Model) -> None:
         super().__init__(graph)
         self.without_samples: list[str] = []
         self._weights: dict[tuple[ir.Value, bool, Rounding], _Weight | None] = {}
+        self._ordered: tuple[Inputs, list[Order]] | None = None
 
     def rewrite(self, place: Product | Embedding, rounding: Rounding, inputs: Mapping[str, Inputs]) -> bool:
         """Replace a product or a look-up; False where its weight cannot be rounded.
@@ -45,7 +47,7 @@ class BlockRewriter(ProductRewriter):
         Args:
             place: to be replaced.
             rounding: of its weight.
-            inputs: what products were given, by name of the product; for gptq.
+            inputs: what products were given, by name of the product; for methods that ask for it.
         """
         if isinstance(place, Product):
             weight = self._weight(place.name, place.weight, place.transposed, rounding, inputs.get(place.name))
@@ -82,14 +84,22 @@ class BlockRewriter(ProductRewriter):
             assert tensor is not None
             array = tensor.numpy()
             columns = array if transposed else array.T
-            if rounding.method == "gptq" and (inputs is None or not inputs.suffice):
+            if rounding.by_samples and inputs is None:
                 self.without_samples.append(reader)
-                inputs = None
-            found = round_weight(columns, rounding, inputs)
+            found = round_weight(columns, rounding, inputs, self._orders_of(inputs))
             self._weights[key] = None if found is None else self._stored(value, found, columns)
         if self._weights[key] is None:
             self.refused.append(reader)
         return self._weights[key]
+
+    def _orders_of(self, inputs: Inputs | None) -> list[Order]:
+        """Those of the last products are kept: query, key and value read the same input."""
+        if inputs is None or not inputs.products:
+            return []
+        if self._ordered is None or self._ordered[0] is not inputs:
+            self._ordered = None
+            self._ordered = (inputs, orders(inputs))
+        return self._ordered[1]
 
     def _stored(self, value: ir.Value, found: BlockWeight, columns: Floats) -> _Weight:
         operands = [
@@ -116,13 +126,16 @@ def _product(product: Product, weight: _Weight, rounding: Rounding) -> ir.Node:
     return ir.node("MatMulNBits", operands, attributes, domain=MICROSOFT, name=f"{product.name}_quantized")
 
 
-def round_weight(columns: Floats, rounding: Rounding, inputs: Inputs | None = None) -> BlockWeight | None:
+def round_weight(
+    columns: Floats, rounding: Rounding, inputs: Inputs | None = None, ordered: list[Order] | None = None
+) -> BlockWeight | None:
     """A weight in blocks, worked on a few columns at a time.
 
     Args:
         columns: the weight as [N, K]; may be mapped from a file.
         rounding: how.
-        inputs: of the product, for gptq; without them k-quant takes its place.
+        inputs: of the product, for methods that ask for them; without them they are k-quant.
+        ordered: made of them, for gptq.
 
     Returns:
         The rounded weight, or None where the weight is not finite.
@@ -131,11 +144,13 @@ def round_weight(columns: Floats, rounding: Rounding, inputs: Inputs | None = No
     if not all(np.isfinite(chunk).all() for _, chunk in chunks(columns)):
         return None
     writer = BlockWeightWriter(columns.shape[1], columns.shape[0], grid)
-    if rounding.method == "gptq" and inputs is not None:
-        for start, rounded in gptq(columns, inputs, grid):
+    if rounding.method == "gptq" and inputs is not None and ordered:
+        for start, rounded in gptq(columns, inputs.importance, ordered, grid):
             writer.put(start, rounded)
         return writer.finish()
-    method = METHODS["k-quant" if rounding.method == "gptq" else rounding.method]
+    importance = blocked(inputs.importance[None], grid)[0] if rounding.by_samples and inputs is not None else None
     for start, chunk in chunks(columns):
-        writer.put(start, method(blocked(chunk, grid), grid))
+        blocks = blocked(chunk, grid)
+        k_quants = rounding.by_samples or rounding.method == "k-quant"
+        writer.put(start, k_quant(blocks, grid, importance) if k_quants else METHODS[rounding.method](blocks, grid))
     return writer.finish()

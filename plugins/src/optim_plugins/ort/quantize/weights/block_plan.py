@@ -11,15 +11,19 @@ import onnx_ir as ir
 from optim_plugins.ort.graph.products import Product, find_products
 from optim_plugins.ort.quantize.weights.block_weights import Grid
 from optim_plugins.ort.quantize.weights.embeddings import Embedding, find_embeddings
+from optim_plugins.ort.quantize.weights.seen_inputs import PART
 
 if TYPE_CHECKING:
     from optim_plugins.ort.quantize.weights.quantize_weights_options import QuantizeWeightsOptions
 
+FINER_BITS = 8
+"""Between fewer bits and floats."""
+
 LEAST_ELEMENTS = 4096
 """Smaller weights gain nothing."""
 
-_GROUP_BYTES = 256 << 20
-"""Of the sums of squares that gptq needs for the weights it works on together."""
+_GROUP_BYTES = 512 << 20
+"""Of the sums that gptq needs for the weights it works on together; each group runs the samples once more."""
 
 Place: TypeAlias = Product | Embedding
 
@@ -30,13 +34,18 @@ class Rounding:
 
     Attributes:
         grid: to what.
-        method: ``rtn``, ``k-quant``, ``hqq`` or ``gptq``.
+        method: as the option has it.
         accuracy_level: of ``MatMulNBits``.
     """
 
     grid: Grid
     method: str
     accuracy_level: int
+
+    @property
+    def by_samples(self) -> bool:
+        """Whether it asks what products are given."""
+        return self.method in ("scale-estimation", "gptq")
 
 
 def find_places(graph: ir.Model, *, tables: bool = True) -> list[Place]:
@@ -59,15 +68,15 @@ def share_of_weights(graph: ir.Model) -> float:
 
 def rounding_of(place: Place, options: QuantizeWeightsOptions) -> Rounding | None:
     """How its weight is rounded; None where it stays float."""
-    kept = place.name in options.keep
-    bits = options.keep_bits if kept else options.bits if isinstance(place, Product) else options.embedding_bits
-    if not bits:
+    bits: int = options.bits if isinstance(place, Product) else options.embedding_bits
+    if place.name in options.keep or not bits:
         return None
-    method = "rtn" if bits == 8 else options.method
+    bits = FINER_BITS if place.name in options.finer else bits
+    method = "rtn" if bits == FINER_BITS else options.method
     if isinstance(place, Embedding) and method != "rtn":
         method = "k-quant"
     # With 8 bits zero points gain nothing, and without them a table and the head tied to it can share their bytes.
-    grid = Grid(bits, options.block_size, options.symmetric or bits == 8)
+    grid = Grid(bits, options.block_size, options.symmetric or bits == FINER_BITS)
     return Rounding(grid, method, options.accuracy_level)
 
 
@@ -77,7 +86,7 @@ def gptq_groups(work: Sequence[tuple[Place, Rounding]]) -> Iterator[list[tuple[P
     held: dict[ir.Value, int] = {}
     for place, rounding in work:
         if isinstance(place, Product) and rounding.method == "gptq":
-            held.setdefault(place.a, 4 * place.rows**2)
+            held.setdefault(place.a, 4 * place.rows * min(place.rows, PART))
         if group and sum(held.values()) > _GROUP_BYTES:
             yield group
             group, held = [], {}

@@ -1,9 +1,10 @@
-"""Ways to round blocks of weights to a grid, with no data: to nearest, k-quant, HQQ.
+"""Ways to round blocks of weights to a grid, each weight by itself: to nearest, k-quant, HQQ.
 
 To nearest takes the scale from the range of a block. The other two give up a little of the range for less error:
 
 - k-quant searches scales near that one, and fits scale and zero point to the rounded weights by least squares
-  (llama.cpp, ``make_qkx2_quants``).
+  (llama.cpp, ``make_qkx2_quants``). Where it is known how large each input is, errors count by that, as in NNCF's scale
+  estimation.
 - HQQ moves the zero point so that the few large errors count less (Badri and Shaji, "Half-Quadratic Quantization of
   Large Machine Learning Models", 2023).
 """
@@ -30,9 +31,16 @@ def to_nearest(blocks: Floats, grid: Grid) -> Rounded:
     return _rounded(blocks, scale, zero, grid)
 
 
-def k_quant(blocks: Floats, grid: Grid) -> Rounded:
-    """Scales searched for the least squared error, [C, blocks, block]."""
-    return _best_symmetric(blocks, grid) if grid.symmetric else _best_asymmetric(blocks, grid)
+def k_quant(blocks: Floats, grid: Grid, importance: Floats | None = None) -> Rounded:
+    """Scales searched for the least squared error, [C, blocks, block].
+
+    Args:
+        blocks: of weights.
+        grid: to round to.
+        importance: how much the square of each input's error counts, [blocks, block]; all the same if None.
+    """
+    weights = np.ones(blocks.shape[1:], np.float32) if importance is None else importance
+    return _best_symmetric(blocks, grid, weights) if grid.symmetric else _best_asymmetric(blocks, grid, weights)
 
 
 def hqq(blocks: Floats, grid: Grid) -> Rounded:
@@ -60,6 +68,7 @@ def _fractional(blocks: Floats, scale: Floats, zero: Floats, grid: Grid) -> Roun
 
 
 METHODS: dict[str, Rounding] = {"rtn": to_nearest, "k-quant": k_quant, "hqq": hqq}
+"""Those that need no samples."""
 
 
 def _range(blocks: Floats, grid: Grid) -> tuple[Floats, Bytes]:
@@ -81,36 +90,44 @@ def _rounded(blocks: Floats, scale: Floats, zero: Bytes | Floats, grid: Grid) ->
     return Rounded(np.clip(integers, 0, grid.largest, out=integers).astype(np.uint8), scale, zero)
 
 
-def _best_symmetric(blocks: Floats, grid: Grid) -> Rounded:
+def _best_symmetric(blocks: Floats, grid: Grid, importance: Floats) -> Rounded:
     best = to_nearest(blocks, grid)
-    least = _squares(blocks, best)
+    least = _squares(blocks, best, importance)
     for share in np.linspace(0.7, 1.1, _STEPS, dtype=np.float32):
         tried = _rounded(blocks, best.scale / share, best.zero_point, grid)
-        steps = tried.integers.astype(np.float32) - grid.middle
-        fitted = (steps * blocks).sum(axis=-1) / np.maximum((steps * steps).sum(axis=-1), 1)
-        fitted = np.where(np.abs(fitted) < _TINY, tried.scale, fitted).astype(np.float32)
-        best, least = _better(best, least, Rounded(tried.integers, fitted, tried.zero_point), blocks)
+        fitted = _fitted(blocks, tried, importance)
+        fitted = np.where(np.abs(fitted) < _TINY, tried.scale, fitted)
+        best, least = _better(best, least, Rounded(tried.integers, fitted, tried.zero_point), blocks, importance)
     return best
 
 
-def _best_asymmetric(blocks: Floats, grid: Grid) -> Rounded:
+def _best_asymmetric(blocks: Floats, grid: Grid, importance: Floats) -> Rounded:
     first = best = to_nearest(blocks, grid)
-    least = _squares(blocks, best)
+    least = _squares(blocks, best, importance)
     middle = (np.maximum(blocks.max(axis=-1), 0) + np.minimum(blocks.min(axis=-1), 0)) / 2
     for share in np.linspace(0.7, 1.0, _STEPS, dtype=np.float32):
         scale = np.maximum(first.scale * share, _TINY)
         zero = np.clip(np.rint(grid.largest / 2 - middle / scale), 0, grid.largest).astype(np.uint8)
         tried = _rounded(blocks, scale, zero, grid)
-        steps = tried.integers.astype(np.float32) - zero[..., None]
-        fitted = (steps * blocks).sum(axis=-1) / np.maximum((steps * steps).sum(axis=-1), 1)
-        fitted = np.where(fitted < _TINY, scale, fitted).astype(np.float32)
-        best, least = _better(best, least, Rounded(tried.integers, fitted, zero), blocks)
+        fitted = _fitted(blocks, tried, importance)
+        fitted = np.where(fitted < _TINY, scale, fitted)
+        best, least = _better(best, least, Rounded(tried.integers, fitted, zero), blocks, importance)
     return best
 
 
-def _better(best: Rounded, least: Floats, tried: Rounded, blocks: Floats) -> tuple[Rounded, Floats]:
+def _fitted(blocks: Floats, rounded: Rounded, importance: Floats) -> Floats:
+    """The scale of least squared error for these integers, [C, blocks]; 0 where they say nothing."""
+    steps = rounded.integers.astype(np.float32)
+    steps -= rounded.zero_point[..., None]
+    weighted = steps * importance
+    up, down = np.einsum("...i,...i->...", weighted, blocks), np.einsum("...i,...i->...", weighted, steps)
+    fitted: Floats = up / np.where(down > 0, down, 1)
+    return fitted
+
+
+def _better(best: Rounded, least: Floats, tried: Rounded, blocks: Floats, importance: Floats) -> tuple[Rounded, Floats]:
     """Block by block the one of less squared error."""
-    error = _squares(blocks, tried)
+    error = _squares(blocks, tried, importance)
     wins = error < least
     return Rounded(
         np.where(wins[..., None], tried.integers, best.integers),
@@ -119,8 +136,9 @@ def _better(best: Rounded, least: Floats, tried: Rounded, blocks: Floats) -> tup
     ), np.where(wins, error, least)
 
 
-def _squares(blocks: Floats, rounded: Rounded) -> Floats:
+def _squares(blocks: Floats, rounded: Rounded, importance: Floats) -> Floats:
     error = rounded.restored()
     error -= blocks
-    squares: Floats = np.einsum("...i,...i->...", error, error)
+    np.square(error, out=error)
+    squares: Floats = np.einsum("...bi,bi->...b", error, importance)
     return squares

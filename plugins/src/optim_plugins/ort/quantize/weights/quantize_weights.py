@@ -67,7 +67,7 @@ class QuantizeWeights(Pass):
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Where products and tables hold many of the weights, and blocks are computed with as they are."""
         from optim_plugins.ort.hardware import multiplies_blocks
-        from optim_plugins.ort.kernels import CPU_PROVIDER
+        from optim_plugins.ort.kernels import CPU_PROVIDER, WASM
         from optim_plugins.ort.quantize.weights.block_plan import share_of_weights
 
         share = share_of_weights(model.ir())
@@ -75,6 +75,8 @@ class QuantizeWeights(Pass):
             return Applicable.no(f"its products and tables hold {share:.0%} of the weights, Conv and others the rest")
         if goal == "latency" and target.made_for == CPU_PROVIDER and not multiplies_blocks():
             return Applicable.no("onnxruntime has no fast kernel for it without AVX2 or Arm's dot product")
+        if goal == "latency" and target.made_for == WASM:
+            return Applicable.no("onnxruntime-web has no fast kernel for it on WASM: it took 1.2 to 3.7 times as long")
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeWeightsOptions]:
@@ -94,6 +96,14 @@ class QuantizeWeights(Pass):
 
         return [place.name for place in find_places(model.ir(), tables=bool(options.embedding_bits))]
 
+    def refinable(self, model: Model, options: QuantizeWeightsOptions) -> list[str]:
+        """Everything that has fewer than 8 bits."""
+        from optim_plugins.ort.graph.products import Product
+        from optim_plugins.ort.quantize.weights.block_plan import FINER_BITS, find_places
+
+        found = find_places(model.ir(), tables=options.embedding_bits in range(1, FINER_BITS))
+        return [one.name for one in found if options.bits < FINER_BITS or not isinstance(one, Product)]
+
     def kernels(self, options: QuantizeWeightsOptions) -> tuple[KernelUse, ...]:
         """Those of the integers or floats that it writes."""
         from optim_plugins.ort import kernel_probes
@@ -106,7 +116,7 @@ class QuantizeWeights(Pass):
         from optim_plugins.ort.graph.products import Product
         from optim_plugins.ort.quantize.weights.block_graph import BlockRewriter
         from optim_plugins.ort.quantize.weights.block_plan import find_places, gptq_groups, rounding_of
-        from optim_plugins.ort.quantize.weights.gptq_inputs import gather_inputs
+        from optim_plugins.ort.quantize.weights.seen_inputs import gather_inputs
 
         graph = model.ir()
         fix_weights(graph)
@@ -116,8 +126,8 @@ class QuantizeWeights(Pass):
         counts = {"products quantized": 0, "tables quantized": 0}
         done = 0
         for group in gptq_groups(work):
-            wanted = [p for p, rounding in group if rounding.method == "gptq" and isinstance(p, Product)]
-            inputs = gather_inputs(model, context, wanted)
+            wanted = [p for p, rounding in group if rounding.by_samples and isinstance(p, Product)]
+            inputs = gather_inputs(model, context, wanted, squares_only=options.method != "gptq")
             for place, rounding in group:
                 kind = "products quantized" if isinstance(place, Product) else "tables quantized"
                 counts[kind] += rewriter.rewrite(place, rounding, inputs)
@@ -132,7 +142,7 @@ class QuantizeWeights(Pass):
 
 
 def _notes(options: QuantizeWeightsOptions, names: set[str], rewriter: BlockRewriter) -> Iterator[str]:
-    unknown = sorted(set(options.keep) - names)
+    unknown = sorted({*options.keep, *options.finer} - names)
     if unknown:
         yield f"keep names no quantizable node: {', '.join(unknown)}"
     if options.accuracy_level < _IN_INTEGERS and options.bits != _FAST_BITS:
@@ -143,6 +153,6 @@ def _notes(options: QuantizeWeightsOptions, names: set[str], rewriter: BlockRewr
     yield from (f"left in float, its weight is not finite: {name}" for name in rewriter.refused)
     if rewriter.without_samples:
         yield (
-            f"k-quant in place of gptq, the samples have too few rows: {len(rewriter.without_samples)} nodes, first "
-            f"{rewriter.without_samples[0]}"
+            f"k-quant in place of {options.method}, no sample shows what they are given: "
+            f"{len(rewriter.without_samples)} nodes, first {rewriter.without_samples[0]}"
         )

@@ -15,11 +15,11 @@ class QuantizeWeightsOptions(PassOptions):
     bits: Literal[2, 4, 8] = Field(8, description="of a weight")
     block_size: Literal[16, 32, 64, 128, 256] = Field(128, description="weights of one column that share a scale")
     symmetric: bool = Field(True, description="no zero points; with them (false) 2 and 4 bits are closer")
-    method: Literal["rtn", "k-quant", "hqq", "gptq"] = Field(
+    method: Literal["rtn", "k-quant", "scale-estimation", "hqq", "gptq"] = Field(
         "rtn",
-        description="rtn rounds to nearest; k-quant searches each scale; hqq gives each block a fractional zero point, "
-        "which onnxruntime has no fast kernel for; gptq makes up for each error in the weights still to be rounded, "
-        "and needs samples",
+        description="rtn rounds to nearest; k-quant searches each scale; scale-estimation does so by errors that count "
+        "as much as their inputs are large; gptq makes up for each error in the weights still to be rounded, too: both "
+        "need samples; hqq gives each block a fractional zero point, which onnxruntime has no fast kernel for",
     )
     accuracy_level: Literal[0, 1, 4] = Field(
         4,
@@ -27,8 +27,8 @@ class QuantizeWeightsOptions(PassOptions):
         "for 1 and 0 onnxruntime has fast kernels at 4 bits only",
     )
     embedding_bits: Literal[0, 2, 4, 8] = Field(8, description="of tables that are looked up; 0 leaves them in float")
-    keep: tuple[str, ...] = Field((), description="names of nodes left in float, or rounded to keep_bits")
-    keep_bits: Literal[0, 8] = Field(0, description="of weights of nodes in keep; 0 leaves them in float")
+    finer: tuple[str, ...] = Field((), description="names of nodes whose weights get 8 bits, where others have fewer")
+    keep: tuple[str, ...] = Field((), description="names of nodes left in float")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
