@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,6 @@ from dask_machines import Machines, machines
 from feed_models import FLOAT, build, constant, value
 from onnx import helper, save
 
-from optim._engine.cluster.connect import Cluster
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.runs.run import run_settings
 from optim._engine.search.explore.kernel_gains import KernelGains
@@ -62,7 +62,7 @@ def test_its_model_is_that_of_a_run_on_one_machine(
     two: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = asked(two_products(tmp_path / "m.onnx"))
-    far = run_settings(settings, tmp_path / "far", print, cluster=Cluster(two.address))
+    far = run_settings(replace(settings, cluster=two.address), tmp_path / "far", print)
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "another"))
     near = run_settings(settings, tmp_path / "near", print)
     assert far.result is not None and near.result is not None, (far.reason, near.reason)
@@ -75,8 +75,8 @@ def test_its_model_is_that_of_a_run_on_one_machine(
 
 
 def test_a_target_that_no_worker_can_time(two: Machines, tmp_path: Path) -> None:
-    settings = RunSettings(two_products(tmp_path / "m.onnx"), target="openvino")
+    settings = RunSettings(two_products(tmp_path / "m.onnx"), target="openvino", cluster=two.address)
     with pytest.raises(OptimError) as caught:
-        run_settings(settings, tmp_path / "out", print, cluster=Cluster(two.address))
+        run_settings(settings, tmp_path / "out", print)
     assert caught.value.reference == "cluster-unfit"
     assert "lacks optim-clock-openvino" in caught.value.cause and "optim-clock-cpu" in caught.value.cause

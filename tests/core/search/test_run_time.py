@@ -100,7 +100,7 @@ def test_a_number_is_never_changed_and_auto_is_announced_once_the_model_is_known
     assert RunTime(45.0, clock).left == 45.0
     run = RunTime(AUTO, clock)
     assert math.isinf(run.left)
-    assert run.for_original == MOST_S / 4
+    assert run.for_original == MOST_S / 5
     run.announce(60.0)
     clock.seconds += 20
     assert run.left == 40.0

@@ -76,12 +76,8 @@ def settings_from(
     return settings, lock
 
 
-def require_run(settings: RunSettings, *, here: bool = True) -> None:
+def require_run(settings: RunSettings) -> None:
     """Refuse a run whose words make no sense, or whose files are not there.
-
-    Args:
-        settings: what was asked.
-        here: whether the target must be usable on this machine.
 
     Raises:
         OptimError: usage, a missing model or feeds, a target that is not there.
@@ -90,7 +86,7 @@ def require_run(settings: RunSettings, *, here: bool = True) -> None:
     if settings.export is None:
         for file in _files_of(settings.source):
             check_file(file)
-    _require_place(settings.data, settings.target, here=here)
+    _require_place(settings.data, settings.target, here=not settings.cluster)
 
 
 def _files_of(source: Path) -> list[Path]:

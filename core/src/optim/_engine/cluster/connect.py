@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from optim.errors import ExitStatus, OptimError, describe_exception
@@ -16,19 +15,6 @@ CONNECT_S = 8
 """An address where nobody listens is named within 10 s, of which imports take one."""
 
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """What a user says of a cluster.
-
-    Attributes:
-        where: what stands behind ``--cluster``, see :func:`client_of`.
-        url: where files are exchanged; empty: the engine carries them.
-    """
-
-    where: str
-    url: str = ""
 
 
 @contextmanager

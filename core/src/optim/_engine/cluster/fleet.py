@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from optim._engine.cluster import files, work
 from optim._engine.cluster.carrier import Carrier
-from optim._engine.cluster.connect import Cluster, client_of
+from optim._engine.cluster.connect import client_of
 from optim._engine.cluster.connection import Connection, LostError
 from optim._engine.cluster.exchange import Exchange
 from optim._engine.cluster.order import Order, Reply, State, error_of, incoming, outgoing, store_names
 from optim._engine.cluster.pool import Member, Needs, Pool, needs_of, seen_by
 from optim._engine.jobs.workplace import Done, Work
+from optim._engine.plugins.chosen_targets import choose_targets
 from optim._engine.store import Store
 from optim.errors import disk_error
 from optim.jobs.process import WorkerFailed
@@ -27,6 +28,7 @@ from optim.jobs.wire import from_wire, to_wire
 
 if TYPE_CHECKING:
     from optim._engine.plugins.registry import Registry
+    from optim._engine.search.settings import RunSettings
 
 _LOOK_S = 1.0
 """While a job is waited for, it is looked at so often whether somebody is left who can do it."""
@@ -230,16 +232,13 @@ class Fleet:
 
 
 @contextmanager
-def fleet_of(
-    cluster: Cluster, registry: Registry, store: Store, targets: str, say: Callable[[str], None]
-) -> Iterator[Fleet]:
-    """The workers that can do a run's jobs; the registry sees targets as they do, as long as it is used.
+def fleet_of(settings: RunSettings, registry: Registry, store: Store, say: Callable[[str], None]) -> Iterator[Fleet]:
+    """The workers that can do a run's jobs; the registry sees targets as they do from then on.
 
     Args:
-        cluster: what the user says of it.
+        settings: name the cluster, the targets, and where files are exchanged.
         registry: of the plugins.
         store: of this machine.
-        targets: what stands behind ``--target``.
         say: told who is left out.
 
     Raises:
@@ -247,19 +246,18 @@ def fleet_of(
         OptimError[bad-store-url]: files cannot be exchanged there.
         OptimError: those of :func:`optim._engine.cluster.connect.client_of`.
     """
-    from optim._engine.plugins.chosen_targets import choose_targets
-
-    chosen = choose_targets(registry, targets, here=False)
+    chosen = choose_targets(registry, settings.target, here=False)
     wanted = list({one.name: one for one in (chosen.baseline, *chosen.targets)}.values())
     needs = needs_of(registry, wanted, alone=not chosen.compete)
-    if cluster.url:
-        Exchange(cluster.url).require_usable()
-    with client_of(cluster.where, needs.clocks) as client:
-        connection = Connection(client, cluster.where, say)
-        pool = Pool(lambda: connection.client, cluster.where, needs, say)
+    if settings.store_url:
+        Exchange(settings.store_url).require_usable()
+    say(f"connecting to {settings.cluster}")
+    with client_of(settings.cluster, needs.clocks) as client:
+        connection = Connection(client, settings.cluster, say)
+        pool = Pool(lambda: connection.client, settings.cluster, needs, say)
         pool.settle()
-        fleet = Fleet(connection, pool, store, needs, cluster.url)
         registry.look_elsewhere(partial(seen_by, pool.timing[0].worker))
+        fleet = Fleet(connection, pool, store, needs, settings.store_url)
         try:
             with fleet.working():
                 yield fleet

@@ -68,6 +68,7 @@ def build_report(outcome: Outcome) -> Report:
         notes=notes(outcome),
         checks=tuple(CheckReport(name=c.name, status=c.status, text=c.text) for c in outcome.checks),
         machine=_machine(outcome),
+        layouts=outcome.layouts,
         versions=dict(sorted(outcome.versions.items())),
         seed=settings.seed,
         seconds=outcome.seconds,

@@ -221,7 +221,9 @@ def _known_export(settings: RunSettings) -> KnownExport | None:
 
 def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
     """Everything a run depends on: what was asked, the model, the feeds, the code and the machine."""
-    settings = replace(bench.settings, source=Path(), data=None, fresh=False, export=None, component="")
+    settings = replace(
+        bench.settings, source=Path(), data=None, fresh=False, export=None, component="", cluster="", store_url=""
+    )
     plugins = {plugin.info.name: plugin_version_key(plugin.info) for plugin in bench.registry.plugins}
     depends_on = {
         "asked": to_wire(settings),

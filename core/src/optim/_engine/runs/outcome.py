@@ -9,6 +9,7 @@ from typing import Any
 
 from optim._engine.jobs import ingest, prepare
 from optim._engine.jobs.start_up import StartUp
+from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.search.select.archive import Point
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
@@ -67,6 +68,7 @@ class Outcome:
         baseline: name of the target that ratios are to; empty where that is :attr:`target`.
         targets: what became of each of several targets.
         machine: what the report says of the machine where it was timed, as JSON values; empty: it was this one.
+        layouts: in which what is delivered was written too; of this time, and never of an earlier run.
     """
 
     settings: RunSettings
@@ -102,6 +104,7 @@ class Outcome:
     baseline: str = ""
     targets: tuple[TargetOutcome, ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
+    layouts: tuple[LayoutReport, ...] = ()
 
     @property
     def delivered(self) -> Candidate | None:

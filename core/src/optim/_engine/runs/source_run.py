@@ -22,9 +22,9 @@ from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.cluster.connect import Cluster
     from optim._engine.recipes.lock import Lock
     from optim._engine.reports.schema import Report
+    from optim._engine.runs.layouts.asked import Deliveries
     from optim._engine.runs.outcome import Outcome
     from optim._engine.sources.make import ExportedSource
 
@@ -36,7 +36,7 @@ def run_source(
     *,
     lock: Lock | None = None,
     pick: str = "",
-    cluster: Cluster | None = None,
+    deliveries: Deliveries | None = None,
 ) -> dict[str, Report]:
     """Export a source, and run what came of it.
 
@@ -58,7 +58,7 @@ def run_source(
     from optim._engine.sources.make import make_graphs
 
     registry, store = load_registry(), Store()
-    chosen = choose_targets(registry, settings.target, here=cluster is None)
+    chosen = choose_targets(registry, settings.target, here=not settings.cluster)
     Plans(settings, registry, chosen)  # a request that makes no sense is refused before anything is exported
     assert settings.export is not None
     with store.in_use():
@@ -72,14 +72,16 @@ def run_source(
         )
     names = [graph.component for graph in made.graphs]
     if len(names) == 1:
-        return {names[0]: run_settings(settings, output, say, lock=lock, exported=made, pick=pick, cluster=cluster)}
+        only = run_settings(settings, output, say, lock=lock, exported=made, pick=pick, deliveries=deliveries)
+        return {names[0]: only}
     _refuse_lock(lock, names)
+    _refuse_layouts(deliveries, names)
     _require_ours(output, names)
     reports = {}
     for name in names:
         say(f"{name}, of {', '.join(names)}")
         part = replace(settings, component=name)
-        reports[name] = run_settings(part, output / name, say, exported=made, pick=pick, cluster=cluster)
+        reports[name] = run_settings(part, output / name, say, exported=made, pick=pick)
     files = {name: f"{name}/{MODEL_FILE}" for name in names if reports[name].result is not None}
     if len(files) == len(names):
         _write(made, files, output, {name: far for name in names if (far := _drift(reports[name])) is not None})
@@ -93,7 +95,7 @@ def run_asked(
     *,
     lock: Lock | None = None,
     pick: str = "",
-    cluster: Cluster | None = None,
+    deliveries: Deliveries | None = None,
 ) -> dict[str, Report]:
     """Run a model file, a folder that an export wrote, or a source, which is exported first.
 
@@ -106,10 +108,10 @@ def run_asked(
     from optim._engine.runs.run import run_settings
 
     if settings.export is not None:
-        return run_source(settings, output, say, lock=lock, pick=pick, cluster=cluster)
+        return run_source(settings, output, say, lock=lock, pick=pick, deliveries=deliveries)
     if not settings.source.is_dir():
-        return {"": run_settings(settings, output, say, lock=lock, pick=pick, cluster=cluster)}
-    return _run_exported(settings, output, say, lock=lock, pick=pick, cluster=cluster)
+        return {"": run_settings(settings, output, say, lock=lock, pick=pick, deliveries=deliveries)}
+    return _run_exported(settings, output, say, lock=lock, pick=pick, deliveries=deliveries)
 
 
 def _run_exported(
@@ -119,7 +121,7 @@ def _run_exported(
     *,
     lock: Lock | None,
     pick: str,
-    cluster: Cluster | None,
+    deliveries: Deliveries | None,
 ) -> dict[str, Report]:
     """Every component of a folder that an export wrote; what it knows of them goes into the new folder."""
     from optim._engine.runs.run import run_settings
@@ -130,13 +132,14 @@ def _run_exported(
     files = {name: folder / component.file for name, component in content.components.items()}
     if len(files) == 1:
         one = replace(settings, source=next(iter(files.values())))
-        return {"": run_settings(one, output, say, lock=lock, pick=pick, cluster=cluster)}
+        return {"": run_settings(one, output, say, lock=lock, pick=pick, deliveries=deliveries)}
     _refuse_lock(lock, files)
+    _refuse_layouts(deliveries, files)
     _require_ours(output, list(files))
     reports = {}
     for name, file in files.items():
         say(f"{name}, of {', '.join(files)}")
-        reports[name] = run_settings(replace(settings, source=file), output / name, say, pick=pick, cluster=cluster)
+        reports[name] = run_settings(replace(settings, source=file), output / name, say, pick=pick)
     if all(report.result is not None for report in reports.values()):
         own = {name: report.result.drift.relative_l2 or 0.0 for name, report in reports.items() if report.result}
         made = {
@@ -155,6 +158,17 @@ def _refuse_lock(lock: Lock | None, components: Collection[str]) -> None:
             "a lock repeats one model, and the source has several",
             f"its components are {', '.join(components)}",
             "run it without --recipe",
+            status=ExitStatus.USAGE,
+        )
+
+
+def _refuse_layouts(deliveries: Deliveries | None, names: Collection[str]) -> None:
+    if deliveries is not None:
+        raise OptimError(
+            "layout-of-several",
+            f"a source of several components is not laid out as {deliveries.layouts[0].layout.name}",
+            f"its components are {', '.join(names)}, and a layout is made of one graph",
+            "run it without --deliver; then: optim deliver RUN_FOLDER/COMPONENT --as LAYOUT -o DIR",
             status=ExitStatus.USAGE,
         )
 

@@ -232,7 +232,9 @@ class LaneResult:
         disturbed: share of the race's rounds in which other processes used the machine, 0..1.
         open_s: of the base: how long a lane of this race took to open on average, in seconds.
         cut_short: of the base: whether the race ended because the time of the run was over.
+        out_of_time: whether it has no figures because that time was over: nothing speaks against it.
         goal: what the goal's own clock found, to the base's; None where the goal has none.
+        work: processor seconds of a run, to the base's; None where nobody counts them.
     """
 
     failure: str = ""
@@ -244,7 +246,9 @@ class LaneResult:
     disturbed: float = 0.0
     open_s: float = 0.0
     cut_short: bool = False
+    out_of_time: bool = False
     goal: Ratio | None = None
+    work: Ratio | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +266,7 @@ class Measured:
         source: how far it is from the source that was exported; None where it was not held against one.
         again: the ratio of a second race alone; None where there was none. ``ratio`` is that of both.
         goal: what the goal's own clock found, to the original's; None where the goal has none.
+        work: processor seconds of a run, to the original's; None where nobody counts them.
     """
 
     candidate: Candidate
@@ -274,6 +279,7 @@ class Measured:
     source: SourceDrift | None = None
     again: float | None = None
     goal: Ratio | None = None
+    work: Ratio | None = None
 
     @property
     def digest(self) -> str:
@@ -298,6 +304,7 @@ class Measured:
             latency_ms=result.latency_ms,
             peak_memory_bytes=max(self.peak_memory_bytes, result.ready.peak_memory_bytes),
             goal=result.goal,
+            work=result.work,
         )
 
 

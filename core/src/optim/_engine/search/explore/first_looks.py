@@ -141,7 +141,7 @@ class FirstLooks:
         self._bench.teller.more(len(trials))
         outcomes = self._bench.try_all(trials, seconds)
         for (_, attempt), tried in zip(wanted, outcomes, strict=True):
-            if tried is None:
+            if tried is None or tried.ran_out:
                 self._promises.leave_open(attempt.step)
         looks = [
             self._look(planned, original, attempt, tried)

@@ -110,6 +110,7 @@ class Contest:
         for one in self.contenders:
             self._time_original(one)
         looking = [one for one in self.contenders if not one.failed]
+        looking.sort(key=lambda one: one.beam.start.ratio or 1.0)  # where time is short the last may have none
         share_s = self._time.left / max(1, len(looking))
         for one in looking:
             one.beam.time.begin(share_s)
