@@ -14,7 +14,7 @@ from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of, require_source
 from optim._engine.runs.outcome import Outcome, RunStatus
-from optim._engine.runs.session_file import LOAD_TEXT, NEAREST_FOLDER, write_session_files
+from optim._engine.runs.session_file import LOAD_TEXT, NEAREST_FOLDER, Opening, write_session_files
 from optim._engine.runs.source_run import write_component_file
 from optim._engine.search.select.archive import require_pick
 from optim._engine.search.settings import RunSettings
@@ -211,7 +211,7 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
         libraries,
         owner=backend.owner,
         script=script,
-        warm_up=outcome.start.warm_up if outcome.start else {},
+        opening=Opening(outcome.start.warm_up if outcome.start else {}, model.adapters),
     )
     write_lock(lock_of(outcome), folder / "recipe.lock.toml")
     return tuple(backend.deliver(delivery))
@@ -226,4 +226,12 @@ def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folde
     target = outcome.target_of(candidate)
     owner = held_backend(registry, target.backend).owner
     script = LOAD_TEXT if owner is None else ""
-    write_session_files(folder, candidate.model.session, target, libraries, owner=owner, script=script)
+    write_session_files(
+        folder,
+        candidate.model.session,
+        target,
+        libraries,
+        owner=owner,
+        script=script,
+        opening=Opening(adapters=candidate.model.adapters),
+    )
