@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
+from optim._engine.compare.metric_spec import MetricSpec
+from optim._engine.gate.max_loss import MaxLoss
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.passes import Stage
 from optim.source import SourceRequest
@@ -99,6 +100,8 @@ class RunSettings:
         beam: chains that go on from stage to stage.
         export: how the source is exported first; None where it is an ``.onnx`` file.
         component: of the exported source; empty where it has one only.
+        cluster: machines that do the work, see :func:`optim._engine.cluster.connect.client_of`; empty: this one.
+        store_url: where those exchange files; empty: the engine carries them.
     """
 
     source: Path
@@ -124,6 +127,8 @@ class RunSettings:
     baseline: str = ""
     batch_invariant: float | None = None
     max_latency_ms: float | None = None
+    cluster: str = ""
+    store_url: str = ""
 
     @property
     def needed_timeout_s(self) -> float:
@@ -192,6 +197,14 @@ class RunSettings:
             )
         if self.max_latency_ms is not None:
             self._require_latency(self.max_latency_ms)
+        if self.store_url and not self.cluster:
+            raise OptimError(
+                "conflicting-request",
+                "--store-url says nothing without --cluster",
+                "the store of a run on this machine is OPTIM_CACHE_DIR",
+                "--cluster tls://HOST:PORT",
+                status=ExitStatus.USAGE,
+            )
         if self.search_seconds != AUTO and not 0 <= self.search_seconds <= LONGEST_S:
             raise _bad_time("--search-seconds", self.search_seconds, "an estimate from the model")
         if not 0 < self.timeout_s <= LONGEST_S:
