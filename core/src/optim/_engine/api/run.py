@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import default_output, require_run, settings_from
-from optim._engine.compare.metric_spec import parse_max_loss
+from optim._engine.gate.max_loss import parse_max_loss
 from optim._engine.search.settings import Goal, Named, joined_targets, parse_stage
 from optim._engine.sources.naming import needs_export
 from optim.source import SourceRequest

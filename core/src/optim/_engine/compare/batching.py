@@ -52,7 +52,7 @@ def batch_drift(session: Session, inputs: Iterable[TensorInfo], samples: Sequenc
     Args:
         session: of the model.
         inputs: of the model, for their names of dimensions.
-        samples: as the model takes them.
+        samples: as the model takes them; what is no such input, as an adapter, stays as it is.
     """
     infos = {info.name: info for info in inputs}
     found = BatchDrift()
@@ -78,7 +78,8 @@ def _batched(
     if len(alike) < 2:
         return found, "batched: no two samples have the same shapes: give such in --data"
     together = {
-        name: np.concatenate([one[name] for one in alike]) if name in rows else alike[0][name] for name in infos
+        name: np.concatenate([one[name] for one in alike]) if name in rows else array
+        for name, array in alike[0].items()
     }
     whole = together[rows[0]].shape[0]
     answer, start, drifts = session.run(together), 0, []
@@ -104,7 +105,7 @@ def _padded(
     one = samples[0]
     size = one[mask.name].shape[1]
     more = max(1, size // 2)
-    longer = {name: _with_zeros(array, axes.get(name, ()), more) for name, array in one.items() if name in infos}
+    longer = {name: _with_zeros(array, axes.get(name, ()), more) for name, array in one.items()}
     alone, answer = session.run(one), session.run(longer)
     drifts = _drifts(alone, {name: _cut(array, alone[name].shape) for name, array in answer.items()})
     return BatchDrift(found.batched, max(drifts), found.rows, more), ""

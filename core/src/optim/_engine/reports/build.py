@@ -18,6 +18,7 @@ from optim._engine.reports.schema import (
     ExportStepReport,
     FeedsReport,
     KernelReport,
+    MachineReport,
     OriginalReport,
     OutputReport,
     PointReport,
@@ -66,8 +67,8 @@ def build_report(outcome: Outcome) -> Report:
         tolerance=outcome.prepared.tolerance,
         notes=notes(outcome),
         checks=tuple(CheckReport(name=c.name, status=c.status, text=c.text) for c in outcome.checks),
+        machine=_machine(outcome),
         layouts=outcome.layouts,
-        machine=this_machine(outcome.target.hardware),
         versions=dict(sorted(outcome.versions.items())),
         seed=settings.seed,
         seconds=outcome.seconds,
@@ -308,3 +309,10 @@ def _feeds(outcome: Outcome) -> FeedsReport:
         compared=len(prepared.compared),
         assumptions=tuple(Assumption(input=name, text=text) for name, text in prepared.assumptions),
     )
+
+
+def _machine(outcome: Outcome) -> MachineReport:
+    """Where it was timed: here, or on a worker of a cluster."""
+    if not outcome.machine:
+        return this_machine(outcome.target.hardware)
+    return MachineReport.model_validate({**outcome.machine, "device": outcome.target.hardware})

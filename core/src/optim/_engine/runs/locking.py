@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
+from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.feeds.named import GIVEN_FEEDS
+from optim._engine.gate.max_loss import parse_max_loss
 from optim._engine.recipes.lock import (
     Lock,
     LockedFeeds,

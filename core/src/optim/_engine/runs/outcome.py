@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from optim._engine.jobs import ingest, prepare
 from optim._engine.jobs.start_up import StartUp
@@ -65,6 +67,7 @@ class Outcome:
         requirements: what ``load.py`` needs, as pip takes it.
         baseline: name of the target that ratios are to; empty where that is :attr:`target`.
         targets: what became of each of several targets.
+        machine: what the report says of the machine where it was timed, as JSON values; empty: it was this one.
         layouts: in which what is delivered was written too; of this time, and never of an earlier run.
     """
 
@@ -100,6 +103,7 @@ class Outcome:
     requirements: tuple[str, ...] = ()
     baseline: str = ""
     targets: tuple[TargetOutcome, ...] = ()
+    machine: Mapping[str, Any] = field(default_factory=dict)
     layouts: tuple[LayoutReport, ...] = ()
 
     @property

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
+from optim._engine.compare.metric_spec import MetricSpec
+from optim._engine.gate.max_loss import MaxLoss
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.passes import Stage
 from optim.source import SourceRequest
@@ -89,6 +90,8 @@ class RunSettings:
         beam: chains that go on from stage to stage.
         export: how the source is exported first; None where it is an ``.onnx`` file.
         component: of the exported source; empty where it has one only.
+        cluster: machines that do the work, see :func:`optim._engine.cluster.connect.client_of`; empty: this one.
+        store_url: where those exchange files; empty: the engine carries them.
     """
 
     source: Path
@@ -113,6 +116,8 @@ class RunSettings:
     component: str = ""
     baseline: str = ""
     batch_invariant: float | None = None
+    cluster: str = ""
+    store_url: str = ""
 
     @property
     def needed_timeout_s(self) -> float:
@@ -177,6 +182,14 @@ class RunSettings:
                 f"--batch-invariant cannot be {self.batch_invariant:g}",
                 "it is a positive number, relative L2 between a sample alone and the same in a batch",
                 "--batch-invariant 0.01",
+                status=ExitStatus.USAGE,
+            )
+        if self.store_url and not self.cluster:
+            raise OptimError(
+                "conflicting-request",
+                "--store-url says nothing without --cluster",
+                "the store of a run on this machine is OPTIM_CACHE_DIR",
+                "--cluster tls://HOST:PORT",
                 status=ExitStatus.USAGE,
             )
         if self.search_seconds != AUTO and not 0 <= self.search_seconds <= LONGEST_S:

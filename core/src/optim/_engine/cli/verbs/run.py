@@ -62,6 +62,10 @@ if TYPE_CHECKING:
     help="Deliver another point: fastest, smallest, most-accurate or a number.",
 )
 @layout_options
+@click.option(
+    "--cluster", metavar="WHERE", help="Machines that do the work: local:N, tls://HOST:PORT or module:function."
+)
+@click.option("--store-url", metavar="URL", help="Where the machines of --cluster exchange files: file://, s3://.")
 @click.option("--verbose", is_flag=True, help="Print every pass with its reason, and what it printed.")
 @source_options
 @disable_option
