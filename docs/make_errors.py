@@ -30,6 +30,7 @@ GROUPS = {
     "The model": ("graphs", "onnx", "providers"),
     "Sources and their export": ("sources", "generation", "runs/source_run.py"),
     "The feeds": ("feeds", "api/given.py"),
+    "Layouts for other programs": ("layout", "runs/layouts", "cli/layouts.py"),
     "Adapters": ("adapters",),
     "Task metrics": (
         "compare/metric_callback.py",
@@ -57,7 +58,7 @@ GROUPS = {
 
 COMPUTED = {
     ("cli/verbs/run.py", "report.status"): ("budget-missed", "failed"),
-    ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend", "unknown-metric"),
+    ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend", "unknown-metric", "unknown-layout"),
     ("preprocess/preprocess.py", "kind"): ("unknown-input", "unknown-output"),
     ("jobs/runner.py", "reference"): (
         "ingest-failed",

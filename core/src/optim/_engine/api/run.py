@@ -16,6 +16,8 @@ from optim.source import SourceRequest
 
 if TYPE_CHECKING:
     from optim._engine.reports.schema import Report
+    from optim._engine.runs.layouts.asked import Deliveries
+    from optim._engine.search.settings import RunSettings
 
 
 def run(
@@ -41,6 +43,9 @@ def run(
     fresh: bool = False,
     pick: str = "",
     source: SourceRequest | None = None,
+    deliver: Sequence[str] = (),
+    files: str | PathLike[str] | None = None,
+    opened_by: str | PathLike[str] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Report:
     """Make a model fast for a target, verify it, and leave a folder to deploy.
@@ -74,6 +79,9 @@ def run(
         fresh: take nothing from the cache.
         pick: deliver another point of the front: ``fastest``, ``smallest``, ``most-accurate``, or its number.
         source: how the source is exported, where it is no ``.onnx`` file and the defaults do not do.
+        deliver: layouts that the result is written in too, as :func:`optim.deliver` takes them.
+        files: what these layouts take along, as there; by default of the source.
+        opened_by: the Python that has their programs.
         say: told what is going on, a line at a time.
 
     Returns:
@@ -115,10 +123,30 @@ def run(
         settings, lock = settings_from(path, export, laid, said, trust_code=trust_code)
         require_run(settings)
         folder = Path(output) if output is not None else default_output(path)
+        deliveries = _deliveries(deliver, files, opened_by, settings, folder)
         from optim._engine.runs.outcome import RunStatus
         from optim._engine.runs.run import EXIT_STATUS
         from optim._engine.runs.source_run import run_asked
 
         say = say or (lambda text: None)
-        reports = run_asked(settings, folder, say, lock=lock, pick=pick)
+        reports = run_asked(settings, folder, say, lock=lock, pick=pick, deliveries=deliveries)
     return max(reports.values(), key=lambda report: EXIT_STATUS[RunStatus(report.status)])
+
+
+def _deliveries(
+    texts: Sequence[str],
+    files: str | PathLike[str] | None,
+    opened_by: str | PathLike[str] | None,
+    settings: RunSettings,
+    folder: Path,
+) -> Deliveries | None:
+    """The layouts that were asked for, which this run can write."""
+    if not texts:
+        return None
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.layouts.asked import ask, files_of, require_deliverable
+
+    python = Path(opened_by) if opened_by else None
+    found = ask(load_registry(), texts, Path(files) if files else None, python)
+    require_deliverable(found, files_of(settings), folder)
+    return found

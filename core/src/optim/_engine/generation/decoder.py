@@ -9,7 +9,8 @@ import numpy as np
 
 from optim._engine.generation.interface import DecoderInterface, interface_of, session_inputs
 from optim._engine.generation.sampling import Sampling, choose
-from optim._engine.generation.tensors import AnySession, as_array, tensors_of
+from optim._engine.generation.steps import steps_of
+from optim._engine.generation.tensors import AnySession, tensors_of
 from optim.arrays import Array, Feeds
 from optim.errors import ExitStatus, OptimError
 
@@ -104,7 +105,8 @@ class Decoder:
         feeds = self._feeds(prompt)
         constants, ids, mask = self._begin(feeds)
         session, weights = self._weights(adapter)
-        steps = Steps(session, self.interface, ids.shape[0], {**constants, **weights})
+        capacity = ids.shape[1] + max_new_tokens
+        steps = steps_of(session, self.interface, ids.shape[0], capacity, {**constants, **weights})
         random = np.random.default_rng(seed)
         ends, padding = _listed(self.facts.get("eos")), self._padding
         finished = np.zeros(ids.shape[0], bool)
@@ -218,41 +220,3 @@ def session_interface(session: AnySession | AdaptedSession, state: Mapping[str, 
 
 def _listed(value: Any) -> list[int]:
     return [] if value is None else [int(one) for one in value] if isinstance(value, list | tuple) else [int(value)]
-
-
-class Steps:
-    """The state of one generation; on a GPU it stays there, and each step brings its logits alone to the machine.
-
-    Args:
-        session: of the decoder.
-        interface: of its graph.
-        batch: rows.
-        constants: inputs that are the same in every step.
-    """
-
-    def __init__(
-        self, session: AnySession, interface: DecoderInterface, batch: int, constants: Mapping[str, Any]
-    ) -> None:
-        self._interface = interface
-        self._tensors = tensors_of(session)
-        self._constants = {name: self._tensors.put(tensor) for name, tensor in constants.items()}
-        self._state = {name: self._tensors.put(array) for name, array in interface.empty_state(batch).items()}
-
-    def advance(self, ids: Array, mask: Array) -> Array:
-        """Feed new tokens; their logits, shape (batch, new tokens, vocabulary).
-
-        Args:
-            ids: int64, shape (batch, new tokens).
-            mask: of past and new tokens, shape (batch, total).
-        """
-        fresh = {name: self._tensors.put(array) for name, array in self._fresh(ids, mask).items()}
-        given = {**self._constants, **self._state, **fresh}
-        outputs = self._tensors.run(given, (self._interface.logits,))
-        self._state = {taker: outputs[giver] for giver, taker in self._interface.state.items()}
-        logits = as_array(outputs[self._interface.logits])
-        return logits if logits.ndim == 3 else logits[:, None]
-
-    def _fresh(self, ids: Array, mask: Array) -> dict[str, Array]:
-        positions = np.maximum(np.cumsum(mask, -1) - 1, 0)[:, -ids.shape[1] :]
-        known = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
-        return {name: array.astype(np.int64) for name, array in known.items() if name in self._interface.inputs}

@@ -178,7 +178,7 @@ class Registry:
         return self.offered("command")
 
     def offered(self, kind: str) -> Mapping[str, Offer]:
-        """What plugins offer of a kind (``target``, ``backend``, ``metric``, ``command``), by name."""
+        """What plugins offer of a kind (``target``, ``backend``, ``metric``, ``layout``, ``command``), by name."""
         if kind not in self._named:
             check, name_of = _KINDS[kind]
             found = self._hooks.ask(f"optim_{kind}s", check, name_of)
@@ -201,7 +201,7 @@ class Registry:
         """Say why something is not there, where that is known, better than that its name is unknown.
 
         Args:
-            kind: ``pass``, ``target``, ``backend``, ``metric`` or ``command``.
+            kind: ``pass``, ``target``, ``backend``, ``metric``, ``layout`` or ``command``.
             name: what was looked for.
 
         Raises:
@@ -294,11 +294,13 @@ _WHERE_LISTED = {
     "target": "optim targets",
     "backend": "optim plugins list",
     "metric": "optim metrics; or package.module:function",
+    "layout": "optim plugins list --verbose",
 }
 
 _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "target": (checks.target_defect, _name),
     "backend": (checks.backend_defect, _name),
     "metric": (checks.metric_defect, _name),
+    "layout": (checks.layout_defect, _name),
     "command": (checks.command_defect, checks.command_verb),
 }

@@ -66,6 +66,7 @@ def build_report(outcome: Outcome) -> Report:
         tolerance=outcome.prepared.tolerance,
         notes=notes(outcome),
         checks=tuple(CheckReport(name=c.name, status=c.status, text=c.text) for c in outcome.checks),
+        layouts=outcome.layouts,
         machine=this_machine(outcome.target.hardware),
         versions=dict(sorted(outcome.versions.items())),
         seed=settings.seed,

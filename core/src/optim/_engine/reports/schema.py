@@ -13,6 +13,7 @@ from pydantic import Field
 
 from optim._engine.reports.parts.blamed import BlameReport
 from optim._engine.reports.parts.fields import Figure, Part
+from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.reports.parts.running import BatchReport, GoalRatioReport, StartReport
 
 REPORT_FILE = "report.json"
@@ -316,6 +317,7 @@ class Report(Part):
     tolerance: float = Field(description="largest drift that counts as lossless, measured on the original")
     notes: tuple[str, ...]
     checks: tuple[CheckReport, ...] = Field(default=(), description="of what was delivered")
+    layouts: tuple[LayoutReport, ...] = Field(default=(), description="in which the result was written too")
     machine: MachineReport
     versions: dict[str, str]
     seed: int

@@ -85,6 +85,8 @@ def print_report(
                 console.print(f"\n{step.pass_name}:\n{step.trace.rstrip()}", markup=False, highlight=False)
     for check in report.checks:
         console.print(f"check: {check.name}: {check.status}: {check.text}", markup=False, highlight=False)
+    for laid in report.layouts:
+        console.print(f"layout {laid.line}", markup=False, highlight=False)
     _print_points(report, console)
     of_steps = (f"{step.pass_name}: {note}" for step in report.steps if step.status == "kept" for note in step.notes)
     for note in (*of_steps, *report.notes):

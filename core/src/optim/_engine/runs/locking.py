@@ -83,7 +83,7 @@ def apply_recipe(settings: RunSettings, path: Path | Mapping[str, Any]) -> tuple
         target=found.target.name,
         baseline=found.target.baseline or "",
         goal=found.goal,
-        data=_data_beside(found, path),
+        data=data_beside(found, path),
         seed=found.feeds.seed,
         chain=found.chain(),
         metric=parse_metric(found.metric) if found.metric else None,
@@ -155,7 +155,7 @@ def _said(budget: BudgetTable) -> dict[str, Any]:
     }
 
 
-def _data_beside(lock: Lock, path: Path) -> str | None:
+def data_beside(lock: Lock, path: Path) -> str | None:
     """The feeds of a lock: as written, or beside the lock."""
     if lock.feeds.data is None or Path(lock.feeds.data).exists():
         return lock.feeds.data

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from optim._engine.jobs import ingest, prepare
 from optim._engine.jobs.start_up import StartUp
+from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.search.select.archive import Point
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
@@ -64,6 +65,7 @@ class Outcome:
         requirements: what ``load.py`` needs, as pip takes it.
         baseline: name of the target that ratios are to; empty where that is :attr:`target`.
         targets: what became of each of several targets.
+        layouts: in which what is delivered was written too; of this time, and never of an earlier run.
     """
 
     settings: RunSettings
@@ -98,6 +100,7 @@ class Outcome:
     requirements: tuple[str, ...] = ()
     baseline: str = ""
     targets: tuple[TargetOutcome, ...] = ()
+    layouts: tuple[LayoutReport, ...] = ()
 
     @property
     def delivered(self) -> Candidate | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,9 @@ from optim.onnx.libraries import libraries_of
 
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
+    from optim._engine.reports.parts.laid_out import LayoutReport
     from optim._engine.reports.schema import Report
+    from optim._engine.runs.layouts.asked import Deliveries
     from optim._engine.sources.make import ExportedSource
 
 EXIT_STATUS = {
@@ -45,6 +48,7 @@ def run_settings(
     lock: Lock | None = None,
     exported: ExportedSource | None = None,
     pick: str = "",
+    deliveries: Deliveries | None = None,
 ) -> Report:
     """Run what was asked for into a folder; with a lock the model must come out the same.
 
@@ -55,6 +59,7 @@ def run_settings(
         lock: of an earlier run that is repeated.
         exported: the source, where it has been exported already.
         pick: the point of the front that is delivered; empty: the one that the goal says.
+        deliveries: layouts that the result is written in too.
 
     Raises:
         OptimError[bad-budget]: a number that cannot be one.
@@ -76,7 +81,7 @@ def run_settings(
             from optim._engine.runs.pick import picked
 
             outcome = picked(outcome, pick)
-        report = publish(outcome, registry, folder, say)
+        report = publish(outcome, registry, folder, say, deliveries)
     if not outcome.cached:  # one that was served from the cache left nothing there
         store.trim()
     return report
@@ -93,13 +98,28 @@ def _require_data_for_a_metric(settings: RunSettings) -> None:
         )
 
 
-def publish(outcome: Outcome, registry: Registry, folder: RunFolder, say: Callable[[str], None]) -> Report:
+def publish(
+    outcome: Outcome,
+    registry: Registry,
+    folder: RunFolder,
+    say: Callable[[str], None],
+    deliveries: Deliveries | None = None,
+) -> Report:
     """Fill a claimed folder with what came of a run; only a new model takes the place of an earlier one."""
     say("writing the result")
     reports: list[Report] = []
     aside = outcome.delivered is None and folder.holds_a_model
     fill = folder.publish_aside if aside else folder.publish
-    fill(lambda path: reports.append(write_run(outcome, registry, path)))
+
+    def write(path: Path) -> None:
+        lay_out = None
+        if deliveries is not None and outcome.delivered is not None:
+            from optim._engine.runs.layouts.deliver import deliver_in_run
+
+            lay_out = partial(deliver_in_run, path, deliveries, registry, say, outcome.settings)
+        reports.append(write_run(outcome, registry, path, lay_out))
+
+    fill(write)
     return reports[0]
 
 
@@ -122,8 +142,16 @@ def _require_same(outcome: Outcome, lock: Lock) -> None:
         )
 
 
-def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
+def write_run(
+    outcome: Outcome, registry: Registry, folder: Path, lay_out: Callable[[], tuple[LayoutReport, ...]] | None = None
+) -> Report:
     """Every file of a run folder but its mark.
+
+    Args:
+        outcome: what came of the run.
+        registry: of the plugins.
+        folder: to fill.
+        lay_out: writes the result in further layouts, once the folder has it.
 
     Raises:
         OptimError: what the target's backend adds could not be made, or does not work.
@@ -136,6 +164,7 @@ def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
     if outcome.delivered is not None:
         outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
         write_component_file(outcome, folder)
+        outcome.layouts = lay_out() if lay_out is not None else ()
     if outcome.nearest is not None:
         _set_aside(outcome, outcome.nearest.candidate, registry, folder / NEAREST_FOLDER)
     report = build_report(outcome)

@@ -102,6 +102,8 @@ def _print(found: Blame) -> None:
     if answer.ambiguous:
         some = _some(tuple(answer.ambiguous))
         echo(f"ambiguous: {len(answer.ambiguous)} of them are like several of the reference: {some}")
+    if not answer.blamed and (grows := answer.steepest) is not None:
+        echo(f"the error grows most at {grows.node} ({grows.operator}): from {grows.before:.2g} to {grows.after:.2g}")
     for note in answer.notes:
         echo(f"note: {note}")
     echo(f"feeds: {found.prepared.origin}")
