@@ -226,9 +226,37 @@ def test_options_that_do_not_fit_each_other_are_refused() -> None:
 
 def test_auto_tries_four_bits_only_where_few_rows_come_at_a_time(tmp_path: Path) -> None:
     model = _with_table(tmp_path)
-    for length, bits in ((1, [8, 8, 4]), (128, [8])):
+    for length, bits in ((1, [8, 8, 4, 4, 4]), (128, [8])):
         asked = context(tmp_path, [{"ids": np.zeros(length, np.int64)}])
         assert [one.bits for one in QuantizeWeights().candidates(model, CPU, asked)] == bits
+
+
+def test_auto_gives_8_bits_to_head_and_way_down_and_lets_the_clock_choose_the_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "up"], ["wide"], name="up"),
+        helper.make_node("MatMul", ["wide", "down"], ["narrow"], name="down"),
+        helper.make_node("MatMul", ["narrow", "same"], ["h"], name="same"),
+        helper.make_node("MatMul", ["h", "head"], ["y"], name="head"),
+    ]
+    sizes = {"up": (64, 256), "down": (256, 64), "same": (64, 64), "head": (64, 96)}
+    model = _model(tmp_path, nodes, {name: random_weight(*size) for name, size in sizes.items()})
+    monkeypatch.setattr("optim_plugins.ort.measure.sample_rows.rows_at_a_time", lambda *_: 1)
+    found = [one for one in QuantizeWeights().candidates(model, CPU, context(tmp_path)) if one.bits == 4]
+    assert [(one.finer, one.accuracy_level) for one in found] == [((), 4), (("down", "head"), 4), ((), 1)]
+
+
+@pytest.mark.parametrize(
+    ("given", "most", "method"), [(True, 10**9, "gptq"), (True, 10, "scale-estimation"), (False, 10**9, "k-quant")]
+)
+def test_auto_rounds_by_samples_that_are_the_users(
+    given: bool, most: int, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("optim_plugins.ort.quantize.weights.block_plan._MOST_BY_GPTQ", most)
+    asked = replace(context(tmp_path, [{"ids": np.zeros(1, np.int64)}]), feeds_given=given)
+    found = QuantizeWeights().candidates(_with_table(tmp_path), CPU, asked)
+    assert {one.method for one in found if one.bits == 4} == {method}
 
 
 @pytest.mark.parametrize("name", EXPORTS)

@@ -80,15 +80,27 @@ class QuantizeWeights(Pass):
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeWeightsOptions]:
-        """Eight bits in large blocks are fast, in small ones close; four bits where few rows make them faster still."""
+        """Eight bits in large blocks are fast, in small ones close; four bits where few rows make them faster still.
+
+        Four bits come by themselves, then with 8 for what errs most, and computed in floats: the clock says whether
+        that is worth it.
+        """
         del target
         from optim_plugins.ort.measure.sample_rows import FEW_ROWS, rows_at_a_time
+        from optim_plugins.ort.quantize.weights.block_plan import method_for, names_that_err_most
         from optim_plugins.ort.quantize.weights.quantize_weights_options import QuantizeWeightsOptions
 
         yield QuantizeWeightsOptions(block_size=128)
-        if rows_at_a_time(model, context) < FEW_ROWS:
-            yield QuantizeWeightsOptions(block_size=32)
-            yield QuantizeWeightsOptions(bits=4, block_size=32, symmetric=False, method="k-quant")
+        if rows_at_a_time(model, context) >= FEW_ROWS:
+            return
+        yield QuantizeWeightsOptions(block_size=32)
+        graph = model.ir()
+        method = method_for(graph, samples_given=context.feeds_given)
+        four = QuantizeWeightsOptions(bits=4, block_size=32, symmetric=False, method=method)
+        yield four
+        if finer := names_that_err_most(graph):
+            yield four.model_copy(update={"finer": finer})
+        yield four.model_copy(update={"accuracy_level": 1})
 
     def keepable(self, model: Model, options: QuantizeWeightsOptions) -> list[str]:
         """Every product and look-up it would quantize."""
