@@ -270,6 +270,7 @@ def main() -> None:
                 )
                 if counts and not hit:
                     print("   ", [(b["nodes"][:3], b["local"], b["limit"], b["alone"]) for b in found["blamed"][:3]])
+                    print("    the error grows most at", (found["steepest"] or {}).get("node"))
     print(f"{right} of {moved} faults named first; clean pairs blamed: {clean_blamed} of {clean}")
 
 

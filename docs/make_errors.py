@@ -30,6 +30,7 @@ GROUPS = {
     "The model": ("graphs", "onnx", "providers"),
     "Sources and their export": ("sources", "generation", "runs/source_run.py"),
     "The feeds": ("feeds", "api/given.py"),
+    "Layouts for other programs": ("layout", "runs/layouts", "cli/layouts.py"),
     "Adapters": ("adapters",),
     "Task metrics": (
         "compare/metric_callback.py",
@@ -49,7 +50,7 @@ GROUPS = {
         "search/plan.py",
     ),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/select/chains.py"),
-    "Many runs": ("batch",),
+    "Many runs and many machines": ("batch", "cluster"),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py", "locks.py", "folders.py"),
     "What a pass or a model did wrong": ("jobs", "diagnosis", "compare", "backends", "gate", "testing"),
 }
@@ -57,7 +58,7 @@ GROUPS = {
 
 COMPUTED = {
     ("cli/verbs/run.py", "report.status"): ("budget-missed", "failed"),
-    ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend", "unknown-metric"),
+    ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend", "unknown-metric", "unknown-layout"),
     ("preprocess/preprocess.py", "kind"): ("unknown-input", "unknown-output"),
     ("jobs/runner.py", "reference"): (
         "ingest-failed",
@@ -70,6 +71,7 @@ COMPUTED = {
     ("errors.py", "f\"unknown-{kind.replace(' ', '-')}\""): (),
     ("jobs/prepare.py", "error.reference"): (),
     ("jobs/process.py", "None"): (),
+    ("cluster/order.py", "None"): (),
 }
 """References that are not written where the error is made, and what they can be; () where another place makes them."""
 

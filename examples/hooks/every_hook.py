@@ -7,6 +7,7 @@ imports it when it is used.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from optim import (
     APPLICABLE,
@@ -26,6 +27,7 @@ from optim import (
     hookimpl,
 )
 from optim.hooks import Command
+from optim.layout import Laid, Layout, place_graph
 from optim.onnx.backend import OnnxRuntimeBackend
 
 OPTIM_HOOK_API = 1
@@ -219,6 +221,29 @@ def optim_metrics() -> Sequence[Metric | MetricFamily]:
             summary="share of values near the label",
         ),
     )
+
+
+# --- end
+
+
+# --- optim_layouts
+class Numbered(Layout):
+    name = "every-numbered"
+    summary = "a folder for each version, for the server of this page"
+    consumer = "pip install onnxruntime"
+    opener = Path(__file__).with_name("every_hook_opener.py")
+
+    def refuse(self, files, options) -> str:
+        return ""  # it takes every result
+
+    def write(self, result, folder, options) -> Laid:
+        place_graph(result, folder / "1" / "model.onnx")
+        return Laid("1/model.onnx")  # and opens it with the runtime's default settings
+
+
+@hookimpl
+def optim_layouts() -> Sequence[type[Layout]]:
+    return (Numbered,)
 
 
 # --- end

@@ -19,6 +19,7 @@ from optim._engine.plugins.registry import Registry
 from optim.hooks import HOOK_API, OptimHooks
 from optim.options import import_named, parse_options
 from optim.passes import Stage
+from optim.testing import LayoutConformance
 from optim.testing.imports import imports_of
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +85,14 @@ def test_the_metric_with_an_option_is_made(every, monkeypatch) -> None:
     assert metric.call(*values) == 0.5
 
 
+class TestNumbered(LayoutConformance):
+    plugin = "every"
+
+    @pytest.fixture
+    def layout_class(self, every):
+        return every.offered("layout")["every-numbered"].value
+
+
 def test_the_page_names_the_hook_api() -> None:
     assert f"`OPTIM_HOOK_API = {HOOK_API}`" in PAGE
 
@@ -111,6 +120,7 @@ OFFERED = {
     "optim_targets": ["every"],
     "optim_backends": ["every"],
     "optim_metrics": ["every-agreement", "every-near"],
+    "optim_layouts": ["every-numbered"],
     "optim_commands": ["every"],
 }
 
@@ -126,7 +136,7 @@ def test_the_core_takes_what_the_example_offers(every, hook) -> None:
 
 
 def test_the_core_asks_a_hook_of_each_stage_and_kind() -> None:
-    kinds = {f"optim_{kind}s" for kind in ("target", "backend", "metric", "command")}
+    kinds = {f"optim_{kind}s" for kind in ("target", "backend", "metric", "layout", "command")}
     assert {stage.hook for stage in Stage} | kinds == set(HOOKS)
 
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import pluggy
 
 from optim.backend import Backend
+from optim.layout import Layout
 from optim.metric import Metric, MetricFamily
 from optim.passes import Pass
 from optim.source_passes import Exporter, SourcePass
@@ -46,6 +47,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "run": "Optimize a model and leave a folder to deploy.",
     "batch": "Optimize many models, for several targets and budgets.",
     "export": "Turn a torch module or a model folder into verified ONNX.",
+    "deliver": "Lay the result of a run out for another program, which opens it.",
     "verify": "Compare two models on the same feeds.",
     "bench": "Time models against each other on the real backend.",
     "blame": "Name the nodes that make a model differ from another.",
@@ -64,6 +66,7 @@ OWN_COMMANDS: Mapping[str, str] = {
 """Verbs of optim itself, with what ``optim --help`` says of each; a plugin's command may not be called like one."""
 
 
+_LAYOUTS = ("optimum",)
 _METRICS = ("cosine", "f1", "mean-iou", "perplexity", "token-agreement", "top-1", "top-k", "wer")
 
 RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
@@ -94,6 +97,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
         "tensorrt-offline": "tensorrt",
         "torch": "torch",
     },
+    "layout": dict.fromkeys(_LAYOUTS, "layouts"),
     "metric": dict.fromkeys(_METRICS, "metrics"),
 }
 """Names that users know, by kind, with the plugin that alone may use each. Of another that several plugins use, the
@@ -159,6 +163,10 @@ class OptimHooks:
     @hookspec
     def optim_metrics(self) -> Sequence[Metric | MetricFamily]:  # type: ignore[empty-body]
         """Task metrics that this plugin adds."""
+
+    @hookspec
+    def optim_layouts(self) -> Sequence[type[Layout]]:  # type: ignore[empty-body]
+        """Ways to lay a result out for other programs that this plugin adds."""
 
     @hookspec
     def optim_commands(self) -> Sequence[str | Command]:  # type: ignore[empty-body]

@@ -1,14 +1,16 @@
-"""Options of passes and metrics: pydantic classes, found and built only when they are needed."""
+"""Options of passes, metrics and layouts: pydantic classes, found and built only when they are needed."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.layout import Layout
 from optim.metric import MetricFamily
 from optim.source_passes import AnyPass
 
@@ -23,8 +25,8 @@ class NoOptions(PassOptions):
     """For a pass that has nothing to choose."""
 
 
-def options_class(owner: AnyPass | MetricFamily) -> type[PassOptions]:
-    """The options class of a pass or a metric, imported if it is named as ``module:Class``."""
+def options_class(owner: AnyPass | MetricFamily | type[Layout]) -> type[PassOptions]:
+    """The options class of a pass, a metric or a layout, imported if it is named as ``module:Class``."""
     if not isinstance(owner.options, str):
         return owner.options
     found: type[PassOptions] = import_named(owner.options)
@@ -37,31 +39,33 @@ def import_named(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def parse_options(owner: AnyPass | MetricFamily, values: Mapping[str, Any]) -> PassOptions:
-    """Options of a pass or a metric from what a user wrote.
+def parse_options(owner: AnyPass | MetricFamily | type[Layout], values: Mapping[str, Any]) -> PassOptions:
+    """Options of a pass, a metric or a layout from what a user wrote.
 
     Raises:
         OptimError[unknown-option]: a key that it does not have; lists the near ones.
         OptimError[bad-option]: a value that does not fit.
     """
     cls = options_class(owner)
-    is_metric = isinstance(owner, MetricFamily)
+    listed = _listed(owner)
     for key in values:
         if key not in cls.model_fields:
-            raise unknown_name(
-                "option", key, cls.model_fields, fix="optim metrics" if is_metric else f"optim passes show {owner.name}"
-            )
+            raise unknown_name("option", key, cls.model_fields, fix=listed)
     try:
         return cls.model_validate(dict(values))
     except ValidationError as error:
         problems = "; ".join(_problem(e["loc"], e["msg"]) for e in error.errors())
         raise OptimError(
-            "bad-option",
-            f"options of {owner.name} do not fit",
-            problems,
-            "optim metrics" if is_metric else f"optim passes show {owner.name}",
-            status=ExitStatus.USAGE,
+            "bad-option", f"options of {owner.name} do not fit", problems, listed, status=ExitStatus.USAGE
         ) from error
+
+
+def _listed(owner: AnyPass | MetricFamily | type[Layout]) -> str:
+    """The command that shows the options."""
+    if isinstance(owner, MetricFamily):
+        return "optim metrics"
+    is_layout = inspect.isclass(owner) and issubclass(owner, Layout)
+    return "optim deliver --help" if is_layout else f"optim passes show {owner.name}"
 
 
 def _problem(place: tuple[int | str, ...], message: str) -> str:

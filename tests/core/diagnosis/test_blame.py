@@ -69,15 +69,19 @@ def renamed(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
+def two_samples() -> list[np.ndarray]:
+    """Inputs of different lengths."""
+    draw = np.random.default_rng(1)
+    return [draw.standard_normal((*shape, WIDTH)).astype(np.float32) for shape in ((2, 3), (1, 5))]
+
+
 @pytest.fixture
 def found(tmp_path: Path):
     def compare(reference: onnx.ModelProto, other: onnx.ModelProto, **names: str) -> Blame:
         paths = tmp_path / "a.onnx", tmp_path / "b.onnx"
         for model, path in zip((reference, other), paths, strict=True):
             onnx.save(model, path)
-        draw = np.random.default_rng(1)
-        shapes = ((2, 3), (1, 5))
-        samples = {f"{i}/x": draw.standard_normal((*shape, WIDTH)).astype(np.float32) for i, shape in enumerate(shapes)}
+        samples = {f"{i}/x": array for i, array in enumerate(two_samples())}
         if reference.graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT16:
             samples = {name: array.astype(np.float16) for name, array in samples.items()}
         np.savez(tmp_path / "x.npz", **samples)
@@ -210,17 +214,18 @@ def test_a_scale_that_moved_into_the_next_weight_is_not_blamed(found):
     assert [one.nodes for one in answer.blamed] == [("normal2_node",)]
 
 
-def with_branch(fault: bool) -> onnx.ModelProto:
+def with_branch(fault: bool, above: float = 0.0) -> onnx.ModelProto:
+    """A layer behind an If, in whose first branch is the fault; taken where the largest input is above a number."""
     model = network()
     info = helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)
-    kinds = ("Neg", "Neg") if not fault else ("Abs", "Neg")
+    kinds = ("Neg", "Sin") if not fault else ("Abs", "Sin")
     bodies = [
-        helper.make_graph([helper.make_node(kind, ["sum0"], ["inner"])], f"body{i}", [], [info])
+        helper.make_graph([helper.make_node(kind, ["sum0"], ["inner"], f"body{i}")], f"body{i}", [], [info])
         for i, kind in enumerate(kinds)
     ]
-    model.graph.initializer.append(numpy_helper.from_array(np.asarray(0.0, np.float32), "nothing"))
-    sums = helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0)
-    choice = helper.make_node("Greater", ["most", "nothing"], ["choice"])
+    model.graph.initializer.append(numpy_helper.from_array(np.asarray(above, np.float32), "nothing"))
+    sums = helper.make_node("ReduceMax", ["x"], ["most"], "most_node", keepdims=0)
+    choice = helper.make_node("Greater", ["most", "nothing"], ["choice"], "choice_node")
     branch = helper.make_node("If", ["choice"], ["chosen"], "branch", then_branch=bodies[0], else_branch=bodies[1])
     place = next(i for i, node in enumerate(model.graph.node) if "normal1" in node.output)
     for new in (branch, choice, sums):
@@ -229,10 +234,25 @@ def with_branch(fault: bool) -> onnx.ModelProto:
     return model
 
 
-def test_a_branch_is_blamed_at_its_boundary(found):
+def test_a_branch_that_every_sample_takes_is_looked_into(found):
     answer = found(with_branch(False), with_branch(True))
+    assert first(answer) == ("body0",)
+    assert any("looked into" in note for note in answer.found.notes)
+    clean = found(with_branch(False), with_branch(False)).found
+    assert clean.blamed == ()
+    assert clean.values == clean.matched["name"] + clean.matched["output"]
+
+
+def test_a_branch_that_some_samples_take_is_blamed_at_its_boundary(found):
+    between = float(np.mean([array.max() for array in two_samples()]))
+    answer = found(with_branch(False, between), with_branch(True, between))
     assert first(answer) == ("branch",)
-    assert found(with_branch(False), with_branch(False)).found.blamed == ()
+    assert not any("looked into" in note for note in answer.found.notes)
+
+
+def test_what_decides_otherwise_is_blamed_and_not_the_branch(found):
+    answer = found(with_branch(False), with_branch(False, above=100.0))
+    assert first(answer) == ("choice_node",)
 
 
 def test_values_of_random_operators_are_not_compared_and_said_to_be_so(found):

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from optim._engine.cli.main import main
 from optim._engine.diagnosis.timing.origin import joined
-from optim._engine.diagnosis.timing.trace import NodeTime, fastest_run, read_timeline
+from optim._engine.diagnosis.timing.trace import NodeTime, read_timeline
 from optim.errors import ExitStatus
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
@@ -101,7 +101,7 @@ def test_a_branch_has_the_time_that_its_body_does_not_take(tmp_path):
         {"name": "model_run", "ts": 0, "dur": 100, "args": {}},
     ]
     (tmp_path / "p.json").write_text(json.dumps(events))
-    found = read_timeline(tmp_path / "p.json", 0, 1, {})
+    found = read_timeline(tmp_path / "p.json", 0, 0.5, {})
     times = {node.name: round(1e3 * node.ms) for node in found.nodes}
     assert times == {"before": 10, "inner": 30, "nested": 15, "deep": 25, "branch": 10}
     assert found.share == 0.9
@@ -121,14 +121,18 @@ def test_runs_that_only_warm_up_do_not_count(tmp_path):
         event("model_run", 3000, 100),
     ]
     (tmp_path / "p.json").write_text(json.dumps(events))
-    found = read_timeline(tmp_path / "p.json", 1, 2, {"c": [5, 3, 3, 3]})
+    found = read_timeline(tmp_path / "p.json", 1, 1, {"c": [5, 3, 3, 3]})
     assert (found.run_ms, found.share, found.nodes[0].ms) == (0.1, 0.9, 0.09)
     assert found.nodes[0].flops == 2 * 4 * 5 * 8 * 8 * 27
     assert found.nodes[0].moved_bytes == 4 * (4 * 3 * 64 + 4 * 5 * 64)
 
 
-def test_the_fastest_run_is_found_behind_those_that_warm_up(tmp_path):
-    runs = [{"name": "model_run", "ts": 10 * i, "dur": dur} for i, dur in enumerate((1, 9, 4, 7))]
-    (tmp_path / "p.json").write_text(json.dumps([{"name": "other", "dur": 0}, *runs]))
-    assert fastest_run(tmp_path / "p.json", 1) == 2
-    assert fastest_run(tmp_path / "p.json", 3) == 3
+@pytest.mark.parametrize(("share", "ms", "told"), [(0.5, 0.025, 0.015), (0.0, 0.02, 0.01), (1.0, 0.04, 0.03)])
+def test_runs_that_something_slowed_down_do_not_count(tmp_path, share, ms, told):
+    events = [{"name": "model_run", "ts": 0, "dur": 1}]  # it only warms up
+    for place, lasts in enumerate((70, 20, 40, 30), 1):
+        kernel = {"name": "a_kernel_time", "ts": 100 * place + 1, "dur": lasts - 10, "args": {"op_name": "Add"}}
+        events += [kernel, {"name": "model_run", "ts": 100 * place, "dur": lasts}]
+    (tmp_path / "p.json").write_text(json.dumps(events))
+    found = read_timeline(tmp_path / "p.json", 1, share, {})
+    assert (found.run_ms, [node.ms for node in found.nodes]) == (ms, [pytest.approx(told)])

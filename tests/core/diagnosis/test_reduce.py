@@ -112,6 +112,51 @@ def test_weights_of_a_branch_are_inside_what_is_written(tmp_path, capsys, monkey
     assert got[0].max() == 2
 
 
+def test_the_branch_that_shows_it_takes_the_place_of_its_if(tmp_path):
+    """Two of the same inner names, one inside the other."""
+    node, info = helper.make_node, helper.make_tensor_value_info
+    weight = numpy_helper.from_array(np.full((1, 300), 2, np.float32), "inside")
+    out = info("inner", TensorProto.FLOAT, None)
+    deep = [
+        helper.make_graph([node(kind, ["x"], ["deep"], kind)], kind, [], [info("deep", TensorProto.FLOAT, None)])
+        for kind in ("Exp", "Sqrt")
+    ]
+    bodies = [
+        helper.make_graph([node("Add", ["x", "inside"], ["inner"], "sum")], "then", [], [out], [weight]),
+        helper.make_graph(
+            [
+                node("If", ["c"], ["chosen"], "nested", then_branch=deep[0], else_branch=deep[1]),
+                node("Neg", ["chosen"], ["inner"], "sum"),
+            ],
+            "else",
+            [],
+            [out],
+        ),
+    ]
+    nodes = [
+        node("Abs", ["x"], ["inner_2"], "sum_2"),
+        node("If", ["c"], ["y"], "branch", then_branch=bodies[0], else_branch=bodies[1]),
+        node("Add", ["y", "inner_2"], ["z"], "sum"),
+    ]
+    ends = [info("x", TensorProto.FLOAT, ["n", 300]), info("c", TensorProto.BOOL, [])]
+    graph = helper.make_graph(nodes, "g", ends, [info("z", TensorProto.FLOAT, None)])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    model = ingest(path, tmp_path / "store")
+
+    def reduced(operator: str, attempts: int = 300) -> tuple[list[str], list[str], int]:
+        def shows(part) -> bool:
+            return any(node.op_type == operator for node in part.graph.all_nodes())
+
+        found, tried = reduce_model(model.ir, shows, attempts)
+        return [node.op_type for node in found.graph], [value.name for value in found.graph.inputs], tried
+
+    assert reduced("Exp")[:2] == (["Exp"], ["x"])
+    assert reduced("Sqrt")[:2] == (["Sqrt"], ["x"])
+    assert reduced("Neg")[:2] == (["Neg"], ["chosen"])
+    assert reduced("Exp", 4) == (["If"], ["x", "c"], 4)
+
+
 def cannot_open(words: list[str], path: Path, timeout_s: float) -> int:
     """In place of a program that opens the file: a start of one takes a second."""
     del words, timeout_s

@@ -34,7 +34,7 @@ def _opened(request: Any, *args: Any, **kwargs: Any) -> Any:
     return lane
 
 
-def _run_lane(lane: Any) -> float:
+def _run_lane(lane: Any, timeout_s: float) -> float:
     """Every model runs as fast as any other, and opens the sooner the fewer nodes it has."""
     lane.times.append([RUN_S] * len(lane.ready.run_s))
     lane.goal += [Figure(lane.counted)] if lane.counted else []

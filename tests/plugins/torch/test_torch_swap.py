@@ -52,13 +52,32 @@ def test_a_swapped_kernel_is_the_one_that_runs(example):
     x = (np.random.default_rng(0).random((1, 4, 16), np.float32) - np.float32(0.5)) * 120
     evaluator = NodeEvaluator(model, require_target("cpu"))
     ran: list[str] = []
-    own = evaluator._on_ort
-    evaluator._on_ort = lambda place, node, outer: (ran.append(node.op_type), own(place, node, outer))[1]
-    outputs, missing = evaluator.run({"X": x}, {"MatMul": "ort"}, "torch")
-    assert (ran, missing) == (["MatMul"], set())
-    whole, _ = evaluator.run({"X": x}, {}, "float64")
+    own = evaluator._ort.run
+    evaluator._ort.run = lambda place, node, outer: (ran.append(node.op_type), own(place, node, outer))[1]
+    swapped = evaluator.run({"X": x}, {"MatMul": "ort"}, "torch")
+    assert (ran, swapped.on_ort) == (["MatMul"], set())
+    whole = evaluator.run({"X": x}, {}, "float64").outputs
     assert whole["Z"].dtype == np.float64
-    assert np.allclose(outputs["Z"], whole["Z"], rtol=1e-5)
+    assert np.allclose(swapped.outputs["Z"], whole["Z"], rtol=1e-5)
+
+
+def test_bfloat16_runs_on_torch_and_on_what_kernels_onnxruntime_has(example, tmp_path, capsys):
+    x = (np.random.default_rng(0).random((1, 4, 16), np.float32) - np.float32(0.5)) * 120
+    combinations = [parse_kernels("MatMul=ort"), parse_kernels("LayerNormalization=ort")]
+    made = attribute(example.layer_norm_model(16), {"X": x}, combinations, require_target("cpu"), "bfloat16", tmp_path)
+    rows = {row.combination: row for row in made}
+    assert [rows[name].dtype for name in ("ort", "torch", "MatMul=ort", "float64")] == [*["bfloat16"] * 3, "float64"]
+    assert "MatMul" in rows["ort"].rounded and not rows["ort"].whole
+    assert rows["MatMul=ort"].rounded == ("MatMul",)
+    assert rows["torch"].rounded == ()
+    for name in ("ort", "torch"):
+        assert 0.2 < rows[name].to["float64"].ulp < 3  # 8 bits of mantissa, summed up in more
+    path = tmp_path / "ln.onnx"
+    onnx.save(example.layer_norm_model(16), path)
+    assert main(["swap", str(path), "--kernels", "MatMul=ort", "--dtype", "bfloat16"]) == ExitStatus.DELIVERED
+    said = capsys.readouterr().out
+    assert "no kernel in bfloat16 on cpu of these" in said
+    assert "row ort is of its kernels one by one" in said
 
 
 def test_every_figure_of_a_difference_is_what_it_says():
@@ -99,8 +118,24 @@ def test_what_torch_has_no_kernel_of_runs_on_onnxruntime_and_is_told(tmp_path):
     x = np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
     rows = attribute(branching(), {"x": x}, [parse_kernels("Conv=ort")], require_target("cpu"), "", tmp_path)
     torch = next(row for row in rows if row.combination == "torch")
-    assert {"If", "ReduceMax", "Greater"} <= set(torch.on_ort)
+    assert set(torch.on_ort) == {"ReduceMax", "Greater"}
     assert torch.to["float64"].max_abs < 1e-5
+
+
+def test_nodes_of_the_branch_that_is_taken_run_on_the_kernels_that_were_chosen(tmp_path):
+    x = np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    evaluator = NodeEvaluator(branching(), require_target("cpu"))
+    on_ort: list[str] = []
+    own = evaluator._ort.run
+    evaluator._ort.run = lambda place, node, outer: (on_ort.append(node.op_type), own(place, node, outer))[1]
+    one = evaluator.run({"x": x}, {"Add": "ort"}, "torch").outputs["y"]
+    assert on_ort.count("Add") == 1
+    assert "Mul" not in on_ort
+    two = evaluator.run({"x": x - 9}, {"Mul": "ort"}, "torch").outputs["y"]
+    assert on_ort.count("Mul") == 1
+    conv = evaluator.run({"x": x}, {}, "float64").outputs["y"] - 1
+    assert np.allclose(one, conv + 1, atol=1e-5)
+    assert not np.allclose(one, two)
 
 
 def test_the_verb_prints_the_table_and_refuses_what_it_does_not_know(tmp_path, capsys, example):

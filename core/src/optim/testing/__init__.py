@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from optim.testing.kits.backends import BackendConformance
     from optim.testing.kits.commands import CommandConformance
     from optim.testing.kits.exporters import ExporterConformance
+    from optim.testing.kits.layouts import LayoutConformance
     from optim.testing.kits.metrics import MetricConformance, MetricSample
     from optim.testing.kits.passes import PassConformance
     from optim.testing.kits.source_passes import SourcePassConformance
@@ -39,6 +40,7 @@ __all__ = [
     "CommandConformance",
     "ExporterConformance",
     "Installed",
+    "LayoutConformance",
     "MetricConformance",
     "MetricSample",
     "PassConformance",
@@ -54,6 +56,7 @@ _HOMES = {
     "CommandConformance": "optim.testing.kits.commands",
     "ExporterConformance": "optim.testing.kits.exporters",
     "Installed": "optim.testing.installation",
+    "LayoutConformance": "optim.testing.kits.layouts",
     "MetricConformance": "optim.testing.kits.metrics",
     "MetricSample": "optim.testing.kits.metrics",
     "PassConformance": "optim.testing.kits.passes",

@@ -30,8 +30,8 @@ def clock():
 def asked(clock):
     """What comes of asking passes that take so many seconds each, and the questions that were begun."""
 
-    def ask(takes, *, time, named=()):
-        begun = []
+    def ask(takes, *, time, named=(), after=(), settings=False):
+        begun, over_models = [], SimpleNamespace(session_only=settings)
 
         def events(job, request, *, silence_s):
             for asked in request.passes:
@@ -58,8 +58,13 @@ def asked(clock):
                 named_options=lambda name: SimpleNamespace(options=None) if name in named else None,
             ),
         )
-        passes = [SimpleNamespace(name=name, plugin=SimpleNamespace(name="plugin")) for name in takes]
-        return Asker(bench, time).ask(SimpleNamespace(model=None), passes), begun
+        passes = [
+            SimpleNamespace(name=name, plugin=SimpleNamespace(name="plugin"), over_models=over_models) for name in takes
+        ]
+        asker = Asker(bench, time)
+        for before in after:
+            asker.ask(SimpleNamespace(model=None), [one for one in passes if one.name == before])
+        return asker.ask(SimpleNamespace(model=None), passes), begun
 
     return ask
 
@@ -89,3 +94,17 @@ def test_what_the_user_named_has_its_own_time(asked, clock):
     assert found["named"].failure is not None
     assert found["other"].ran_out is False
     assert begun == ["named", "other"]
+
+
+def test_when_the_time_for_candidates_is_over_only_what_nobody_needs_asking_for_is_known(asked, clock):
+    time = TimeBudget(20.0, 300.0, now=clock)
+    found, begun = asked({"quick": 17.0, "other": 1.0}, time=time, after=("quick",))
+    assert begun == ["quick"]
+    assert (bool(found["quick"].proposals), found["other"].ran_out) == (True, True)
+
+
+def test_settings_are_asked_for_as_long_as_there_is_time_to_race_them(asked, clock):
+    time = TimeBudget(20.0, 300.0, now=clock)
+    found, begun = asked({"quick": 17.0, "other": 1.0}, time=time, after=("quick",), settings=True)
+    assert begun == ["quick", "other"]
+    assert found["other"].ran_out is False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import onnx
 import pytest
@@ -142,7 +143,7 @@ class Told:
         assert message == {"go": True}
 
     def receive(self, timeout_s):
-        return {"seconds": [[second] * 3 for second in self.seconds], "cpu_s": 0.0}
+        return {"seconds": [[second] * 3 for second in self.seconds], "work_s": 2 * sum(self.seconds), "cpu_s": 0.0}
 
     def close(self):
         pass
@@ -174,8 +175,9 @@ def raced(monkeypatch):
     monkeypatch.setattr(race_module, "_open", opened)
     monkeypatch.setattr(race_module.NoiseWatch, "foreign_share", lambda watch: None)  # whatever else the machine does
 
-    def run(*lanes, **effort):
-        return race_module.race(lanes[0], lanes[1:], Effort(**{"seconds": 60.0, "width": 0.0, **effort}), seed=0)
+    def run(*lanes, admit=None, **effort):
+        asked = Effort(**{"seconds": 60.0, "width": 0.0, **effort})
+        return race_module.race(lanes[0], lanes[1:], asked, seed=0, admit=admit)
 
     return run
 
@@ -303,9 +305,9 @@ def test_a_round_that_the_end_of_the_run_cuts_does_not_count(raced, monkeypatch)
     monkeypatch.setattr(race_module.time, "monotonic", lambda: now[0])
     run_lane = race_module._run_lane
 
-    def slow(lane):
+    def slow(lane, timeout_s):
         now[0] += 1.0
-        return run_lane(lane)
+        return run_lane(lane, timeout_s)
 
     monkeypatch.setattr(race_module, "_run_lane", slow)
     base, (other,) = raced([0.1], [0.05], whole_s=4.5)
@@ -313,4 +315,45 @@ def test_a_round_that_the_end_of_the_run_cuts_does_not_count(raced, monkeypatch)
     assert (other.ratio.rounds, other.ratio.value) == (2, pytest.approx(0.5))
     now[0] = 0.0
     base, (other,) = raced([0.1], [0.05], whole_s=0.5)
-    assert (other.ratio, other.failure) == (None, "")
+    assert (other.ratio, other.failure, other.out_of_time) == (None, "", True)
+
+
+def test_a_race_with_nothing_beside_the_base_ends_after_the_least_rounds(raced):
+    base, (other,) = raced([0.1], [0.05], admit=lambda place, ready: False, least_rounds=3, most_rounds=20)
+    assert (base.ratio.rounds, other.ratio) == (3, None)
+
+
+def test_processor_seconds_of_a_run_are_counted_beside_its_latency(raced):
+    base, (other,) = raced([0.1, 0.2], [0.05, 0.1])
+    assert (base.work.value, other.work.value) == (1.0, pytest.approx(0.5))
+
+
+def test_a_lane_that_the_end_of_the_run_finds_silent_has_not_failed(raced, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(race_module.time, "monotonic", lambda: now[0])
+
+    class Silent(Told):
+        def receive(self, timeout_s):
+            now[0] += timeout_s
+            raise WorkerFailed("did not finish", "timeout")
+
+    base, (other,) = raced(Silent(0.1), [0.05], whole_s=4.5)
+    assert base.cut_short
+    assert (other.failure, other.out_of_time) == ("", True)
+
+
+def test_what_is_not_open_when_the_time_is_over_has_not_failed(monkeypatch):
+    said = []
+
+    def late(request, timeout_s, *, fresh):
+        said.append(timeout_s)
+        return WorkerFailed("did not finish", "timeout")
+
+    monkeypatch.setattr(race_module, "_open_one", late)
+    request = SimpleNamespace(model=SimpleNamespace(digest="a"), comparison=SimpleNamespace(place=None))
+    base, (other,) = race_module.race(request, [request], Effort(1.0, whole_s=0.0), seed=0)
+    assert (base.out_of_time, base.cut_short) == (True, True)
+    assert (other.failure, other.out_of_time) == ("", True)
+    assert said == []
+    with pytest.raises(WorkerFailed):
+        race_module.race(request, [request], Effort(1.0), seed=0)

@@ -24,6 +24,7 @@ from optim._engine.search.state import Candidate, LaneResult, Measured, Ratio, S
 from optim._engine.search.time_budget import TimeBudget
 from optim.model import Model
 from optim.passes import Role, Stage
+from optim.target import Target
 
 
 def step(name: str) -> Step:
@@ -56,6 +57,7 @@ def decide(monkeypatch):
         looked=None,
         journal=None,
         again=0.95,
+        work=None,
         same=(),
         left_s=10.0,
         **changes,
@@ -63,7 +65,7 @@ def decide(monkeypatch):
         journal = journal or Journal()
         bench = SimpleNamespace(
             settings=RunSettings(Path("m.onnx"), **changes),
-            target=SimpleNamespace(timed=True, requires=(), exact=True),
+            target=Target("cpu", "ort", "CPUExecutionProvider"),
             original=candidate(),
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
             device_free_bytes=lambda: None,
@@ -82,7 +84,7 @@ def decide(monkeypatch):
                 if one.model.digest in wrong:
                     self.clock.board[one].objection = BeyondBudget("drift 0.06 is beyond the budget")
             right = [one for one in candidates if one.model.digest not in wrong]
-            return [replace(Measured(one, *ratios[one.model.digest]), again=again) for one in right]
+            return [replace(Measured(one, *ratios[one.model.digest]), again=again, work=work) for one in right]
 
         def check(self, candidate):
             if ratios[candidate.model.digest] is None:
@@ -126,9 +128,23 @@ def test_what_is_undecided_and_lossless_is_delivered_where_its_median_is_better(
     assert decide({"way": (0.95, 0.90, 1.01)}) is None
 
 
-@pytest.mark.parametrize("again", [None, 0.99, 1.2])
+@pytest.mark.parametrize("again", [0.99, 1.2])
 def test_what_is_undecided_is_not_delivered_where_a_second_race_does_not_say_the_same(decide, again):
     assert decide({"a": (0.95, 0.90, 1.01)}, again=again) is None
+
+
+def test_without_time_for_a_second_race_the_first_look_stands_for_it(decide):
+    assert decide({"a": (0.95, 0.90, 1.01)}, again=None, looked={"a": 0.9}) == "a"
+    assert decide({"a": (0.95, 0.90, 1.01)}, again=None, looked={"a": 0.99}) is None
+
+
+@pytest.mark.parametrize(
+    ("work", "delivered"), [(Ratio(0.6, 0.5, 0.7, 9), "lossy"), (Ratio(0.9, 0.5, 1.2, 9), None), (None, None)]
+)
+def test_what_is_undecided_and_lossy_is_delivered_where_it_clearly_takes_less_of_the_processors(
+    decide, work, delivered
+):
+    assert decide({"lossy": (0.7, 0.5, 1.3)}, work=work) == delivered
 
 
 def test_what_the_runtime_makes_the_same_graph_of_is_never_faster_whatever_the_clock_says(decide):
@@ -237,7 +253,7 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
     original, smaller, larger = (replace(candidate("recast", size=size), recast=recast) for size in (100, 90, 110))
     bench = SimpleNamespace(  # nothing of it can run a job
         settings=RunSettings(Path("m.onnx"), goal="size"),
-        target=SimpleNamespace(timed=True, requires=(), exact=True),
+        target=Target("cpu", "ort", "CPUExecutionProvider"),
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
         device_free_bytes=lambda: None,
         original=candidate(size=50),
@@ -262,7 +278,7 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
     """One that is slow and a little nearer says nothing about a larger budget."""
     bench = SimpleNamespace(
         settings=RunSettings(Path("m.onnx")),
-        target=SimpleNamespace(timed=True, requires=(), exact=True),
+        target=Target("cpu", "ort", "CPUExecutionProvider"),
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
         device_free_bytes=lambda: None,
         original=candidate(),

@@ -24,6 +24,7 @@ from optim._engine.jobs.job import Job
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.channel import Channel
 from optim.model import Model
+from optim.onnx.operators import qualified_name
 
 _WITHIN_ROUNDING = 1e-5
 """Relative L2 of outputs below which nothing is looked for: other kernels of the same operator are that far apart."""
@@ -55,6 +56,25 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Steepest:
+    """Where the error of the running models grows most; no blame, for its precision may explain it.
+
+    Attributes:
+        value: of the other model.
+        node: that makes it, as :func:`node_name` calls it.
+        operator: its type.
+        before: relative L2 of the worst value that the node reads.
+        after: of what it makes.
+    """
+
+    value: str
+    node: str
+    operator: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What was found.
 
@@ -68,6 +88,7 @@ class Answer:
         growth: of paired values in graph order, relative L2 with everything before them as the other model has it.
         notes: what could not be compared, and why.
         near: the graph around the first that is blamed, else around where the error grows most.
+        steepest: where the error grows most; None where it grows nowhere by more than rounding.
     """
 
     blamed: tuple[Blamed, ...]
@@ -79,6 +100,7 @@ class Answer:
     growth: tuple[tuple[str, float | None], ...]
     notes: tuple[str, ...]
     near: Neighbourhood
+    steepest: Steepest | None
 
 
 JOB = Job(__name__, Request, Answer)
@@ -99,6 +121,7 @@ def run(request: Request, channel: Channel) -> Answer:
         _require_something_in_common(couple)
         channel.event("progress", text=f"replaying {len(couple.cuts)} values, each given the reference's")
         blamed = find_blamed(couple, drift)
+    steepest = _steepest(couple)
     return Answer(
         blamed=tuple(blamed),
         drift=_finite(drift),
@@ -108,22 +131,30 @@ def run(request: Request, channel: Channel) -> Answer:
         ambiguous=couple.pairs.ambiguous,
         growth=tuple((name, _finite(gap)) for name, gap in couple.growth.items()),
         notes=tuple(couple.notes),
-        near=_near(couple, blamed),
+        near=_near(couple, blamed, steepest),
+        steepest=steepest,
     )
 
 
-def _near(couple: Couple, blamed: Sequence[Blamed]) -> Neighbourhood:
+def _near(couple: Couple, blamed: Sequence[Blamed], steepest: Steepest | None) -> Neighbourhood:
     """What a drawing shows: the first blamed part and what is beside it; all of a small graph."""
     other = couple.other
-    groups: list[Collection[str]] = [one.nodes for one in blamed]
-    if groups:
-        return neighbourhood(other.graph, other.values, groups, couple.growth)
+    if blamed:
+        return neighbourhood(other.graph, other.values, [one.nodes for one in blamed], couple.growth)
+    middle: list[Collection[str]] = [{steepest.node} if steepest else ()]
+    near = neighbourhood(other.graph, other.values, middle, couple.growth)
+    return replace(near, nodes=tuple(replace(node, blamed=False) for node in near.nodes))
+
+
+def _steepest(couple: Couple) -> Steepest | None:
     before = {name: max(_before(couple, name), default=0.0) for name in couple.growth}
     steps = {name: gap - before[name] for name, gap in couple.growth.items() if math.isfinite(before[name])}
     worst = max(steps, key=lambda name: steps[name], default="")
-    producer = other.values[worst].producer() if worst in other.values else None
-    near = neighbourhood(other.graph, other.values, [{node_name(producer)} if producer else ()], couple.growth)
-    return replace(near, nodes=tuple(replace(node, blamed=False) for node in near.nodes))
+    producer = couple.other.values[worst].producer() if worst in couple.other.values else None
+    if producer is None or not _WITHIN_ROUNDING < steps[worst] < math.inf:
+        return None
+    operator = qualified_name(producer.domain, producer.op_type)
+    return Steepest(worst, node_name(producer), operator, before[worst], couple.growth[worst])
 
 
 def _before(couple: Couple, name: str) -> list[float]:

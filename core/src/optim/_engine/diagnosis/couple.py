@@ -58,6 +58,7 @@ class Couple:
         self.growth: dict[str, float] = {}
         self.outputs: dict[str, float] = {}
         self.notes: list[str] = []
+        self._look_into_branches()
         self.pairs = paired((self.ours, self.feeds), (self.other, self._feeds), self._outputs)
         self._compare()
         self.cuts = [name for name in self.other.values if name in self.growth and self._same_shape(name)]
@@ -78,6 +79,21 @@ class Couple:
                     given = self.other.as_given({name: expected[self.partner(name)] for name in read})
                     got = theirs.run({**fed, **given})
                     yield from ((name, expected[self.partner(name)], np.asarray(got[name])) for name in group)
+
+    def _look_into_branches(self) -> None:
+        """Put the nodes of a branch in place of its If, where every sample takes it in both models."""
+        while True:
+            ours, theirs = self.ours.branches(self.feeds), self.other.branches(self._feeds)
+            apart = {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]}
+            found = [{name: taken for name, taken in one.items() if name not in apart} for one in (ours, theirs)]
+            if not any(found):
+                break
+            self.ours.open_branches(found[0])
+            self.other.open_branches(found[1])
+        if self.other.taken:
+            self.notes.append(
+                f"If nodes with branches looked into, for every sample takes the same: {len(self.other.taken)}"
+            )
 
     def _chunks(self, names: Iterable[str]) -> Iterator[list[str]]:
         return chunks(names, lambda name: 3 * MOST_ELEMENT_BYTES * self.other.size(name))

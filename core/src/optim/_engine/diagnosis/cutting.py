@@ -20,6 +20,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass, ShapeInferencePass
 
 from optim._engine.compare.place import Place
+from optim._engine.diagnosis.branches import bodies, branchings, open_branches
 from optim._engine.diagnosis.isolate import constant_values, given_name
 from optim.arrays import Array, Feeds
 from optim.backend import Session
@@ -34,7 +35,7 @@ MOST_ELEMENT_BYTES = 8
 """Of an element of a value."""
 
 _PLAIN = SessionConfig({"graph_optimization_level": "ORT_DISABLE_ALL"})
-_SHAPE = "optim_shape_"
+_SHAPE, _CONDITION = "optim_shape_", "optim_condition_"
 _NO_TENSORS = ("Sequence", "Optional", "SplitToSequence", "StringSplit")
 
 Change = Callable[[ir.Model], object]
@@ -63,11 +64,18 @@ class OpenGraph:
         random: those of them that random operators have a part in.
         shapes: of every value, on each sample, once :meth:`measure` was called.
         dtypes: of every value that was seen.
+        taken: the branches that stand in place of Ifs, as :meth:`branches` names them.
     """
 
     def __init__(self, model: Model, place: Place, store: Path, change: Change = lambda graph: None) -> None:
         self.model = model
         self._place, self._store, self._change = place, store, change
+        self.taken: dict[str, bool] = {}
+        self.shapes: list[dict[str, tuple[int, ...]]] = []
+        self.dtypes: dict[str, np.dtype[np.generic]] = {}
+        self._look()
+
+    def _look(self) -> None:
         self.graph = self.fresh()
         self._fixed = {value.name for value in constant_values(self.graph)}
         self.values: dict[str, ir.Value] = {}
@@ -81,8 +89,22 @@ class OpenGraph:
                     self.values[value.name] = value
                     self.random |= {value.name} if tainted else set()
         self.inputs = {value.name: value for value in self.graph.graph.inputs if value.name}
-        self.shapes: list[dict[str, tuple[int, ...]]] = []
-        self.dtypes: dict[str, np.dtype[np.generic]] = {}
+
+    def branches(self, samples: Sequence[Feeds]) -> dict[str, bool]:
+        """Which branch an If of the main graph takes, by its first output; those that take one on every sample."""
+        nodes = branchings(self.graph)
+        if not nodes:
+            return {}
+        names = [node.outputs[0].name or "" for node in nodes]
+        with self.opened(lambda graph: _only_conditions(graph, names)) as session:
+            found = [session.run(feeds) for feeds in samples]
+        chosen = {name: {bool(np.all(one[_CONDITION + name])) for one in found} for name in names}
+        return {name: verdicts.pop() for name, verdicts in chosen.items() if len(verdicts) == 1}
+
+    def open_branches(self, taken: Mapping[str, bool]) -> None:
+        """Look at the nodes of these branches in place of the Ifs, as :meth:`branches` names them."""
+        self.taken.update(taken)
+        self._look()
 
     def measure(self, samples: Sequence[Feeds]) -> None:
         """Find the shape of every value, by asking the runtime for shapes alone."""
@@ -187,6 +209,7 @@ class OpenGraph:
     def fresh(self) -> ir.Model:
         """The graph, to change."""
         graph = self.model.ir()
+        open_branches(graph, self.taken)
         self._change(graph)
         return graph
 
@@ -217,11 +240,8 @@ def chunks(names: Iterable[str], bytes_of: Callable[[str], int]) -> Iterator[lis
 def read_by(node: ir.Node) -> list[ir.Value]:
     """What a node reads: its inputs, and what its branches or loop bodies read of the graph around them."""
     read = [value for value in node.inputs if value is not None]
-    for attribute in node.attributes.values():
-        if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
-            bodies = [attribute.as_graph()] if attribute.type == ir.AttributeType.GRAPH else attribute.as_graphs()
-            for inner in (one for body in bodies for one in body.all_nodes()):
-                read += [value for value in inner.inputs if value is not None and value.graph is node.graph]
+    for inner in (one for body in bodies(node) for one in body.all_nodes()):
+        read += [value for value in inner.inputs if value is not None and value.graph is node.graph]
     return read
 
 
@@ -251,6 +271,18 @@ def _only_shapes(graph: ir.Model, names: Collection[str]) -> None:
         node.outputs[0].type = ir.TensorType(ir.DataType.INT64)
         graph.graph.append(node)
         graph.graph.outputs.append(node.outputs[0])
+
+
+def _only_conditions(graph: ir.Model, names: Collection[str]) -> None:
+    conditions = {node.outputs[0].name: node.inputs[0] for node in branchings(graph)}
+    graph.graph.outputs.clear()
+    for name in names:
+        node = ir.node("Identity", [conditions[name]])
+        node.outputs[0].name = f"{_CONDITION}{name}"
+        node.outputs[0].type = ir.TensorType(ir.DataType.BOOL)
+        graph.graph.append(node)
+        graph.graph.outputs.append(node.outputs[0])
+    RemoveUnusedNodesPass()(graph)
 
 
 def _cut(graph: ir.Model, outputs: Sequence[str], cuts: Mapping[str, ir.TensorType], change: Change | None) -> None:

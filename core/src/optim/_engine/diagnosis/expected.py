@@ -2,7 +2,8 @@
 
 The reference's node is run once more on what it is given, rounded as the other model's node rounds it: to 8 bits over
 the whole tensor, to half precision. Conditioning, outliers and cancellation are in what comes out, so no table of
-operators is needed. What a node may be off by is :data:`_MARGIN` times that.
+operators is needed. What a node may be off by is :data:`_MARGIN` times that, and never all
+of its value.
 """
 
 from __future__ import annotations
@@ -66,7 +67,12 @@ class Precision:
         if self.kind == "float":
             return base
         coarser = 2.0 ** (7 - self.weights) if 0 < self.weights < 8 else 1.0
-        return max(base, _MARGIN * coarser * (simulated if simulated < 1 else _HALF_STEP))
+        return max(base, _with_margin(coarser * (simulated if simulated < 1 else _HALF_STEP)))
+
+
+def _with_margin(error: float) -> float:
+    """:data:`_MARGIN` times a small error, and never as far as 1: that is what a value put to zero is off by."""
+    return _MARGIN * error / (1 - error + _MARGIN * error) if error < 1 else error
 
 
 def precision_of(graph: OpenGraph, part: Part) -> Precision:

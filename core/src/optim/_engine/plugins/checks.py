@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 from typing import Any
 
 from optim._engine.plugins.plugin import PluginInfo
 from optim.backend import Backend
 from optim.hooks import OWN_COMMANDS, RESERVED_NAMES, Command
+from optim.layout import Layout
 from optim.metric import Metric, MetricFamily
 from optim.passes import Pass, Role, Stage
 from optim.source_passes import AnyPass, Exporter, SourcePass
@@ -70,6 +72,20 @@ def metric_defect(item: Any, plugin: PluginInfo) -> str:
     return _name_defect(item, "a metric") or _reserved_defect("metric", item.name, plugin)
 
 
+def layout_defect(item: Any, plugin: PluginInfo) -> str:
+    """Returns why ``item`` is no layout class."""
+    defect = _class_defect(item, Layout) or _name_defect(item, f"class {item.__qualname__}")
+    if defect:
+        return defect
+    for attribute in ("summary", "consumer"):
+        text = getattr(item, attribute, None)
+        if not isinstance(text, str) or not text.strip() or "\n" in text:
+            return f"layout {item.name} needs a {attribute} of one line"
+    if not isinstance(getattr(item, "opener", None), Path):
+        return f"layout {item.name}: 'opener' must be the path of a Python file"
+    return _options_defect(item, "layout") or _reserved_defect("layout", item.name, plugin)
+
+
 def command_defect(item: Any, plugin: PluginInfo) -> str:
     """Returns why ``item`` names no command that a plugin may add."""
     del plugin
@@ -119,11 +135,12 @@ def _attribute_defect(item: AnyPass) -> str:
     return _options_defect(item) or (_pass_defect(item) if issubclass(item, Pass) else "")
 
 
-def _options_defect(item: AnyPass) -> str:
+def _options_defect(item: AnyPass | type[Layout], kind: str = "pass") -> str:
+    where = f"{kind} {item.name}: 'options'"
     if isinstance(item.options, str) and not _IMPORT_PATH.fullmatch(item.options):
-        return f"pass {item.name}: 'options' must be a class or 'package.module:Class', not {item.options!r}"
+        return f"{where} must be a class or 'package.module:Class', not {item.options!r}"
     if not isinstance(item.options, str | type):
-        return f"pass {item.name}: 'options' must be a class or 'package.module:Class', not {_described(item.options)}"
+        return f"{where} must be a class or 'package.module:Class', not {_described(item.options)}"
     return ""
 
 

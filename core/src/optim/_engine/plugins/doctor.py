@@ -63,7 +63,7 @@ class Finding:
 def examine(registry: Registry) -> list[Finding]:
     """Everything that is wrong, problems first."""
     passes = survey_passes(registry)
-    for kind in ("backend", "metric", "command"):
+    for kind in ("backend", "metric", "layout", "command"):
         registry.offered(kind)  # every hook is asked, so that the registry knows its problems
     found = [
         *_runtime(),
@@ -248,6 +248,9 @@ def _lazy_names(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
             for what, path in (("its function", offer.value.make), ("its options", offer.value.options)):
                 if isinstance(path, str):
                     named[f"metric {name}", path] = (what, offer.plugin)
+    for name, offer in registry.offered("layout").items():
+        if isinstance(offer.value.options, str):
+            named[f"layout {name}", offer.value.options] = ("its options", offer.plugin)
     for name, offer in registry.commands().items():
         path = offer.value.path if isinstance(offer.value, Command) else str(offer.value)
         named[f"command {name}", path] = ("its code", offer.plugin)
@@ -260,7 +263,8 @@ def _lazy_names(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
 def _late_imports(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[Finding]:
     """What plugins import when they work, and is not there; what their distribution calls optional is a note."""
     modules = {(item.offered.pass_class.__module__, item.offered.plugin) for item in passes}
-    modules |= {(offer.value.__module__, offer.plugin) for offer in registry.offered("backend").values()}
+    for kind in ("backend", "layout"):
+        modules |= {(offer.value.__module__, offer.plugin) for offer in registry.offered(kind).values()}
     for kind in ("metric", "command"):
         modules |= {
             (path.partition(":")[0], offer.plugin)

@@ -75,6 +75,15 @@ class Registry:
         self._hooks = HookCaller(manager, self.plugins)
         self._passes: list[tuple[Target, list[OfferedPass]]] = []
         self._named: dict[str, dict[str, Offer]] = {}
+        self._seen: Callable[[Target], Target] = lambda target: target
+
+    def look_elsewhere(self, seen: Callable[[Target], Target]) -> None:
+        """Say from now on what targets are on another machine.
+
+        Args:
+            seen: a target as it is there.
+        """
+        self._seen = seen
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -134,7 +143,7 @@ class Registry:
 
     def targets(self) -> dict[str, Target]:
         """All targets by name, available or not."""
-        return {name: offer.value for name, offer in self.offered("target").items()}
+        return {name: self._seen(offer.value) for name, offer in self.offered("target").items()}
 
     def target(self, name: str) -> Target:
         """The target of that name, which may go on with settings of it: ``qnn:soc=sm8650``.
@@ -147,7 +156,8 @@ class Registry:
         known, colon, settings = name.partition(":")
         offer = self.offer("target", known)
         found: Target = offer.value
-        return looking_at_device(configured(found, name, settings, offer.plugin) if colon else found, offer.plugin)
+        chosen = configured(found, name, settings, offer.plugin) if colon else found
+        return self._seen(looking_at_device(chosen, offer.plugin))
 
     def unavailable(self, target: Target) -> str | None:
         """The reason why a target cannot be used here, or None; a probe that raises or hangs is a reason."""
@@ -178,7 +188,7 @@ class Registry:
         return self.offered("command")
 
     def offered(self, kind: str) -> Mapping[str, Offer]:
-        """What plugins offer of a kind (``target``, ``backend``, ``metric``, ``command``), by name."""
+        """What plugins offer of a kind (``target``, ``backend``, ``metric``, ``layout``, ``command``), by name."""
         if kind not in self._named:
             check, name_of = _KINDS[kind]
             found = self._hooks.ask(f"optim_{kind}s", check, name_of)
@@ -201,7 +211,7 @@ class Registry:
         """Say why something is not there, where that is known, better than that its name is unknown.
 
         Args:
-            kind: ``pass``, ``target``, ``backend``, ``metric`` or ``command``.
+            kind: ``pass``, ``target``, ``backend``, ``metric``, ``layout`` or ``command``.
             name: what was looked for.
 
         Raises:
@@ -294,11 +304,13 @@ _WHERE_LISTED = {
     "target": "optim targets",
     "backend": "optim plugins list",
     "metric": "optim metrics; or package.module:function",
+    "layout": "optim plugins list --verbose",
 }
 
 _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "target": (checks.target_defect, _name),
     "backend": (checks.backend_defect, _name),
     "metric": (checks.metric_defect, _name),
+    "layout": (checks.layout_defect, _name),
     "command": (checks.command_defect, checks.command_verb),
 }

@@ -51,6 +51,7 @@ class SurveyedPlugin:
     targets: tuple[str, ...]
     backends: tuple[str, ...]
     metrics: tuple[str, ...]
+    layouts: tuple[str, ...]
     commands: tuple[str, ...]
     problems: tuple[Problem, ...]
 
@@ -100,7 +101,7 @@ def survey_passes(registry: Registry) -> list[SurveyedPass]:
 def survey_plugins(registry: Registry) -> list[SurveyedPlugin]:
     """Every plugin with everything it offers, by name and then by package."""
     passes = survey_passes(registry)
-    kinds = {kind: registry.offered(kind) for kind in ("target", "backend", "metric", "command")}
+    kinds = {kind: registry.offered(kind) for kind in ("target", "backend", "metric", "layout", "command")}
     return [_surveyed(plugin, registry, passes, kinds) for plugin in registry.plugins]
 
 
@@ -117,11 +118,12 @@ def _surveyed(
         state,
         reason,
         tuple(one for one in passes if one.offered.plugin == plugin.info),
-        names["target"],
-        names["backend"],
-        names["metric"],
-        names["command"],
-        tuple(problem for problem in registry.problems if problem.plugin == plugin.info),
+        targets=names["target"],
+        backends=names["backend"],
+        metrics=names["metric"],
+        layouts=names["layout"],
+        commands=names["command"],
+        problems=tuple(problem for problem in registry.problems if problem.plugin == plugin.info),
     )
 
 

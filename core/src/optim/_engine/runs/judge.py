@@ -21,11 +21,6 @@ from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 
-UNDECIDED = (
-    "undecided: other programs made its interval reach beyond 0.995; it is lossless and its median is better, so it is "
-    "delivered"
-)
-
 _NEAREST = 3
 """Models beyond the budget that are measured at the end: the nearest may be slow where the next is fast."""
 
@@ -152,8 +147,8 @@ def _selection(one: Contender, budget: Budget) -> Selection:
 def _delivery(winner: Measured, beam: Beam, selection: Selection) -> Verdict:
     """The verdict where something is better than the original."""
     beam.journal.timed(winner, None)
-    if selection.is_undecided(winner):
-        return _verdict(RunStatus.IMPROVED, UNDECIDED, winner, beam, selection)
+    if undecided := selection.why_undecided(winner):
+        return _verdict(RunStatus.IMPROVED, undecided, winner, beam, selection)
     return _verdict(_delivered(winner, selection), "", winner, beam, selection)
 
 
@@ -167,6 +162,10 @@ def _nothing_better(bench: Workbench, beam: Beam, selection: Selection, plan: Pl
         why = next(iter(selection.clock.board.objections), tried)
         return _not_held(bench, beam, selection, plan, f"{name} was asked for and did not hold: {why}")
     reason = "nothing that was tried made it better"
+    base = selection.clock.base or beam.clock.base
+    if base is not None and base.throughput is not None and (late := base.throughput.objection):
+        beam.journal.conclude(bench.original)
+        return _missed(beam, selection, f"no model keeps within the limit of latency; of the original {late}")
     if bench.settings.says_a_budget and beam.archive.beyond(1) and not beam.archive.lossy_held:
         beam.journal.conclude(bench.original)
         nearest = _measure_nearest(bench, beam, selection)

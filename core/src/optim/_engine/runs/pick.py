@@ -24,9 +24,12 @@ from optim.onnx.operators import operator_counts
 
 if TYPE_CHECKING:
     from optim._engine.reports.schema import Report
+    from optim._engine.runs.layouts.asked import Deliveries
 
 
-def pick_from(folder: Path, wanted: str, output: Path, say: Callable[[str], None]) -> Report:
+def pick_from(
+    folder: Path, wanted: str, output: Path, say: Callable[[str], None], deliveries: Deliveries | None = None
+) -> Report:
     """Deliver another point of the run that filled ``folder``.
 
     Args:
@@ -34,6 +37,7 @@ def pick_from(folder: Path, wanted: str, output: Path, say: Callable[[str], None
         wanted: ``fastest``, ``smallest``, ``most-accurate``, or a number of the front.
         output: the run folder to fill; may be the same.
         say: told what is going on.
+        deliveries: layouts that the point is written in too.
 
     Raises:
         OptimError[not-a-run-folder]: it is none, or was not finished.
@@ -53,7 +57,11 @@ def pick_from(folder: Path, wanted: str, output: Path, say: Callable[[str], None
                 status=ExitStatus.USAGE,
             )
         outcome.cached, outcome.first_s, outcome.seconds = True, outcome.seconds, 0.0
-        return publish(picked(outcome, wanted), load_registry(), claimed, say)
+        if deliveries is not None:
+            from optim._engine.runs.layouts.asked import files_of, require_deliverable
+
+            require_deliverable(deliveries, files_of(outcome.settings), output)
+        return publish(picked(outcome, wanted), load_registry(), claimed, say, deliveries)
 
 
 def picked(outcome: Outcome, wanted: str) -> Outcome:

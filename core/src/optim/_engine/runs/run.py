@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of, require_source
 from optim._engine.runs.outcome import Outcome, RunStatus
-from optim._engine.runs.session_file import LOAD_TEXT, NEAREST_FOLDER, write_session_files
+from optim._engine.runs.session_file import LOAD_TEXT, NEAREST_FOLDER, Opening, write_session_files
 from optim._engine.runs.source_run import write_component_file
 from optim._engine.search.select.archive import require_pick
 from optim._engine.search.settings import RunSettings
@@ -24,8 +26,11 @@ from optim.jobs.wire import to_wire
 from optim.onnx.libraries import libraries_of
 
 if TYPE_CHECKING:
+    from optim._engine.jobs.workplace import Workplace
     from optim._engine.recipes.lock import Lock
+    from optim._engine.reports.parts.laid_out import LayoutReport
     from optim._engine.reports.schema import Report
+    from optim._engine.runs.layouts.asked import Deliveries
     from optim._engine.sources.make import ExportedSource
 
 EXIT_STATUS = {
@@ -45,6 +50,7 @@ def run_settings(
     lock: Lock | None = None,
     exported: ExportedSource | None = None,
     pick: str = "",
+    deliveries: Deliveries | None = None,
 ) -> Report:
     """Run what was asked for into a folder; with a lock the model must come out the same.
 
@@ -55,6 +61,7 @@ def run_settings(
         lock: of an earlier run that is repeated.
         exported: the source, where it has been exported already.
         pick: the point of the front that is delivered; empty: the one that the goal says.
+        deliveries: layouts that the result is written in too.
 
     Raises:
         OptimError[bad-budget]: a number that cannot be one.
@@ -69,17 +76,32 @@ def run_settings(
         require_pick(pick)
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
-        outcome = execute(settings, registry, store, say, exported)
+        with _workplace(settings, registry, store, say) as elsewhere:
+            outcome = execute(settings, registry, store, say, exported, elsewhere)
         if lock is not None:
             _require_same(outcome, lock)
         if pick:
             from optim._engine.runs.pick import picked
 
             outcome = picked(outcome, pick)
-        report = publish(outcome, registry, folder, say)
+        report = publish(outcome, registry, folder, say, deliveries)
     if not outcome.cached:  # one that was served from the cache left nothing there
         store.trim()
     return report
+
+
+@contextmanager
+def _workplace(
+    settings: RunSettings, registry: Registry, store: Store, say: Callable[[str], None]
+) -> Iterator[Workplace | None]:
+    """The workers of a cluster; None: this machine."""
+    if not settings.cluster:
+        yield None
+        return
+    from optim._engine.cluster.fleet import fleet_of
+
+    with fleet_of(settings, registry, store, say) as fleet:
+        yield fleet
 
 
 def _require_data_for_a_metric(settings: RunSettings) -> None:
@@ -93,13 +115,28 @@ def _require_data_for_a_metric(settings: RunSettings) -> None:
         )
 
 
-def publish(outcome: Outcome, registry: Registry, folder: RunFolder, say: Callable[[str], None]) -> Report:
+def publish(
+    outcome: Outcome,
+    registry: Registry,
+    folder: RunFolder,
+    say: Callable[[str], None],
+    deliveries: Deliveries | None = None,
+) -> Report:
     """Fill a claimed folder with what came of a run; only a new model takes the place of an earlier one."""
     say("writing the result")
     reports: list[Report] = []
     aside = outcome.delivered is None and folder.holds_a_model
     fill = folder.publish_aside if aside else folder.publish
-    fill(lambda path: reports.append(write_run(outcome, registry, path)))
+
+    def write(path: Path) -> None:
+        lay_out = None
+        if deliveries is not None and outcome.delivered is not None:
+            from optim._engine.runs.layouts.deliver import deliver_in_run
+
+            lay_out = partial(deliver_in_run, path, deliveries, registry, say, outcome.settings)
+        reports.append(write_run(outcome, registry, path, lay_out))
+
+    fill(write)
     return reports[0]
 
 
@@ -122,8 +159,16 @@ def _require_same(outcome: Outcome, lock: Lock) -> None:
         )
 
 
-def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
+def write_run(
+    outcome: Outcome, registry: Registry, folder: Path, lay_out: Callable[[], tuple[LayoutReport, ...]] | None = None
+) -> Report:
     """Every file of a run folder but its mark.
+
+    Args:
+        outcome: what came of the run.
+        registry: of the plugins.
+        folder: to fill.
+        lay_out: writes the result in further layouts, once the folder has it.
 
     Raises:
         OptimError: what the target's backend adds could not be made, or does not work.
@@ -136,6 +181,7 @@ def write_run(outcome: Outcome, registry: Registry, folder: Path) -> Report:
     if outcome.delivered is not None:
         outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
         write_component_file(outcome, folder)
+        outcome.layouts = lay_out() if lay_out is not None else ()
     if outcome.nearest is not None:
         _set_aside(outcome, outcome.nearest.candidate, registry, folder / NEAREST_FOLDER)
     report = build_report(outcome)
@@ -165,7 +211,11 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
         libraries,
         owner=backend.owner,
         script=script,
-        warm_up=outcome.start.warm_up if outcome.start else {},
+        opening=Opening(
+            outcome.start.warm_up if outcome.start else {},
+            model.adapters,
+            outcome.throughput.served.serving if outcome.throughput else None,
+        ),
     )
     write_lock(lock_of(outcome), folder / "recipe.lock.toml")
     return tuple(backend.deliver(delivery))
@@ -180,4 +230,12 @@ def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folde
     target = outcome.target_of(candidate)
     owner = held_backend(registry, target.backend).owner
     script = LOAD_TEXT if owner is None else ""
-    write_session_files(folder, candidate.model.session, target, libraries, owner=owner, script=script)
+    write_session_files(
+        folder,
+        candidate.model.session,
+        target,
+        libraries,
+        owner=owner,
+        script=script,
+        opening=Opening(adapters=candidate.model.adapters),
+    )

@@ -24,12 +24,19 @@ from optim.errors import ExitStatus, OptimError
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
     from optim._engine.reports.schema import Report
+    from optim._engine.runs.layouts.asked import Deliveries
     from optim._engine.runs.outcome import Outcome
     from optim._engine.sources.make import ExportedSource
 
 
 def run_source(
-    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None, pick: str = ""
+    settings: RunSettings,
+    output: Path,
+    say: Callable[[str], None],
+    *,
+    lock: Lock | None = None,
+    pick: str = "",
+    deliveries: Deliveries | None = None,
 ) -> dict[str, Report]:
     """Export a source, and run what came of it.
 
@@ -51,7 +58,7 @@ def run_source(
     from optim._engine.sources.make import make_graphs
 
     registry, store = load_registry(), Store()
-    chosen = choose_targets(registry, settings.target)
+    chosen = choose_targets(registry, settings.target, here=not settings.cluster)
     Plans(settings, registry, chosen)  # a request that makes no sense is refused before anything is exported
     assert settings.export is not None
     with store.in_use():
@@ -65,8 +72,10 @@ def run_source(
         )
     names = [graph.component for graph in made.graphs]
     if len(names) == 1:
-        return {names[0]: run_settings(settings, output, say, lock=lock, exported=made, pick=pick)}
+        only = run_settings(settings, output, say, lock=lock, exported=made, pick=pick, deliveries=deliveries)
+        return {names[0]: only}
     _refuse_lock(lock, names)
+    _refuse_layouts(deliveries, names)
     _require_ours(output, names)
     reports = {}
     for name in names:
@@ -80,7 +89,13 @@ def run_source(
 
 
 def run_asked(
-    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None = None, pick: str = ""
+    settings: RunSettings,
+    output: Path,
+    say: Callable[[str], None],
+    *,
+    lock: Lock | None = None,
+    pick: str = "",
+    deliveries: Deliveries | None = None,
 ) -> dict[str, Report]:
     """Run a model file, a folder that an export wrote, or a source, which is exported first.
 
@@ -93,14 +108,20 @@ def run_asked(
     from optim._engine.runs.run import run_settings
 
     if settings.export is not None:
-        return run_source(settings, output, say, lock=lock, pick=pick)
+        return run_source(settings, output, say, lock=lock, pick=pick, deliveries=deliveries)
     if not settings.source.is_dir():
-        return {"": run_settings(settings, output, say, lock=lock, pick=pick)}
-    return _run_exported(settings, output, say, lock=lock, pick=pick)
+        return {"": run_settings(settings, output, say, lock=lock, pick=pick, deliveries=deliveries)}
+    return _run_exported(settings, output, say, lock=lock, pick=pick, deliveries=deliveries)
 
 
 def _run_exported(
-    settings: RunSettings, output: Path, say: Callable[[str], None], *, lock: Lock | None, pick: str
+    settings: RunSettings,
+    output: Path,
+    say: Callable[[str], None],
+    *,
+    lock: Lock | None,
+    pick: str,
+    deliveries: Deliveries | None,
 ) -> dict[str, Report]:
     """Every component of a folder that an export wrote; what it knows of them goes into the new folder."""
     from optim._engine.runs.run import run_settings
@@ -111,8 +132,9 @@ def _run_exported(
     files = {name: folder / component.file for name, component in content.components.items()}
     if len(files) == 1:
         one = replace(settings, source=next(iter(files.values())))
-        return {"": run_settings(one, output, say, lock=lock, pick=pick)}
+        return {"": run_settings(one, output, say, lock=lock, pick=pick, deliveries=deliveries)}
     _refuse_lock(lock, files)
+    _refuse_layouts(deliveries, files)
     _require_ours(output, list(files))
     reports = {}
     for name, file in files.items():
@@ -136,6 +158,17 @@ def _refuse_lock(lock: Lock | None, components: Collection[str]) -> None:
             "a lock repeats one model, and the source has several",
             f"its components are {', '.join(components)}",
             "run it without --recipe",
+            status=ExitStatus.USAGE,
+        )
+
+
+def _refuse_layouts(deliveries: Deliveries | None, names: Collection[str]) -> None:
+    if deliveries is not None:
+        raise OptimError(
+            "layout-of-several",
+            f"a source of several components is not laid out as {deliveries.layouts[0].layout.name}",
+            f"its components are {', '.join(names)}, and a layout is made of one graph",
+            "run it without --deliver; then: optim deliver RUN_FOLDER/COMPONENT --as LAYOUT -o DIR",
             status=ExitStatus.USAGE,
         )
 

@@ -4,13 +4,14 @@
 what                            how long                              what more of it would buy
 ==============================  ====================================  ====================================
 the whole run                   what the user gave, else 30 to 300 s  see the search
-running the original            25 % of it: a third each for finding  samples that drift is measured on, and a
+running the original            20 % of it: a third each for finding  samples that drift is measured on, and a
                                 feeds, running them, and telling      tolerance from more settings
                                 what rounding does
 comparing one result with it    5 % of it                             the same
 writing the result              1.5 s, and 1 s for each 300 MB; what  nothing
                                 reading the model took, if more
-what is begun at the end        20 % of it, 15 s where it is short    a result where a machine is very busy
+what is begun at the end        until 20 % more are over; 15 s where  a result where a machine is very busy
+                                it is shorter than 30 s
 ==============================  ====================================  ====================================
 
 It stands still while the run waits for its turn at the machine's clock. Exporting a source comes before it.
@@ -36,20 +37,25 @@ _WHOLE_END_S = 80.0
 _LEAST_PART = 0.2
 """Of them, however short the run: with less, what was named is proven by three rounds."""
 
-_ORIGINAL_SHARE = 0.25
+_ORIGINAL_SHARE = 0.2
 """Of the run, for what is done with the original before anything is tried: samples, reference, tolerance."""
 
 _COMPARING_SHARE = 0.05
 """Of the run, for comparing one result on all samples: some six are."""
 
 _FLOOR_SHARE, _SHORT_FLOOR_S = 0.2, 15.0
-"""What is begun in the end goes on for so long whatever was announced; a shorter race proves nothing."""
+"""What is begun in the end goes on until so much more is over than was announced: a shorter race proves nothing. A run
+of less than 30 s always has its 15 s for it."""
 
 _FLOOR_OF_LOOKS = 0.25
 """Of that, for a race while exploring: with more, it and the end together take a third more than was announced."""
 
 _START_S = 1.0
 """A command takes to begin its run; where it took longer the machine is busy, and the end takes longer too."""
+
+_MOST_SLOWNESS = 2.0
+"""What a start tells of the end: with ten other programs on two processors starts took six times as long, for want of
+the files that they read, and closing 1.3 s in place of 0.7 s."""
 
 _CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
 """Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
@@ -82,7 +88,7 @@ class RunTime:
         self.now = now
         started_s = _start_of_command_s()
         self._begin = now() - started_s
-        self._slowness = max(1.0, started_s / _START_S)
+        self._slowness = min(_MOST_SLOWNESS, max(1.0, started_s / _START_S))
         self.announced_s = math.inf if asked_s == AUTO else asked_s
         self.open_s = self.run_s = self.closing_s = self.comparing_s = 0.0
         self.notes: list[str] = []
@@ -127,16 +133,23 @@ class RunTime:
         return max(_LEAST_PART, min(1.0, self.announced_s / _WHOLE_END_S))
 
     @property
-    def floor_s(self) -> float:
-        """Seconds that what is begun in the end may take whatever is left."""
+    def end_s(self) -> float:
+        """Seconds until what is begun in the end must be over: before the result is written, later than announced."""
         if math.isinf(self.announced_s):
-            return 0.0
-        return max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
+            return math.inf
+        end_s = self.left + self._floor_s - self.closing_s
+        return max(end_s, self._floor_s if self.announced_s < LEAST_S else 0.0)
 
     @property
     def look_floor_s(self) -> float:
-        """The same of what is begun while exploring: it must leave the end its time, as nothing is proven without."""
-        return self.floor_s if self.announced_s < LEAST_S else _FLOOR_OF_LOOKS * self.floor_s
+        """Seconds that a race while exploring has whatever is left; the end has its own."""
+        return self._floor_s if self.announced_s < LEAST_S else min(_FLOOR_OF_LOOKS * self._floor_s, self.end_s)
+
+    @property
+    def _floor_s(self) -> float:
+        if math.isinf(self.announced_s):
+            return 0.0
+        return max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
 
     @property
     def for_original(self) -> float:

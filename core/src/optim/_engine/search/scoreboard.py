@@ -16,6 +16,7 @@ class Score:
 
     Attributes:
         objection: why it does not hold; empty where nothing speaks against it.
+        out_of_time: whether its last race was over before it had a figure.
         broken: the candidate as it was compared, where it ran and did not hold.
         explored: its latency ratio in the last race.
         result: all that its lane said, of both races where it was timed twice.
@@ -25,6 +26,7 @@ class Score:
     """
 
     objection: str = ""
+    out_of_time: bool = False
     broken: Candidate | None = None
     explored: float | None = None
     result: LaneResult | None = None

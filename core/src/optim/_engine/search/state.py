@@ -11,6 +11,7 @@ from optim._engine.diagnosis.blame_job import Answer as Blame
 from optim._engine.gate.budget import BeyondBudget
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
+from optim._engine.jobs.clocks.serving import Percentiles, Throughput
 from optim._engine.jobs.lane import Ready
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.sources.result import SourceDrift
@@ -232,7 +233,11 @@ class LaneResult:
         disturbed: share of the race's rounds in which other processes used the machine, 0..1.
         open_s: of the base: how long a lane of this race took to open on average, in seconds.
         cut_short: of the base: whether the race ended because the time of the run was over.
+        out_of_time: whether it has no figures because that time was over: nothing speaks against it.
         goal: what the goal's own clock found, to the base's; None where the goal has none.
+        sample_calls: how long calls took, of each timed sample.
+        throughput: what it did, where that is the goal.
+        work: processor seconds of a run, to the base's; None where nobody counts them.
     """
 
     failure: str = ""
@@ -244,7 +249,11 @@ class LaneResult:
     disturbed: float = 0.0
     open_s: float = 0.0
     cut_short: bool = False
+    out_of_time: bool = False
     goal: Ratio | None = None
+    sample_calls: tuple[Percentiles, ...] = ()
+    throughput: Throughput | None = None
+    work: Ratio | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +271,7 @@ class Measured:
         source: how far it is from the source that was exported; None where it was not held against one.
         again: the ratio of a second race alone; None where there was none. ``ratio`` is that of both.
         goal: what the goal's own clock found, to the original's; None where the goal has none.
+        work: processor seconds of a run, to the original's; None where nobody counts them.
     """
 
     candidate: Candidate
@@ -274,6 +284,7 @@ class Measured:
     source: SourceDrift | None = None
     again: float | None = None
     goal: Ratio | None = None
+    work: Ratio | None = None
 
     @property
     def digest(self) -> str:
@@ -298,6 +309,7 @@ class Measured:
             latency_ms=result.latency_ms,
             peak_memory_bytes=max(self.peak_memory_bytes, result.ready.peak_memory_bytes),
             goal=result.goal,
+            work=result.work,
         )
 
 

@@ -52,27 +52,18 @@ REPAIR_SHARE = 0.4
 FIRST_REPAIR_SHARE = 0.7
 """Share of what is left for repairs that the next one gets: what it finds is tried on other candidates too."""
 
-SAMENESS_SHARE = 0.08
-"""Share of the search for telling settings that change nothing: it saves more than that in races, but not on models
-that take seconds to open."""
-
-LAST_SAMENESS_S = 20.0
-"""For telling whether settings that are about to be delivered change anything: it must be known in the end."""
+SAMENESS_SHARE, LAST_SAMENESS_S = 0.08, 20.0
+"""Share of the search, and seconds in the end, for telling settings that change nothing: the first saves more than that
+in races, but not on models that take seconds to open; the second must be known."""
 
 LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation."""
-
 FINAL_S, AGAIN_S = 8.0, 6.0
 """For races of what may be delivered: they end before that where the interval is narrow."""
 
-SHORTER_S = 12.0
-"""For applying steps again, to see which of them are needed."""
-
-FALLBACKS_S = 20.0
-"""For races of what came next: where a busy machine hides every difference, more rounds do not find one."""
-
-FINAL_REPAIRS_S = 14.0
-"""For all repairs on all samples together."""
+SHORTER_S, FALLBACKS_S, FINAL_REPAIRS_S = 12.0, 20.0, 14.0
+"""For applying steps again, to see which are needed; for races of what came next: where a busy machine hides every
+difference, more rounds do not find one; for all repairs on all samples together."""
 
 REAPPLIED_S = 48.0
 """For one step that is applied to another candidate: one that takes longer is not worth the end of a search."""
@@ -83,11 +74,9 @@ LOOK_S = 1.0
 SHARE_OF_A_STAGE = 0.85
 """Part of an equal share of the time that is left: the races of later stages have more candidates."""
 
-FIRST_LOOKS_SHARE = 1 / 3
-"""Share of the search in which the best guess of every pass is tried: with less, slow machines try some only."""
-
-_FIRST_TRIES = 0.7
-"""Part of it in which candidates may begin: the rest is for timing them."""
+FIRST_LOOKS_SHARE, _FIRST_TRIES = 1 / 3, 0.7
+"""Share of the search in which the best guess of every pass is tried: with less, slow machines try some only; and the
+part of it in which candidates may begin: the rest is for timing them."""
 
 _FIRST_RACE = 0.7
 """Share of all that is left until the last race that the first one may take: of slow models there is no other."""
@@ -154,8 +143,8 @@ class TimeBudget(LaneSeconds):
         self._run = run or RunTime(AUTO, now)
         self._timeout_s = timeout_s
         self._races, self._later_s = races, 0.0
-        self._floor_s = math.inf if must else self._run.floor_s
-        self._look_floor_s = math.inf if must else self._run.look_floor_s
+        self._must = must
+        self._for_the_end_s = math.inf
         part = self._run.part
         self.grace_s = part * GRACE_S
         self.repairs, self.sameness = Allowance(0.0, now), Allowance(0.0, now)
@@ -185,8 +174,13 @@ class TimeBudget(LaneSeconds):
         end_s = run.closing_s + whole.proof_s(LEAST_LANES if races else 1)  # a size needs no race, its latency does
         if races:
             end_s += _SHORTER_SHARE * whole.shorter.left_of_its_own
-        whole.begin(max(0.0, left - min(end_s, MOST_FOR_THE_END * left)))
+        whole._for_the_end_s = min(end_s, MOST_FOR_THE_END * left)
+        whole.begin(max(0.0, left - whole._for_the_end_s))
         return whole
+
+    def _at_least(self, floor_s: float, seconds: float) -> float:
+        """So many seconds, or what is begun may take whatever is left; what must be done has no bound."""
+        return math.inf if self._must else max(floor_s, seconds)
 
     @property
     def left(self) -> float:
@@ -243,7 +237,7 @@ class TimeBudget(LaneSeconds):
 
     def look(self, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
         """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
-        whole_s = max(self._look_floor_s, self._left_before_proof())
+        whole_s = self._at_least(self._run.look_floor_s, self._left_before_proof())
         seconds = self.pace * max(LOOK_S, seconds - _OPENING_SHARE * self._lane_s * lanes)
         if memory_only:
             return Effort(seconds, least_rounds=3, most_rounds=5, drop=False, fresh=False, whole_s=whole_s)
@@ -259,30 +253,39 @@ class TimeBudget(LaneSeconds):
 
     def first_look(self, seconds: float) -> Effort:
         """Three rounds on one sample, and a few more where they are short."""
-        whole_s = max(self._look_floor_s, _FIRST_RACE * self._left_before_proof())
+        whole_s = self._at_least(self._run.look_floor_s, _FIRST_RACE * self._left_before_proof())
         seconds = self.pace * min(seconds, 2 * LOOK_S)
         return Effort(seconds, least_rounds=3, most_rounds=7, width=0.05, fresh=False, most_samples=1, whole_s=whole_s)
 
     def proof_s(self, lanes: int) -> float:
         """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again."""
         opened_s = self._lane_s + (_PROGRAM_S if self.programs else 0.0)
-        first = (lanes + 1) * opened_s + lanes * self._run.comparing_s
+        first = self._opened_s(lanes)
         if self.is_long:  # timed again only where there is time; sizes need no second race
             return first
         return first + self._final_s + ((_AGAIN_LANES + 1) * opened_s + self._again_s if self._races else 0.0)
 
+    def _opened_s(self, lanes: int) -> float:
+        """Seconds until so many models are open beside the original, and compared on all samples."""
+        return (lanes + 1) * (self._lane_s + (_PROGRAM_S if self.programs else 0.0)) + lanes * self._run.comparing_s
+
     @property
     def may_prove(self) -> bool:
-        """Whether there is time for half of the last race of one model: with less it has no figure."""
-        return self.proof_s(1) / 2 <= max(self._floor_s, self._run.left - self._run.closing_s)
+        """Whether there is time for half of what one model takes to be open: with less it has no figure."""
+        return self._must or self._opened_s(1) / 2 <= self._run.end_s
 
     def lanes_to_look_at(self, wanted: int) -> int:
         """How many of so many models have their first look before the last race must begin; 0 for none."""
         return max(0, min(wanted, int(self._left_before_proof() / self._lane_s) - 1))
 
     def _left_before_proof(self) -> float:
-        """Seconds until the last race, of two models or one that runs long, must begin."""
-        return self._run.left - self._run.closing_s - self.proof_s(1 if self.is_long else _AGAIN_LANES)
+        """Seconds until the last race, of two models or one that runs long, must begin.
+
+        Where a busy machine makes it look longer than half of the time, it has that half: what is not looked at
+        cannot be proven either.
+        """
+        end_s = self._run.closing_s + self.proof_s(1 if self.is_long else _AGAIN_LANES)
+        return self._run.left - min(end_s, self._for_the_end_s)
 
     @property
     def is_up(self) -> bool:
@@ -305,7 +308,8 @@ class TimeBudget(LaneSeconds):
     @property
     def for_reapplying(self) -> float:
         """Seconds for one step that is applied to another candidate at the end."""
-        return min(self._timeout_s, max(self._floor_s, min(REAPPLIED_S, self._left_before_proof())))
+        left = min(REAPPLIED_S, self._left_before_proof())
+        return min(self._timeout_s, self._at_least(min(REAPPLIED_S, self._run.end_s), left))
 
     def final(self, lanes: int, *, drop: bool) -> Effort:
         """Fresh rounds for so many models that may be delivered."""
@@ -329,7 +333,8 @@ class TimeBudget(LaneSeconds):
         if self.is_slow:
             there_is_time_for = int(seconds / ((lanes + 1) * self._round_s))
             least_rounds = min(least_rounds, max(_LEAST_ROUNDS, there_is_time_for))
-        whole_s = max(self._floor_s, self._run.left - self._run.closing_s - after_s)
+        end_s, opened_s = self._run.end_s, self._opened_s(lanes)
+        whole_s = math.inf if self._must else end_s - after_s if end_s - after_s > opened_s + seconds else end_s
         seconds *= self.pace
         return Effort(
             seconds=seconds,
@@ -339,7 +344,7 @@ class TimeBudget(LaneSeconds):
             drop=drop,
             open_timeout_s=self._timeout_s,
             patience_s=seconds / 2,
-            fresh=self.programs,
+            fresh=self.programs and (self._must or opened_s <= end_s),
             most_samples=1 if self.is_long else None,
             whole_s=whole_s,
         )

@@ -10,9 +10,11 @@ import numpy as np
 import onnx
 
 from optim import ExitStatus, OptimError, SessionConfig, Target
-from optim.arrays import Array, Feeds
+from optim.arrays import Array, Feeds, dtype_of
 from optim.onnx.sessions import open_session
-from optim_plugins.torch.swap.node_evaluator import FLOAT64, NodeEvaluator, as_dtype, operators
+from optim_plugins.torch.swap.node_evaluator import FLOAT64, NodeEvaluator, Ran
+from optim_plugins.torch.swap.ort_kernels import BFLOAT16, between_casts, run_wide
+from optim_plugins.torch.swap.types import as_dtype, is_float, operators
 
 COUNTED = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
 """Absolute differences that elements are counted above."""
@@ -67,6 +69,8 @@ class Row:
         mean: of it.
         to: differences to ``torch``, ``ort`` and ``float64``.
         on_ort: operators that torch was asked for and has no kernel of here.
+        rounded: operators that onnxruntime has no kernel of in bfloat16 here; float32's ran between two roundings.
+        whole: whether onnxruntime ran the model as a whole; False: node by node, since it cannot open it.
     """
 
     target: str
@@ -79,6 +83,8 @@ class Row:
     mean: float
     to: Mapping[str, Difference]
     on_ort: tuple[str, ...]
+    rounded: tuple[str, ...]
+    whole: bool
 
 
 def parse_kernels(text: str) -> Combination:
@@ -110,7 +116,7 @@ def attribute(
         feeds: of the model; floats are converted.
         combinations: to run beside the pure ones.
         target: of onnxruntime.
-        dtype: ``float32`` or ``float16``; empty: as the model is.
+        dtype: ``float32``, ``float16`` or ``bfloat16``; empty: as the model is.
         folder: empty, for what onnxruntime opens.
 
     Raises:
@@ -127,21 +133,15 @@ def attribute(
             status=ExitStatus.USAGE,
         )
     if dtype:
-        model = as_dtype(model, np.dtype(dtype))
-        feeds = {n: a.astype(dtype) if a.dtype.kind == "f" else a for n, a in feeds.items()}
+        model = as_dtype(model, dtype_of(dtype))
+        feeds = {n: a.astype(dtype_of(dtype)) if is_float(a.dtype) else a for n, a in feeds.items()}
     evaluator = NodeEvaluator(model, target)
-    path = folder / "model.onnx"
-    copied = onnx.ModelProto()
-    copied.CopyFrom(model)  # what is saved with its data beside it refers to that file from then on
-    onnx.save(copied, path, save_as_external_data=True, location="weights.bin")
-    session = open_session(path, SessionConfig(), target)
-    names = [value.name for value in session.get_outputs()]
-    whole = dict(zip(names, session.run(None, dict(feeds)), strict=True))
-    found: dict[str, tuple[Mapping[str, Array], set[str]]] = {"ort": (whole, set())}
+    opened = _whole(model, feeds, target, folder)
+    found = {"ort": opened or evaluator.run(feeds, {}, "ort")}
     pure = (Combination("torch", {}, "torch"), Combination(FLOAT64, {}, FLOAT64))
     for one in (*pure, *combinations):
         found[one.name] = evaluator.run(feeds, one.kernels, one.rest)
-    against = {name: found[name][0] for name in ("torch", "ort", FLOAT64)}
+    against = {name: found[name].outputs for name in ("torch", "ort", FLOAT64)}
     return [
         Row(
             target=target.name,
@@ -152,12 +152,40 @@ def attribute(
             smallest=float(np.nanmin(array)),
             largest=float(np.nanmax(array)),
             mean=float(np.nanmean(array.astype(np.float64))),
-            to={other: difference(outputs[name], array, whole[name].dtype) for other, outputs in against.items()},
-            on_ort=tuple(sorted(missing)),
+            to={
+                other: difference(outputs[name], array, against["ort"][name].dtype)
+                for other, outputs in against.items()
+            },
+            on_ort=tuple(sorted(ran.on_ort)),
+            rounded=tuple(sorted(ran.rounded)),
+            whole=combination == "ort" and opened is not None,
         )
-        for combination, (made, missing) in found.items()
-        for name, array in made.items()
+        for combination, ran in found.items()
+        for name, array in ran.outputs.items()
     ]
+
+
+def _whole(model: onnx.ModelProto, feeds: Feeds, target: Target, folder: Path) -> Ran | None:
+    """The model as onnxruntime runs it; None where that opens no such model in bfloat16.
+
+    Raises:
+        OptimError[session-failed]: it cannot open a model of another type.
+    """
+    narrow = any(array.dtype == BFLOAT16 for array in feeds.values())
+    copied = onnx.ModelProto()
+    copied.CopyFrom(between_casts(model) if narrow else model)  # saving makes it refer to the data's file
+    path = folder / "model.onnx"
+    onnx.save(copied, path, save_as_external_data=True, location="weights.bin")
+    try:
+        session = open_session(path, SessionConfig(), target)
+    except OptimError as error:
+        if narrow and error.reference == "session-failed":
+            return None
+        raise
+    names = [value.name for value in model.graph.output]
+    inputs = [value.name.removesuffix("_float32") for value in session.get_inputs()]
+    made = run_wide(session, [feeds[name] for name in inputs], narrow)
+    return Ran(dict(zip(names, made, strict=True)))
 
 
 def difference(reference: Array, other: Array, dtype: np.dtype[np.generic]) -> Difference:
@@ -169,7 +197,7 @@ def difference(reference: Array, other: Array, dtype: np.dtype[np.generic]) -> D
     gap = np.abs(a - b)
     larger = np.maximum(np.abs(a), np.abs(b))
     ulp = 0.0
-    if dtype.kind == "f" and gap.size:
+    if is_float(dtype) and gap.size:
         ulp = float((gap / np.spacing(larger.astype(dtype)).astype(np.float64)).max())
     return Difference(
         n=int(both.size),

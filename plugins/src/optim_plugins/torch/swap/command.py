@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 )
 @click.option("--target", "targets", multiple=True, type=TARGET_NAME, help="Of onnxruntime. [default: cpu] Repeatable.")
 @click.option(
-    "--dtype", "dtypes", multiple=True, type=click.Choice(["float32", "float16"]), help="Of all floats. Repeatable."
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    type=click.Choice(["float32", "float16", "bfloat16"]),
+    help="Of all floats. Repeatable.",
 )
 @data_option
 @seed_option("Of synthesized feeds.")
@@ -120,3 +124,12 @@ def _print(rows: list[Row]) -> None:
     missing = sorted({name for row in rows for name in row.on_ort})
     if missing:
         echo(f"torch has no kernel of these here, so onnxruntime's ran: {', '.join(missing)}")
+    for target in dict.fromkeys(row.target for row in rows):
+        rounded = sorted({name for row in rows if row.target == target for name in row.rounded})
+        if rounded:
+            echo(
+                f"onnxruntime has no kernel in bfloat16 on {target} of these, so its kernels in float32 ran, and what"
+                f" they made was rounded: {', '.join(rounded)}"
+            )
+        if any(row.combination == "ort" and not row.whole for row in rows if row.target == target):
+            echo(f"onnxruntime does not open the model in bfloat16 on {target}: row ort is of its kernels one by one")

@@ -1,25 +1,52 @@
 """A model run node by node, each on the kernel that was chosen for its operator.
 
-A node is a model of its own for onnxruntime and for ONNX's reference; branches and loops go to onnxruntime as they are.
+A node is a model of its own for onnxruntime and for ONNX's reference. The nodes of the branch that an If takes are run
+one by one like any others; loops go to onnxruntime as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from optim import ExitStatus, OptimError, Target
+from optim import Target
 from optim.arrays import Array, Feeds
+from optim_plugins.torch.swap.ort_kernels import BFLOAT16, OrtKernels, single_node
+from optim_plugins.torch.swap.types import as_dtype, is_float
 
 if TYPE_CHECKING:
+    import torch
     from onnx.reference import ReferenceEvaluator
 
 FLOAT64 = "float64"
 """The kernel of the judge: ONNX's reference, on values in float64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of a run.
+
+    Attributes:
+        outputs: by name.
+        on_ort: operators that torch was asked for and has no kernel of here.
+        rounded: operators that onnxruntime has no kernel of in bfloat16 here; float32's ran between two roundings.
+    """
+
+    outputs: dict[str, Array]
+    on_ort: set[str] = field(default_factory=set)
+    rounded: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    kernels: Mapping[str, str]
+    rest: str
+    on_ort: set[str]
 
 
 class NodeEvaluator:
@@ -32,15 +59,14 @@ class NodeEvaluator:
 
     def __init__(self, model: onnx.ModelProto, target: Target) -> None:
         self._model = model
-        self._target = target
         self._weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
         self._last = {name: place for place, node in enumerate(model.graph.node) for name in _read(node)}
         self._outputs = [value.name for value in model.graph.output]
-        self._sessions: dict[tuple[int, tuple[str, ...]], Any] = {}
+        self._ort = OrtKernels(model, target)
         self.device = "cuda" if target.provider == "CUDAExecutionProvider" else "cpu"
 
-    def run(self, feeds: Feeds, kernels: Mapping[str, str], rest: str) -> tuple[dict[str, Array], set[str]]:
-        """The outputs, and operators that torch was asked for and has no kernel of here.
+    def run(self, feeds: Feeds, kernels: Mapping[str, str], rest: str) -> Ran:
+        """The outputs, and which kernels were not there.
 
         Args:
             feeds: inputs by name.
@@ -49,20 +75,50 @@ class NodeEvaluator:
         """
         wide = rest == FLOAT64
         values = {name: _widened(array) if wide else array for name, array in {**self._weights, **feeds}.items()}
-        missing = set()
-        for place, node in enumerate(self._model.graph.node):
-            given = [values[name] if name else None for name in node.input]
-            kernel = kernels.get(node.op_type, rest)
-            made = self._on_torch(node, given) if kernel == "torch" else None
-            if kernel == "torch" and made is None:
-                missing.add(node.op_type)
-            if made is None:
-                outer = {name: values[name] for name in _read(node)}
-                made = self._on_reference(node, outer) if kernel == FLOAT64 else self._on_ort(place, node, outer)
+        self._ort.rounded.clear()
+        found = Ran({})
+        self._walk(self._model.graph.node, (), values, _Choice(kernels, rest, found.on_ort))
+        found.outputs.update((name, values[name]) for name in self._outputs)
+        found.rounded.update(self._ort.rounded)
+        return found
+
+    def _walk(
+        self, nodes: Sequence[onnx.NodeProto], around: tuple[object, ...], values: dict[str, Array], choice: _Choice
+    ) -> None:
+        """Run nodes in their order, and put what they make into ``values``."""
+        for place, node in enumerate(nodes):
+            path = *around, place
+            if node.op_type == "If" and node.domain in ("", "ai.onnx"):
+                made = self._branch(node, path, values, choice)
+            else:
+                made = self._made(node, path, values, choice)
             values.update(zip(node.output, made, strict=False))
-            for name in [name for name in _read(node) if self._last[name] == place and name not in self._outputs]:
-                values.pop(name, None)
-        return {name: values[name] for name in self._outputs}, missing
+            if not around:
+                for name in [name for name in _read(node) if self._last[name] == place and name not in self._outputs]:
+                    values.pop(name, None)
+
+    def _branch(
+        self, node: onnx.NodeProto, path: tuple[object, ...], values: Mapping[str, Array], choice: _Choice
+    ) -> list[Array]:
+        wanted = "then_branch" if np.all(values[node.input[0]]) else "else_branch"
+        body = next(one.g for one in node.attribute if one.name == wanted)
+        weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in body.initializer}
+        wide = choice.rest == FLOAT64
+        inner = {**values, **{name: _widened(array) if wide else array for name, array in weights.items()}}
+        self._walk(body.node, (*path, wanted), inner, choice)
+        return [inner[value.name] for value in body.output]
+
+    def _made(
+        self, node: onnx.NodeProto, path: tuple[object, ...], values: Mapping[str, Array], choice: _Choice
+    ) -> list[Array]:
+        kernel = choice.kernels.get(node.op_type, choice.rest)
+        if kernel == "torch":
+            made = self._on_torch(node, [values[name] if name else None for name in node.input])
+            if made is not None:
+                return made
+            choice.on_ort.add(node.op_type)
+        outer = {name: values[name] for name in _read(node)}
+        return self._on_reference(node, outer) if kernel == FLOAT64 else self._ort.run(path, node, outer)
 
     def _on_torch(self, node: onnx.NodeProto, given: list[Array | None]) -> list[Array] | None:
         import torch
@@ -71,86 +127,25 @@ class NodeEvaluator:
 
         kernel = KERNELS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
         floats = given[:1] if node.op_type == "ReduceMean" else given
-        if kernel is None or len(node.output) > 1 or any(array is None or array.dtype.kind != "f" for array in floats):
+        if (
+            kernel is None
+            or len(node.output) > 1
+            or any(array is None or not is_float(array.dtype) for array in floats)
+        ):
             return None
         attributes = {one.name: _plain(helper.get_attribute_value(one)) for one in node.attribute}
-        tensors = [torch.from_numpy(np.array(array)).to(self.device) for array in given if array is not None]
+        tensors = [_to_torch(array).to(self.device) for array in given if array is not None]
         with torch.inference_mode():
-            return [kernel(attributes, tensors).cpu().numpy()]
-
-    def _on_ort(self, place: int, node: onnx.NodeProto, outer: Mapping[str, Array]) -> list[Array]:
-        import onnxruntime as ort
-
-        key = place, tuple(f"{array.dtype}{array.ndim}" for array in outer.values())
-        if key not in self._sessions:
-            options = ort.SessionOptions()
-            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-            options.log_severity_level = 4
-            encoded = self._single(node, outer).SerializeToString()
-            providers = list(dict.fromkeys((self._target.provider, "CPUExecutionProvider")))
-            try:
-                self._sessions[key] = ort.InferenceSession(encoded, options, providers=providers)
-            except Exception as error:
-                raise OptimError(
-                    "swap-failed",
-                    f"node '{node.name}' ({node.op_type}) cannot be run alone",
-                    f"onnxruntime: {error}",
-                    "give the operator another kernel: --kernels " + node.op_type + "=torch",
-                    status=ExitStatus.BAD_INPUT,
-                ) from error
-        found: list[Array] = self._sessions[key].run(None, dict(outer))
-        return found
+            return [_from_torch(kernel(attributes, tensors).cpu())]
 
     def _on_reference(self, node: onnx.NodeProto, outer: Mapping[str, Array]) -> list[Array]:
         from onnx.reference import ReferenceEvaluator
 
-        evaluator: ReferenceEvaluator = ReferenceEvaluator(as_dtype(self._single(node, outer), np.dtype(np.float64)))
+        evaluator: ReferenceEvaluator = ReferenceEvaluator(
+            as_dtype(single_node(self._model, node, outer), np.dtype(np.float64))
+        )
         made: Any = evaluator.run(None, dict(outer))
         return [_widened(np.asarray(array)) for array in made]
-
-    def _single(self, node: onnx.NodeProto, outer: Mapping[str, Array]) -> onnx.ModelProto:
-        """A model of one node, its inputs typed as they are."""
-        inputs = [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), [None] * array.ndim)
-            for name, array in outer.items()
-        ]
-        outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-        graph = helper.make_graph([node], "node", inputs, outputs)
-        made: onnx.ModelProto = helper.make_model(
-            graph,
-            opset_imports=self._model.opset_import,
-            ir_version=self._model.ir_version,
-            functions=list(self._model.functions),
-        )
-        return made
-
-
-def as_dtype(model: onnx.ModelProto, dtype: np.dtype[Any]) -> onnx.ModelProto:
-    """The model with every float of its interface, weights and casts in another type; a copy."""
-    kind = helper.np_dtype_to_tensor_dtype(dtype)
-    floats = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
-    changed: onnx.ModelProto = onnx.ModelProto.FromString(model.SerializeToString())
-    for graph in _graphs(changed.graph):
-        del graph.value_info[:]
-        for value in (*graph.input, *graph.output):
-            if value.type.tensor_type.elem_type in floats:
-                value.type.tensor_type.elem_type = kind
-        attributes = [one for node in graph.node for one in node.attribute]
-        for tensor in (*graph.initializer, *(one.t for one in attributes if one.HasField("t"))):
-            if tensor.data_type in floats:
-                tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(dtype), tensor.name))
-        casts = [one for node in graph.node if node.op_type == "Cast" for one in node.attribute]
-        for attribute in casts:
-            if attribute.name == "to" and attribute.i in floats:
-                attribute.i = kind
-    return changed
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """The graph, and bodies of branches and loops inside it."""
-    yield graph
-    for attribute in (one for node in graph.node for one in node.attribute if one.HasField("g")):
-        yield from _graphs(attribute.g)
 
 
 def _read(node: onnx.NodeProto) -> list[str]:
@@ -164,14 +159,28 @@ def _read(node: onnx.NodeProto) -> list[str]:
     return list(names)
 
 
+def _to_torch(array: Array) -> torch.Tensor:
+    """A copy; torch takes bfloat16 of numpy as integers."""
+    import torch
+
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(np.array(array).view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array))
+
+
+def _from_torch(tensor: torch.Tensor) -> Array:
+    import torch
+
+    if tensor.dtype == torch.bfloat16:
+        found: Array = tensor.contiguous().view(torch.int16).numpy().view(BFLOAT16)
+        return found
+    made: Array = tensor.numpy()
+    return made
+
+
 def _widened(array: Array) -> Array:
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
+    return array.astype(np.float64) if is_float(array.dtype) else array
 
 
 def _plain(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
-
-
-def operators(model: onnx.ModelProto) -> Iterator[str]:
-    """Types of the nodes of the main graph."""
-    yield from dict.fromkeys(node.op_type for node in model.graph.node)

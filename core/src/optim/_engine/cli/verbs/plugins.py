@@ -260,7 +260,13 @@ def _order_lines(item: SurveyedPass) -> list[str]:
 
 
 def _named(one: SurveyedPlugin) -> list[tuple[str, tuple[str, ...]]]:
-    kinds = (("targets", one.targets), ("backends", one.backends), ("metrics", one.metrics), ("commands", one.commands))
+    kinds = (
+        ("targets", one.targets),
+        ("backends", one.backends),
+        ("metrics", one.metrics),
+        ("layouts", one.layouts),
+        ("commands", one.commands),
+    )
     return [(kind, names) for kind, names in kinds if names]
 
 
@@ -284,6 +290,7 @@ def _as_fields(one: SurveyedPlugin) -> dict[str, object]:
         "targets": list(one.targets),
         "backends": list(one.backends),
         "metrics": list(one.metrics),
+        "layouts": list(one.layouts),
         "commands": list(one.commands),
         "problems": [{"hook": problem.hook, "reason": problem.reason} for problem in one.problems],
     }

@@ -9,23 +9,42 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optim._engine.cli.layouts import deliveries_of, layout_options, require_layouts
 from optim._engine.cli.request import source_options
 from optim.cli_kit.names import PASS_NAME, POINT_NAME, STAGE_NAME, disable_option
-from optim.cli_kit.options import SECONDS, SECONDS_OR_AUTO, SEED, data_option, metric_options, targets_option
+from optim.cli_kit.options import (
+    MODEL_PATH,
+    SECONDS,
+    SECONDS_OR_AUTO,
+    SEED,
+    data_option,
+    metric_options,
+    targets_option,
+)
 from optim.cli_kit.output import echo, echo_json, json_option, print_json, print_rich
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
     from optim._engine.reports.schema import Report
+    from optim._engine.runs.layouts.asked import Deliveries
 
 
 @click.command
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source", type=MODEL_PATH)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The run folder. [default: MODEL-optim]")
 @targets_option("Where the model will run: a target, several with commas, or auto: the fastest is delivered.")
 @data_option
 @click.option(
-    "--goal", type=click.Choice(["latency", "size", "memory", "startup"]), help="What better means. [default: latency]"
+    "--goal",
+    type=click.Choice(["latency", "size", "memory", "startup", "throughput"]),
+    help="What better means. [default: latency]",
+)
+@click.option(
+    "--max-latency",
+    "max_latency_ms",
+    type=float,
+    metavar="MS",
+    help="With --goal throughput: what 95 of 100 calls keep within, in milliseconds.",
 )
 @click.option("--max-drift", type=float, help="Largest relative L2 that lossy passes may cause. [default: 0.05]")
 @click.option(
@@ -59,6 +78,11 @@ if TYPE_CHECKING:
     metavar="POINT",
     help="Deliver another point: fastest, smallest, most-accurate or a number.",
 )
+@layout_options
+@click.option(
+    "--cluster", metavar="WHERE", help="Machines that do the work: local:N, tls://HOST:PORT or module:function."
+)
+@click.option("--store-url", metavar="URL", help="Where the machines of --cluster exchange files: file://, s3://.")
 @click.option("--verbose", is_flag=True, help="Print every pass with its reason, and what it printed.")
 @source_options
 @disable_option
@@ -80,8 +104,9 @@ def run(
     Every change is verified and timed against the original; what is wrong or slower is dropped, with its reason.
     With --pick SOURCE may be the folder of an earlier run: another point of it is delivered, and nothing runs again.
     """
+    deliveries = deliveries_of(words)
     if pick is not None and _is_run_folder(source):
-        return _pick(source, pick, output or source, as_json=as_json, verbose=verbose)
+        return _tell({"": _pick(source, pick, output or source, deliveries)}, output or source, as_json, verbose)
     from optim._engine.api.request import default_output, require_run
     from optim._engine.cli.request import settings_of
 
@@ -94,12 +119,13 @@ def run(
         return ExitStatus.DELIVERED
     require_run(settings)
     output = output or default_output(source)
+    require_layouts(deliveries, settings, output)
     from optim._engine.runs.source_run import run_asked
     from optim.cli_kit.progress import progress
 
     with progress() as say:
-        reports = run_asked(settings, output, say, lock=lock, pick=pick or "")
-    return _tell(reports, output, as_json=as_json, verbose=verbose)
+        reports = run_asked(settings, output, say, lock=lock, pick=pick or "", deliveries=deliveries)
+    return _tell(reports, output, as_json, verbose)
 
 
 def _is_run_folder(path: Path) -> bool:
@@ -108,16 +134,15 @@ def _is_run_folder(path: Path) -> bool:
     return path.is_dir() and read_mark(path) is not None
 
 
-def _pick(folder: Path, wanted: str, output: Path, *, as_json: bool, verbose: bool) -> int:
+def _pick(folder: Path, wanted: str, output: Path, deliveries: Deliveries | None) -> Report:
     from optim._engine.runs.pick import pick_from
     from optim.cli_kit.progress import progress
 
     with progress() as say:
-        report = pick_from(folder, wanted, output, say)
-    return _tell({"": report}, output, as_json=as_json, verbose=verbose)
+        return pick_from(folder, wanted, output, say, deliveries)
 
 
-def _tell(reports: dict[str, Report], output: Path, *, as_json: bool, verbose: bool) -> int:
+def _tell(reports: dict[str, Report], output: Path, as_json: bool, verbose: bool) -> int:
     """Print what came of it, component by component; the exit status."""
     from optim._engine.runs.folder import report_folder
 
@@ -161,6 +186,13 @@ def _status(report: Report, folder: Path) -> ExitStatus:
     from optim._engine.runs.run import EXIT_STATUS
 
     status = EXIT_STATUS[RunStatus(report.status)]
+    failed_layouts = [laid for laid in report.layouts if laid.status == "failed"]
+    if status is ExitStatus.DELIVERED and failed_layouts:
+        first = failed_layouts[0]
+        fix = f"the model itself is in {folder}; see {folder / 'report.html'}"
+        what = f"layout {first.layout} was not delivered"
+        echo(str(OptimError("layout-failed", what, first.text, fix, first.plugin)), err=True)
+        return ExitStatus.NOT_HELD
     if status is not ExitStatus.DELIVERED:
         earlier = f"; the earlier one in {folder.parent} stays" if folder.name == ASIDE_FOLDER else ""
         failed = OptimError(

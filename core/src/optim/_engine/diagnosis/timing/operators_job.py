@@ -14,7 +14,7 @@ from optim.jobs.channel import Channel
 from optim.model import Model
 from optim.passes import Interface
 
-_FEW = Runs(0.2, warm_up=1, least=1, fastest=True)
+_FEW = Runs(0.2, warm_up=1, least=1, share=0)
 """A model of a second a run takes two runs; of several the fastest tells what other programs did not slow down."""
 
 
@@ -49,7 +49,7 @@ class Answer:
     models: tuple[dict[str, float], ...]
 
 
-JOB = Job(__name__, Request, Answer)
+JOB = Job(__name__, Request, Answer, timed=True)
 
 
 def run(request: Request, channel: Channel) -> Answer:

@@ -19,7 +19,7 @@ from optim._engine.diagnosis.cutting import OpenGraph
 from optim._engine.diagnosis.matching import paired
 from optim._engine.diagnosis.timing.origin import Origin, joined
 from optim._engine.diagnosis.timing.profiled import Runs, executed_graph, largest_weights, profiled, run_ms
-from optim._engine.diagnosis.timing.trace import NodeTime, Timeline
+from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, fastest
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
 from optim.arrays import Feeds
@@ -81,13 +81,15 @@ class Profile:
 
     Attributes:
         nodes: the dearest first.
-        run_ms: of a run with the profiler on, the mean.
+        run_ms: of a run with the profiler on, the mean of the faster half.
+        plain_ms: the same without the profiler.
         share: of it that is in nodes.
         first: what first calls cost.
     """
 
     nodes: tuple[NodeTime, ...]
     run_ms: float
+    plain_ms: float
     share: float
     first: FirstCalls
 
@@ -126,12 +128,12 @@ def run(request: Request, channel: Channel) -> Answer:
     timelines, profiles, graphs = [], [], []
     for number, model in enumerate(request.models, 1):
         channel.event("progress", text=f"profiling model {number} of {len(request.models)}")
-        first = _first_calls(request, model, smallest, largest)
+        first, plain_ms = _without_profiler(request, model, smallest, largest)
         graph = executed_graph(request.place, model)
         weights = largest_weights(graph) if graph else {}
         timeline = profiled(request.place, model, largest, Runs(request.seconds), weights)
         nodes = tuple(sorted(timeline.nodes, key=lambda node: -node.ms))
-        profiles.append(Profile(nodes, timeline.run_ms, timeline.share, first))
+        profiles.append(Profile(nodes, timeline.run_ms, plain_ms, timeline.share, first))
         timelines.append(timeline)
         graphs.append(graph)
     if request.trace:
@@ -157,14 +159,18 @@ def _partners(request: Request, feeds: FeedSet) -> dict[str, str]:
         return {}
 
 
-def _first_calls(request: Request, model: Model, smallest: Feeds, largest: Feeds) -> FirstCalls:
+def _without_profiler(request: Request, model: Model, smallest: Feeds, largest: Feeds) -> tuple[FirstCalls, float]:
+    """What first calls cost, and what a run of the largest sample takes, the mean of the faster half."""
+    runs = Runs(request.seconds / 2)
     started = time.perf_counter()
     with request.place.backend().open(model, request.place.target) as session:
         opened = 1e3 * (time.perf_counter() - started)
         first, again = run_ms(session, smallest), run_ms(session, smallest)
         same = all(smallest[name].shape == array.shape for name, array in largest.items())
         grown, settled = (0.0, again) if same else (run_ms(session, largest), run_ms(session, largest))
-        return FirstCalls(opened, first, again, grown, settled)
+        times = [run_ms(session, largest) for _ in range(runs.count(settled))]
+    counted = fastest(times, runs.share, float)
+    return FirstCalls(opened, first, again, grown, settled), sum(counted) / len(counted)
 
 
 def _write_trace(path: Path, timelines: list[Timeline]) -> None:

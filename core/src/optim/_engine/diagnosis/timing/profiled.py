@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import onnx
 
 from optim._engine.compare.place import Place
-from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, fastest_run, read_timeline
+from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, read_timeline
 from optim.arrays import Feeds
 from optim.backend import NodeProfile, Session
 from optim.errors import ExitStatus, OptimError
@@ -27,16 +27,20 @@ class Runs:
     """How often a model is run.
 
     Attributes:
-        seconds: of runs that count, about.
+        seconds: of runs that are timed, about.
         warm_up: runs before them.
-        least: runs that count, at least.
-        fastest: tell of the fastest of them in place of their mean.
+        least: of them, at least.
+        share: of them that is told of, the fastest; 0: the fastest one alone.
     """
 
     seconds: float
     warm_up: int = 3
     least: int = 5
-    fastest: bool = False
+    share: float = 0.5
+
+    def count(self, ms: float) -> int:
+        """How many that is, where one takes so many milliseconds."""
+        return int(min(_MOST_RUNS, max(self.least, 1e3 * self.seconds / max(ms, 1e-3))))
 
 
 def profiled(
@@ -62,15 +66,12 @@ def profiled(
         asked = SessionConfig({"enable_profiling": True, "profile_file_prefix": str(folder / "profile")})
         with backend.open(_with(model, asked), target) as session:
             last_ms = [run_ms(session, feeds) for _ in range(runs.warm_up)][-1]
-            count = int(min(_MOST_RUNS, max(runs.least, 1e3 * runs.seconds / max(last_ms, 1e-3))))
-            for _ in range(count):
+            for _ in range(runs.count(last_ms)):
                 session.run(feeds)
         written = sorted(folder.glob("profile*.json"))
         if not written:
             raise _not_profiled(place)
-        if runs.fastest:
-            return read_timeline(written[0], fastest_run(written[0], runs.warm_up), 1, weights or {})
-        return read_timeline(written[0], runs.warm_up, count, weights or {})
+        return read_timeline(written[0], runs.warm_up, runs.share, weights or {})
 
 
 def executed_graph(place: Place, model: Model) -> onnx.ModelProto | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 _KERNEL = "_kernel_time"
 _BYTES = {"float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "bool": 1, "double": 8, "int64": 8, "uint64": 8}
@@ -15,6 +16,7 @@ _OTHER_BYTES = 4
 _WITH_BODIES = ("If", "Loop", "Scan")
 _PRODUCTS = ("MatMul", "Gemm")
 _Shaped = Mapping[str, list[int]]
+_Run = TypeVar("_Run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class NodeTime:
     Attributes:
         name: as the runtime calls it; its optimizers fuse and rename.
         operator: its type.
-        ms: of a run, the mean: so they add up to what runs take.
+        ms: of a run, the mean of those that count: so they add up to what these take.
         flops: of a run: multiplications and additions of products and convolutions; 0 for others.
         moved_bytes: of a run: what it reads and writes.
         allocated_bytes: what it asked the runtime's memory for in a run, on balance.
@@ -44,7 +46,7 @@ class Timeline:
 
     Attributes:
         nodes: in the order of the runtime.
-        run_ms: of a run, the mean, as the runtime measured it around its nodes.
+        run_ms: of a run, the mean of those that count, as the runtime measured it around its nodes.
         share: of the runs' time that is in nodes, 0..1.
         events: as they were written, of Chrome's trace format.
     """
@@ -55,21 +57,26 @@ class Timeline:
     events: list[dict[str, Any]]
 
 
-def read_timeline(path: Path, skipped: int, runs: int, weights: Mapping[str, list[int]]) -> Timeline:
+def read_timeline(path: Path, skipped: int, share: float, weights: Mapping[str, list[int]]) -> Timeline:
     """Read the profile that a session wrote when it was closed.
 
     Args:
         path: of the JSON file.
         skipped: runs at the beginning that are left out.
-        runs: that follow and count.
+        share: of the others that counts, the fastest of them, at least one: what other programs slowed down does not.
         weights: shape of the largest weight of nodes, by name: the profile does not name those of packed weights.
     """
     events = json.loads(path.read_text(encoding="utf-8"))
-    whole = [event for event in events if event["name"] == "model_run"][skipped : skipped + runs]
-    begin, end = whole[0]["ts"], whole[-1]["ts"] + whole[-1]["dur"]
+    whole = fastest([event for event in events if event["name"] == "model_run"][skipped:], share, _duration)
+    whole.sort(key=lambda event: event["ts"])
+    starts = [event["ts"] for event in whole]
+
+    def counts(event: dict[str, Any]) -> bool:
+        place = bisect_right(starts, event["ts"]) - 1
+        return place >= 0 and event["ts"] <= whole[place]["ts"] + whole[place]["dur"]
+
     kernels: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    timed = [event for event in events if event["name"].endswith(_KERNEL) and begin <= event["ts"] <= end]
-    for event in _own_times(timed):
+    for event in _own_times([event for event in events if event["name"].endswith(_KERNEL) and counts(event)]):
         key = event["name"].removesuffix(_KERNEL), event["args"].get("op_name", "")
         kernels.setdefault(key, []).append(event)
     nodes = tuple(
@@ -80,11 +87,13 @@ def read_timeline(path: Path, skipped: int, runs: int, weights: Mapping[str, lis
     return Timeline(nodes, total / len(whole) / 1e3, inside / max(1, total), events)
 
 
-def fastest_run(path: Path, skipped: int) -> int:
-    """The place of the fastest run of a profile, those that are skipped counted: nothing was in its way."""
-    events = json.loads(path.read_text(encoding="utf-8"))
-    lasted = [event["dur"] for event in events if event["name"] == "model_run"]
-    return min(range(skipped, len(lasted)), key=lasted.__getitem__)
+def fastest(runs: Sequence[_Run], share: float, lasted: Callable[[_Run], float]) -> list[_Run]:
+    """A share of some runs, those that lasted least; at least one."""
+    return sorted(runs, key=lasted)[: max(1, round(share * len(runs)))]
+
+
+def _duration(event: dict[str, Any]) -> float:
+    return float(event["dur"])
 
 
 def _own_times(events: list[dict[str, Any]]) -> list[dict[str, Any]]:

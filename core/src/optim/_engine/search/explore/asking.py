@@ -58,6 +58,7 @@ class Asker:
         self._time = time
         self._asked_before: dict[str, Proposals] = {}
         self._too_slow: set[str] = set()
+        self._has_asked = False
 
     def ask_side_by_side(self, candidates: Sequence[Candidate], passes: Sequence[OfferedPass]) -> None:
         """Ask about several models at the same time; :meth:`ask` then knows the answers."""
@@ -94,6 +95,7 @@ class Asker:
                 name, found[name] = broken[0], broken[1]
                 self._too_slow |= {name} if broken[1].ran_out else set()
             left = [offered for offered in left if offered.name not in found]
+        self._has_asked = True
         return found
 
     def require_kept_nodes(self, candidates: Sequence[Candidate], passes: Sequence[Planned]) -> None:
@@ -151,10 +153,15 @@ class Asker:
         return answers, None
 
     def _is_too_late(self, offered: OfferedPass) -> bool:
-        """Whether a pass took all the time that it had before, or another did now that the search is over."""
-        if self._is_forced(offered) or not self._too_slow:
+        """Whether a pass took all the time that it had before, or the time for what it may offer is over.
+
+        The first that are asked are asked whatever the time; settings are raced as long as the search goes on.
+        """
+        if self._is_forced(offered) or not (self._has_asked or self._too_slow):
             return False
-        return offered.name in self._too_slow or self._time.left_for_candidates <= 0
+        settings = offered.over_models.session_only
+        left = self._time.left if settings else self._time.left_for_candidates
+        return offered.name in self._too_slow or left <= 0
 
     def _key(self, candidate: Candidate, offered: OfferedPass) -> str:
         return self._bench.keys.offer(candidate, offered, self._options(offered), forced=self._is_forced(offered))

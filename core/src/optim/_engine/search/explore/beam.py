@@ -16,7 +16,7 @@ from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.grown import Grown
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.rest import OUT_OF_TIME, Leg, leave_out, promises_too_little, run_out
+from optim._engine.search.explore.rest import EARLY, OUT_OF_TIME, leave_out, promises_too_little, run_out
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
@@ -28,11 +28,9 @@ from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Role, Stage
 
-_LOOK_AHEAD = 3
-"""Session settings that each new graph is looked at through: more leave each of them less of the race."""
-
-_LEAST_LANES = 8
-"""Looked at in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
+_LOOK_AHEAD, _LEAST_LANES = 3, 8
+"""Session settings that each new graph is looked at through, and lanes in a stage with enough new graphs, as far as
+time allows: more leave each of them less of the race."""
 
 _SAME_SIZE = 0.03
 """Sizes that differ by less go by the order in which passes offer them: more hides what is really smaller."""
@@ -73,11 +71,7 @@ class Beam:
         self._note_left_out()
 
     def run(self) -> list[Measured]:
-        """Look, then search; what held, best first. The original is among them unless a pass was named.
-
-        Raises:
-            NamedPassError: no chain with a pass that was named is left.
-        """
+        """Look, then search: what held, best first, with the original unless a pass was named; raises as both do."""
         self.look()
         return self.search()
 
@@ -107,11 +101,12 @@ class Beam:
         beam = ranking = [self.start]
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
-            if self._small and self.time.left_for_candidates <= 0:
+            if self._is_over(passes):
                 run_out(self._legs[place:], self.journal, self._bench.original)
                 break
             if self._objective.goal == "latency" and promises_too_little(self._legs[place:], self._promises):
-                self._leave_out(self._legs[place:], ranking[0].candidate)
+                names = leave_out(self._legs[place:], self._promises, self.journal, ranking[0].candidate)
+                self._bench.run_time.note(EARLY.format(left=self.time.left, names=names))
                 break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
                 ranking = self._settings_on_top(stage, passes, ranking)
@@ -123,13 +118,17 @@ class Beam:
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.run_time.left)
         there = {item.digest for item in ranking}
-        small = [item for item in self._small if item.digest not in there]
-        return self._by_rank([*ranking, *small]) if small else ranking
+        looked = [item for item in (*self._small, *self._looked.values()) if item.digest not in there]
+        return self._by_rank([*ranking, *looked]) if looked else ranking
 
-    def _leave_out(self, rest: Sequence[Leg], candidate: Candidate) -> None:
-        names = leave_out(rest, self._promises, self.journal, candidate)
-        left = max(0.0, self.time.left)
-        self._bench.run_time.note(f"exploring ended {left:.0f} s early: the rest ({names}) promised less than 2 %")
+    def leave(self) -> None:
+        """Have the rows of all passes say that there was no time for them."""
+        run_out(self._legs, self.journal, self._bench.original)
+
+    def _is_over(self, passes: Sequence[Planned]) -> bool:
+        """Whether the time is over before a stage, and first looks found something that may be delivered."""
+        looked, left = (self._small, self.time.left_for_candidates) if self._small else (self._looked, self.time.left)
+        return bool(looked) and left <= 0 and not any(planned.forced for planned in passes)
 
     def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
         """More settings for the best chain alone, while there is time; first each for itself, then what won together.

@@ -316,8 +316,7 @@ class Expander:
         """Returns the chain with this step if it holds; its row says why not."""
         attempt.seconds += tried.seconds
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)
-        cut_short = tried.ran_out and tried.seconds < self._bench.settings.timeout_s
-        if cut_short and self._time.left_for_candidates < 0:
+        if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
             attempt.settle(StepStatus.SKIPPED, _STOPPED)
             return None
         attempt.printed, attempt.trace = tried.said, tried.trace

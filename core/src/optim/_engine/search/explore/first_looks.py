@@ -103,7 +103,8 @@ class FirstLooks:
 
     def _seconds(self, place: int) -> float:
         """For the first looks that are timed: a third of the search."""
-        return max(self._time.for_first_looks, self._time.grace_s if place < _WHATEVER_THE_TIME else 0.0)
+        must = place < _WHATEVER_THE_TIME and not self._time.is_up  # what cannot be proven any more need not be found
+        return max(self._time.for_first_looks, self._time.grace_s if must else 0.0)
 
     def _seconds_for_size(self, place: int) -> float:
         """For the first looks that are not timed: what candidates have."""
@@ -141,7 +142,7 @@ class FirstLooks:
         self._bench.teller.more(len(trials))
         outcomes = self._bench.try_all(trials, seconds)
         for (_, attempt), tried in zip(wanted, outcomes, strict=True):
-            if tried is None:
+            if tried is None or tried.ran_out:
                 self._promises.leave_open(attempt.step)
         looks = [
             self._look(planned, original, attempt, tried)

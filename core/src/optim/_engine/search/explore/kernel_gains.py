@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from optim._engine.jobs import kernels
-from optim._engine.search.keys import machine_key
 from optim._engine.search.run_time import LEAST_S
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import cache_key
@@ -23,8 +22,8 @@ from optim.passes import KernelUse
 MEASURING_S = 20.0
 """For all of it, which takes two seconds: it only ends a backend that hangs."""
 
-_ATTEMPTS, _AGAIN_WITHIN_S = 2, 6.0
-"""A machine that is so busy that the first took longer is not asked again."""
+_ATTEMPTS, _AGAIN_WITHIN = 2, 0.05
+"""A machine that is so busy that the first took a larger share of what is left of the run is not asked again."""
 
 _DISTURBED = 0.25
 """Half of all kernels may be spread by more: else other programs made the figures."""
@@ -55,9 +54,9 @@ class KernelGains:
     def find(self) -> None:
         """Take what is known of this machine, or measure it; a disturbed machine goes by the backend's tables."""
         bench = self._bench
-        key = cache_key("kernels", machine_key(), bench.keys.backend, bench.prepared.versions)
+        key = cache_key("kernels", bench.machine, bench.keys.backend, bench.prepared.versions)
         known = bench.store.read("steps", key, kernels.Answer)
-        if known is None and self.measures and bench.target.timed and bench.run_time.announced_s >= LEAST_S:
+        if known is None and self.measures and bench.target.timed and bench.run_time.left >= LEAST_S:
             known = self._measure()
             if known is not None and not _is_disturbed(known.measured):
                 bench.store.write("steps", key, to_wire(known))
@@ -101,7 +100,10 @@ class KernelGains:
                 with bench.turns.turn():
                     bench.say("timing this machine's kernels, once")
                     answer = bench.runner.call(kernels.JOB, request, timeout_s=MEASURING_S)
-                if not _is_disturbed(answer.measured) or bench.turns.now() - began > _AGAIN_WITHIN_S:
+                if (
+                    not _is_disturbed(answer.measured)
+                    or bench.turns.now() - began > _AGAIN_WITHIN * bench.run_time.left
+                ):
                     break
         except WorkerFailed:  # passes are guessed by their stage then
             return None

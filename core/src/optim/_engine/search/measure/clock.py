@@ -18,8 +18,6 @@ from optim._engine.search.workbench import Workbench
 FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
 
-_RAN_OUT = "the time of the run was over before it was timed"
-
 _ONCE = "there was no time to time the result again in fresh processes: what differs there is not in its interval"
 
 NOT_TIMED = "the time of the run was over before all was timed that may be faster: give more with --search-seconds"
@@ -90,8 +88,9 @@ class Clock:
         for start in range(0, len(candidates), width):
             heat = candidates[start : start + width]
             effort = self._time.first_look(seconds * len(heat) / len(candidates))
-            self.base, results = race_candidates(self._bench, heat, effort, Wanted("first look"))
-            self._time.note_lanes(self.base.open_s)
+            base, results = race_candidates(self._bench, heat, effort, Wanted("first look"))
+            self._note_base(base)
+            self._time.note_lanes(base.open_s)
             found += [
                 Measured(one, None).timed(result)
                 for one, result in zip(heat, results, strict=True)
@@ -108,15 +107,16 @@ class Clock:
     def measure(self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted) -> list[Measured]:
         """One race; a candidate that does not run, or is not right with its session settings, has an objection."""
         self._bench.say(f"timing {_models(candidates)} against the original")
-        self.base, results = race_candidates(self._bench, candidates, effort, wanted)
+        base, results = race_candidates(self._bench, candidates, effort, wanted)
+        self._note_base(base)
         found = []
         for candidate, result in zip(candidates, results, strict=True):
             score = self.board[candidate]
-            score.result, score.base = result, self.base
+            score.result, score.base, score.out_of_time = result, base, result.out_of_time
             if self._objects(candidate, result):
                 continue
             if result.ratio is None or result.ratio.rounds < FEWEST_ROUNDS:
-                score.objection = _RAN_OUT
+                score.out_of_time = True
                 self._bench.run_time.note(NOT_TIMED)
                 continue
             self.board.note_explored(candidate, result.ratio.value)
@@ -126,7 +126,7 @@ class Clock:
 
     def ran_out(self, candidate: Candidate) -> bool:
         """Whether a candidate has no figure because the time of the run was over."""
-        return self.board[candidate].objection == _RAN_OUT
+        return self.board[candidate].out_of_time
 
     def again(self, items: Sequence[Measured]) -> list[Measured]:
         """Times the same models in fresh processes: the same graph differs by some per cent from one to the next.
@@ -140,11 +140,11 @@ class Clock:
             return list(items)
         self._bench.say(f"timing {_models(items)} again in fresh processes")
         effort = self._decided(self._time.again(len(items), drop=len(items) > 1))
-        base, results = race_candidates(self._bench, [item.candidate for item in items], effort, Wanted("again"))
+        _, results = race_candidates(self._bench, [item.candidate for item in items], effort, Wanted("again"))
         found = []
         for item, second in zip(items, results, strict=True):
             score = self.board[item.candidate]
-            if base.cut_short and (second.ratio is None or second.ratio.rounds < FEWEST_ROUNDS):
+            if second.out_of_time or (second.ratio is not None and second.ratio.rounds < FEWEST_ROUNDS):
                 self._bench.run_time.note(_ONCE)
                 found.append(item)
                 continue
@@ -161,9 +161,8 @@ class Clock:
             return [check_candidate(self._bench, candidate) for candidate in candidates]
         candidates = candidates[: self._time.lanes_at_the_end(len(candidates))]
         wanted = Wanted("aside", self._bench.prepared.compared, measure_task=True)
-        self.base, results = race_candidates(
-            self._bench, candidates, self._time.again(len(candidates), drop=False), wanted
-        )
+        base, results = race_candidates(self._bench, candidates, self._time.again(len(candidates), drop=False), wanted)
+        self._note_base(base)
         return results
 
     def check(self, candidate: Candidate) -> Measured | None:
@@ -171,6 +170,11 @@ class Clock:
         self._bench.say("running the result on every sample")
         result = self.board[candidate].result = check_candidate(self._bench, candidate)
         return None if self._objects(candidate, result) else Measured.of(candidate, result)
+
+    def _note_base(self, base: LaneResult) -> None:
+        """Keep the original's figures; a race that was over before it was open has none."""
+        if self.base is None or not base.out_of_time:
+            self.base = base
 
     def _decided(self, effort: Effort) -> Effort:
         """The effort, or more of it as long as the noise leaves open whether the best is faster than the original."""
@@ -186,6 +190,8 @@ class Clock:
                 score.broken = candidate.compared(result.ready)
             else:
                 objection = self._budget.batch_objection(result.ready.batch)
+        if not objection and result.throughput is not None:
+            objection = result.throughput.objection
         if objection:
             score.objection = objection
         return bool(objection)

@@ -19,6 +19,7 @@ import numpy as np
 from optim._engine.jobs.clocks.goal_clock import Figure
 from optim._engine.jobs.lane import JOB, Ready, Request
 from optim._engine.search.effort import Effort
+from optim._engine.search.measure.lane_figures import goal_ratio, sample_calls, throughput, work_ratio
 from optim._engine.search.measure.noise_watch import NoiseWatch
 from optim._engine.search.measure.statistics import joined_ratio, paired_ratio
 from optim._engine.search.state import LaneResult, Ratio
@@ -36,12 +37,9 @@ _ROUND_TIMEOUT_S = 300.0
 _BASE_TIMEOUT_S = 900.0
 """For the base to open and to be compared: it only ends one that hangs."""
 
-OUT_OF_TIME = "the time of the run was over before it was open"
-
-_CLEARLY = 1.02
-"""A lane leaves the race when its interval lies above the best one's by more: less drops what may yet win."""
-_HOPELESS = 1.35
-"""After a few rounds a lane this much slower than the best needs no confidence interval."""
+_CLEARLY, _HOPELESS = 1.02, 1.35
+"""A lane leaves the race when its interval lies above the best one's by more than the first: less drops what may yet
+win. After a few rounds one that is so much slower as the second needs no interval."""
 
 
 def joined(first: LaneResult, second: LaneResult) -> LaneResult:
@@ -61,6 +59,7 @@ def joined(first: LaneResult, second: LaneResult) -> LaneResult:
         sample_ratio=each,
         disturbed=max(first.disturbed, second.disturbed),
         goal=joined_ratio(first.goal, second.goal) if first.goal and second.goal else first.goal,
+        work=joined_ratio(first.work, second.work) if first.work and second.work else first.work,
     )
 
 
@@ -73,12 +72,21 @@ def as_base(result: LaneResult) -> LaneResult:
     return replace(result, ratio=whole, sample_ratio=tuple(samples), goal=goal)
 
 
+class _OutOfTime(WorkerFailed):
+    """The time of the race was over before a lane was open: nothing speaks against its model."""
+
+    def __init__(self) -> None:
+        super().__init__("the time of the run was over before it was open", "timeout")
+
+
 @dataclass
 class _Lane:
     worker: WorkerProcess
     ready: Ready
     times: list[list[float]] = field(default_factory=list)  # by round, by sample, in seconds
+    calls: list[list[list[float]]] = field(default_factory=list)  # the same, of every call
     goal: list[Figure] = field(default_factory=list)  # by round; empty where the goal has no clock of its own
+    work: list[float] = field(default_factory=list)  # by round, in processor seconds a run
     racing: bool = True
 
 
@@ -97,6 +105,8 @@ def race(
     Returns:
         The base's own result (ratio 1) and one result a lane, in order.
 
+    Where the time is over before the base is open, nothing has figures; each result says so.
+
     Raises:
         WorkerFailed: the base itself does not run.
     """
@@ -105,6 +115,10 @@ def race(
     opened = [_said_beside(lane) for lane in _open(base, lanes, effort, end)]
     open_s = (time.monotonic() - started) / len(opened)
     try:
+        if isinstance(opened[0], _OutOfTime):
+            return LaneResult(open_s=open_s, cut_short=True, out_of_time=True), [
+                LaneResult(out_of_time=True) for _ in lanes
+            ]
         if isinstance(opened[0], WorkerFailed):
             raise opened[0]
         running = {i: lane for i, lane in enumerate(opened) if isinstance(lane, _Lane)}
@@ -117,12 +131,14 @@ def race(
                 lane.worker.close()
     results = []
     for i, lane in enumerate(opened):
-        if isinstance(lane, WorkerFailed):
+        if isinstance(lane, _OutOfTime):
+            results.append(LaneResult(out_of_time=True))
+        elif isinstance(lane, WorkerFailed):
             results.append(LaneResult(lane.reason))
         elif i in rounds.failures:
             results.append(LaneResult(rounds.failures[i], lane.ready))
         elif not lane.times:
-            results.append(LaneResult("", lane.ready))
+            results.append(LaneResult("", lane.ready, out_of_time=rounds.cut_short))
         else:
             results.append(_figures(lane, running[0], rounds))
     return replace(results[0], open_s=open_s, cut_short=rounds.cut_short), results[1:]
@@ -167,15 +183,17 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) 
         alive = [i for i in lanes if lanes[i].racing and i not in failures]
         order.shuffle(alive)
         for i in alive:
-            if time.monotonic() > end:
+            if time.monotonic() >= end:
                 break
             try:
-                watch.add_own(_run_lane(lanes[i]))
+                watch.add_own(_run_lane(lanes[i], min(_ROUND_TIMEOUT_S, end - time.monotonic())))
             except WorkerFailed as failed:
+                if failed.kind == "timeout" and time.monotonic() >= end:
+                    break
                 if i == 0:
                     raise
                 failures[i] = failed.reason
-        if time.monotonic() > end and _forget_unfinished(lanes, alive, failures, number):
+        if time.monotonic() >= end and _forget_unfinished(lanes, alive, failures, number):
             cut_short = True
             break
         window.append(number)
@@ -187,6 +205,8 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) 
         spent = time.monotonic() + half_a_round - deadline
         kept = _usable(quiet + window, number + 1, effort.least_rounds)
         enough = number + 1 >= effort.least_rounds
+        if enough and not any(lanes[i].racing for i in lanes if i):  # nothing was admitted, or all died
+            break
         best = _judge(lanes, failures, kept, effort.drop) if enough else None
         undecided = effort.decides and best is not None and best.is_undecided
         patience_s = effort.patience_s if len(quiet) < effort.least_rounds else 0.0
@@ -209,7 +229,8 @@ def _forget_unfinished(lanes: dict[int, _Lane], alive: Sequence[int], failures: 
     """Whether a round did not come to its end; its times are dropped then."""
     unfinished = any(len(lanes[i].times) <= number for i in alive if i not in failures)
     for i in alive if unfinished else ():
-        del lanes[i].times[number:], lanes[i].goal[number:]
+        one = lanes[i]
+        del one.times[number:], one.calls[number:], one.goal[number:], one.work[number:]
     return unfinished
 
 
@@ -256,23 +277,20 @@ def _figures(lane: _Lane, base: _Lane, rounds: _Rounds) -> LaneResult:
         latency_ms=float(np.exp(np.log(base_ms).mean())) * ratio.value,
         sample_ms=tuple(ms * one.value for ms, one in zip(base_ms.tolist(), each, strict=True)),
         sample_ratio=each,
-        goal=_goal_ratio(lane, base, rounds.kept),
+        goal=goal_ratio(lane.goal, base.goal, rounds.kept),
+        work=work_ratio(lane.work, base.work, rounds.kept),
+        sample_calls=sample_calls(lane.calls, rounds.kept),
+        throughput=throughput(lane.goal, rounds.kept),
     )
 
 
-def _goal_ratio(lane: _Lane, base: _Lane, kept: list[int]) -> Ratio | None:
-    """What the goal's clock says, over rounds in which both were timed."""
-    rounds = [r for r in kept if r < min(len(lane.goal), len(base.goal))]
-    if not rounds:
-        return None
-    return paired_ratio([lane.goal[r].seconds for r in rounds], [base.goal[r].seconds for r in rounds])
-
-
-def _run_lane(lane: _Lane) -> float:
+def _run_lane(lane: _Lane, timeout_s: float) -> float:
     """One round of one lane; the processor seconds it used."""
     lane.worker.send({"go": True})
-    answer = lane.worker.receive(_ROUND_TIMEOUT_S)
+    answer = lane.worker.receive(timeout_s)
     lane.times.append([float(np.median(burst)) for burst in answer["seconds"]])
+    lane.calls.append(answer["seconds"])
+    lane.work.append(float(answer["work_s"]))
     if answer.get("goal"):
         lane.goal.append(from_wire(Figure, answer["goal"]))
     return float(answer["cpu_s"])
@@ -285,17 +303,17 @@ def _open(base: Request, lanes: Sequence[Request], effort: Effort, end: float) -
         base: is opened first.
         lanes: are opened in order.
         effort: how long one may take, and whether it is a program of its own.
-        end: when none is waited for any more, but for the base.
+        end: when none is waited for any more.
     """
 
     def open_one(request: Request) -> _Lane | WorkerFailed:
         patient = request.model.digest == base.model.digest and request.comparison.place == base.comparison.place
-        timeout_s = min(effort.open_timeout_s, end - time.monotonic())
-        if timeout_s <= 0 and not patient:
-            return WorkerFailed(OUT_OF_TIME, "timeout")
-        opened = _open_one(request, max(timeout_s, _BASE_TIMEOUT_S) if patient else timeout_s, fresh=effort.fresh)
-        if isinstance(opened, WorkerFailed) and opened.kind == "timeout" and time.monotonic() > end:
-            return WorkerFailed(OUT_OF_TIME, "timeout")
+        timeout_s = min(_BASE_TIMEOUT_S if patient else effort.open_timeout_s, end - time.monotonic())
+        if timeout_s <= 0:
+            return _OutOfTime()
+        opened = _open_one(request, timeout_s, fresh=effort.fresh)
+        if isinstance(opened, WorkerFailed) and opened.kind == "timeout" and time.monotonic() >= end:
+            return _OutOfTime()
         return opened
 
     with ThreadPoolExecutor(2) as pool:

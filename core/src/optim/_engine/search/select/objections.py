@@ -9,6 +9,8 @@ from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.state import Candidate, Measured, StepStatus
 
+_NOT_PROVEN = "the time of the run was over before it was proven; give more with --search-seconds"
+
 
 def note_no_faster(journal: Journal, item: Measured) -> None:
     """Notes that a candidate was faster when explored only: both figures belong into the report."""
@@ -22,12 +24,14 @@ def note_no_faster(journal: Journal, item: Measured) -> None:
 def note_objections(
     journal: Journal, archive: ParetoArchive, board: Scoreboard, candidates: Sequence[Candidate]
 ) -> None:
-    """Notes the candidates that do not hold on all samples."""
+    """Notes the candidates that do not hold on all samples, and those that there was no time to prove."""
     for candidate in candidates:
         score = board[candidate]
+        attempt = journal.find(candidate)
+        if score.out_of_time and attempt is not None and not score.objection:
+            attempt.settle(StepStatus.SKIPPED, _NOT_PROVEN)
         if not score.objection:
             continue
-        attempt = journal.find(candidate)
         if attempt is not None:
             attempt.drop(score.objection, "" if score.source_objection else "on all samples: ")
         if score.broken is not None:

@@ -16,6 +16,7 @@ from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.objections import note_no_faster, note_objections
 from optim._engine.search.select.repair import Repairer
 from optim._engine.search.select.shorter import ShorterChains
+from optim._engine.search.select.undecided import why_delivered
 from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
@@ -38,10 +39,6 @@ _CONTENDS = 1.05
 
 _SAME = 1.01
 """Within one per cent the shorter chain is taken: less than processes of one graph differ by."""
-
-_LEANS = 0.98
-"""What is undecided is delivered where its medians are better than this in two races: the same graph differs by about
-that much from process to process, and what changes nothing would be delivered now and then with less."""
 
 _NEEDED = 1.05
 """A step that only makes way must show more: the same graph differs by some per cent from process to process."""
@@ -67,6 +64,7 @@ class Selection:
         self._shorter = ShorterChains(bench, journal, time)
         self._repairer = Repairer(bench, budget, journal, self._board, time)
         self._source = SourceGate(bench, budget, self._board)
+        self._looked: dict[str, float | None] = {}
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
         """Returns the candidate to deliver, measured anew; None where nothing is better than the original.
@@ -74,7 +72,8 @@ class Selection:
         What looked best on few samples may break the budget on all of them, or be slower on fresh rounds: then what
         came next is measured, until something holds that nothing explored promises to beat.
         """
-        finalists = [item.candidate for item in ranking if not self._shorter.only_makes_way(item.candidate)]
+        self._looked = {item.digest: item.ratio for item in ranking}
+        finalists = [item.candidate for item in ranking if self._may_win(item)]
         if self.objective.goal == "size" and self._bench.target.timed:
             return self._smallest(finalists)
         finalists = finalists[: self._time.lanes_at_the_end(_FINALISTS)]
@@ -117,7 +116,7 @@ class Selection:
         """Returns what is delivered of models that were proven; None where none of them is better."""
         better = [item for item in measured if self.is_better(item)]
         if not better:
-            undecided = [item for item in measured if self.is_undecided(item)]
+            undecided = [item for item in measured if self.why_undecided(item)]
             return min(undecided, key=self._rank, default=None)
         best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
         if self.objective.goal == "size":
@@ -190,15 +189,11 @@ class Selection:
             return True
         return self.would_help(item)
 
-    def is_undecided(self, item: Measured) -> bool:
-        """Whether a lossless chain looks faster in both races, and noise left it open: there is nothing to lose."""
-        if self.objective.goal != "latency" or item.candidate.is_lossy or item.candidate.is_original:
-            return False
-        if item.ratio is None or item.high is None or self.would_help(item):
-            return False
-        makes_way = self._shorter.only_makes_way(item.candidate)
-        looks_faster = max(item.ratio, item.again or 1.0) < _LEANS
-        return looks_faster and item.high >= FASTER and self._bench.target.exact and not makes_way
+    def why_undecided(self, item: Measured) -> str:
+        """Why a chain is delivered for which noise left it open whether it is faster; empty where it is not."""
+        if self.objective.goal != "latency" or self._shorter.only_makes_way(item.candidate):
+            return ""
+        return why_delivered(item, self._looked.get(item.digest), self._bench.target)
 
     def would_help(self, item: Measured) -> bool:
         """Whether its figures say that it is better than the original, whatever it drifts."""
@@ -283,6 +278,12 @@ class Selection:
             if reached and not item.candidate.is_original and item.candidate.model.path not in wrong:
                 chosen.append(item.candidate)
         return unique(chosen)[:_FINALISTS]
+
+    def _may_win(self, item: Measured) -> bool:
+        """Whether a candidate does more than make way, and no quick look has shown it to be slower."""
+        if self._shorter.only_makes_way(item.candidate):
+            return False
+        return self._could_be_better(item) or any(map(self._shorter.was_asked_for, item.candidate.steps))
 
     def _could_be_better(self, item: Measured) -> bool:
         """Whether a quick look leaves it a chance to be better than the original."""

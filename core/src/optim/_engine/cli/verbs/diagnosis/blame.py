@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit.options import data_option, seed_option, target_option
+from optim.cli_kit.options import MODEL_PATH, data_option, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus, OptimError
 
@@ -20,8 +20,8 @@ _NAMES = 6
 
 
 @click.command
-@click.argument("reference", type=click.Path(path_type=Path))
-@click.argument("other", type=click.Path(path_type=Path))
+@click.argument("reference", type=MODEL_PATH)
+@click.argument("other", type=MODEL_PATH)
 @data_option
 @click.option(
     "--map", "pairs", multiple=True, metavar="A=B", help="Input or output A of REFERENCE is B of OTHER; repeatable."
@@ -102,6 +102,8 @@ def _print(found: Blame) -> None:
     if answer.ambiguous:
         some = _some(tuple(answer.ambiguous))
         echo(f"ambiguous: {len(answer.ambiguous)} of them are like several of the reference: {some}")
+    if not answer.blamed and (grows := answer.steepest) is not None:
+        echo(f"the error grows most at {grows.node} ({grows.operator}): from {grows.before:.2g} to {grows.after:.2g}")
     for note in answer.notes:
         echo(f"note: {note}")
     echo(f"feeds: {found.prepared.origin}")

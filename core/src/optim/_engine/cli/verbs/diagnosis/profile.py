@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit.options import SECONDS, data_option, seed_option, target_option
+from optim.cli_kit.options import MODEL_PATH, SECONDS, data_option, seed_option, target_option
 from optim.cli_kit.output import NOTHING, echo, json_option, print_json, print_table, size_text
 from optim.errors import ExitStatus, OptimError
 
@@ -22,7 +22,7 @@ _GROWTH_PAYS = 1.5
 
 
 @click.command
-@click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MODEL_OR_RUN_FOLDER...")
+@click.argument("models", nargs=-1, required=True, type=MODEL_PATH, metavar="MODEL_OR_RUN_FOLDER...")
 @data_option
 @target_option
 @click.option("--seconds", type=SECONDS, default=3.0, show_default=True, help="Of runs, for each model.")
@@ -77,7 +77,13 @@ def profile(
 
 def _print(answer: Answer, names: list[str], top: int) -> None:
     for name, one in zip(names, answer.models, strict=True):
-        echo(f"{name}: {one.run_ms:.3g} ms a run with the profiler on, {one.share:.0%} of it in {len(one.nodes)} nodes")
+        echo(
+            f"{name}: {one.plain_ms:.3g} ms a run, {one.run_ms:.3g} ms with the profiler on, {one.share:.0%} of it"
+            f" in {len(one.nodes)} nodes"
+        )
+        if one.plain_ms and one.run_ms > _PROFILER_COSTS * one.plain_ms:
+            own = one.run_ms - one.plain_ms
+            echo(f"the profiler itself takes {own:.3g} ms of that: small nodes look dearer than they are")
         _print_operators(one, top)
         print_table(["node", "operator", "ms", "share", *_RATES], [_row(node, one) for node in one.nodes[:top]])
         _print_first(one)
@@ -89,6 +95,9 @@ def _print(answer: Answer, names: list[str], top: int) -> None:
     echo(f"this machine: {answer.gflops:.0f} GFLOP/s in float32 (product of matrices, all threads)")
     echo(f"this machine: {answer.gbytes:.1f} GB/s (copy)")
 
+
+_PROFILER_COSTS = 1.1
+"""How much longer a run with the profiler may be until that is told: it takes some microseconds a node."""
 
 _RATES = ("GFLOP/s", "GB/s", "allocates")
 

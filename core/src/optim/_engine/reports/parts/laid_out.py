@@ -1,0 +1,61 @@
+"""What became of a result in the layout of a program that is not optim's: ``delivery.json``, and a part of a report."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from optim._engine.reports.parts.fields import Figure, Part
+
+DELIVERY_FILE = "delivery.json"
+
+
+class OpenedCost(Part):
+    """How long the graph takes as its consumer opens it, to the result with its tuned settings."""
+
+    ratio: float = Field(description="above 1: slower than with the settings of session.json")
+    ci: tuple[float, float] = Field(description="95 % interval")
+
+
+class LayoutReport(Part):
+    """A result in one layout."""
+
+    layout: str = Field(description="as it was asked for, with its options")
+    plugin: str
+    folder: str = Field(description="where it lies, relative to the file that says so, or as the user named it")
+    graph: str = Field(description="the file that the consumer opens, relative to the folder")
+    status: Literal["opened", "not-opened", "failed"] = Field(
+        description="opened: its consumer ran it and its outputs are the result's; not-opened: nobody has looked; "
+        "failed: it is not there"
+    )
+    text: str = Field(description="what opened it, with its version; or why nobody did, or what failed")
+    drift: Figure = Field(default=None, description="relative L2 of the consumer's outputs to the result's")
+    tolerance: Figure = Field(default=None, description="largest drift that rounding explains")
+    samples: int = Field(default=0, description="samples that its consumer ran")
+    not_carried: tuple[str, ...] = Field(default=(), description="tuned settings that the layout has no place for")
+    cost: OpenedCost | None = Field(default=None, description="null where nothing is lost, or nothing is timed")
+    baked: str = Field(
+        default="", description="runtime and processor that the graph is tied to, where settings are baked into it"
+    )
+    notes: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """All of it in a line for people."""
+        return "; ".join((f"{self.layout}: {self.status}: {self.said}", *self.notes))
+
+    @property
+    def said(self) -> str:
+        """What became of it, with its figures."""
+        parts = [self.text]
+        if self.drift is not None:
+            parts.append(f"drift {self.drift:.2g} (rounding explains {self.tolerance or 0:.2g})")
+        if self.baked:
+            parts.append(f"settings are baked into the graph: for {self.baked} alone")
+        if self.not_carried:
+            parts.append(f"not carried: {', '.join(self.not_carried)}")
+        if self.cost is not None:
+            low, high = self.cost.ci
+            parts.append(f"as it is opened there it takes {self.cost.ratio:.2f} [{low:.2f}, {high:.2f}] times as long")
+        return "; ".join(parts)

@@ -1,0 +1,156 @@
+"""Which layouts the user asks for: names with options, found among what plugins offer, refused before anything runs."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from optim._engine.plugins.registry import Registry
+from optim._engine.runs.mark import read_mark
+from optim._engine.search.settings import RunSettings
+from optim.errors import ExitStatus, OptimError
+from optim.layout import Layout
+from optim.options import PassOptions, parse_options
+from optim.source import CONFIG_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLayout:
+    """A layout that was asked for.
+
+    Attributes:
+        text: as the user wrote it.
+        layout: an instance of what the plugin offers.
+        options: of it.
+        plugin: that offers it, with its distribution and version.
+    """
+
+    text: str
+    layout: Layout
+    options: PassOptions
+    plugin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """What is to be laid out, and how it is opened.
+
+    Attributes:
+        layouts: one or several.
+        files: folder with config, tokenizer and whatever else belongs to the model; None: what the source has.
+        python: the Python that has the consumers.
+    """
+
+    layouts: tuple[AskedLayout, ...]
+    files: Path | None = None
+    python: Path = Path(sys.executable)
+
+
+def ask(registry: Registry, texts: Sequence[str], files: Path | None = None, python: Path | None = None) -> Deliveries:
+    """Find what the user named.
+
+    Args:
+        registry: of the plugins.
+        texts: ``NAME`` or ``NAME:key=value,...`` with TOML values.
+        files: what the user named after ``--files``.
+        python: what the user named after ``--opened-by``.
+
+    Raises:
+        OptimError[unknown-layout]: nobody offers it; lists the near ones.
+        OptimError[bad-option]: options that cannot be read or do not fit. Also unknown-option.
+        OptimError[layout-twice]: two of one name would take each other's place.
+        OptimError[no-such-files]: ``files`` is no folder, or ``python`` is no file.
+    """
+    if files is not None and not files.is_dir():
+        raise _not_there(f"--files {files}", "there is no such folder", "name the folder that has config.json")
+    if python is not None and not python.is_file():
+        raise _not_there(f"--opened-by {python}", "there is no such file", "name a Python: .venv/bin/python")
+    found = [_asked(registry, text) for text in texts]
+    names = [one.layout.name for one in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise OptimError(
+                "layout-twice",
+                f"layout {name} was asked for twice",
+                "both would lie in one folder",
+                f"name one of them, and the other later: optim deliver RUN_FOLDER --as {name}:... -o DIR",
+                status=ExitStatus.USAGE,
+            )
+    return Deliveries(tuple(found), files, python or Path(sys.executable))
+
+
+def files_of(settings: RunSettings) -> Path | None:
+    """The folder that has what belongs to the source of a run and is no graph; None where there is none."""
+    if settings.export is not None:
+        return settings.export.folder
+    folder = settings.source if settings.source.is_dir() else settings.source.absolute().parent
+    return folder if (folder / CONFIG_FILE).is_file() else None
+
+
+def require_files(deliveries: Deliveries, files: Path | None) -> None:
+    """Refuse what cannot be laid out, before anybody waits for it.
+
+    Raises:
+        OptimError[layout-refused]: says what is missing.
+    """
+    for one in deliveries.layouts:
+        if reason := one.layout.refuse(files, one.options):
+            raise OptimError(
+                "layout-refused",
+                f"the result cannot be laid out as {one.layout.name}",
+                reason,
+                "--files FOLDER names the folder that has it, e.g. the one that the model was exported from",
+                one.plugin,
+                ExitStatus.USAGE,
+            )
+
+
+def require_deliverable(deliveries: Deliveries, files: Path | None, output: Path) -> None:
+    """Refuse what a run cannot lay out into its own folder, before anybody waits for it.
+
+    Args:
+        deliveries: of the run.
+        files: what the source has, where the user named no other folder.
+        output: the run folder.
+
+    Raises:
+        OptimError[layout-refused]: says what is missing.
+        OptimError[folder-taken]: the user has something of that name there.
+    """
+    require_files(deliveries, deliveries.files or files)
+    mark = read_mark(output)
+    ours = set(mark.holds.files) if mark and mark.holds else set()
+    for one in deliveries.layouts:
+        place = output / one.layout.name
+        if not one.layout.in_place and place.exists() and place.name not in ours:
+            raise OptimError(
+                "folder-taken",
+                f"nothing is written to {place}",
+                "it is there, and not of an earlier run",
+                "move it away, or name another folder after -o",
+                status=ExitStatus.USAGE,
+            )
+
+
+def _asked(registry: Registry, text: str) -> AskedLayout:
+    name, colon, rest = text.partition(":")
+    try:
+        values = tomllib.loads(f"options = {{{rest}}}")["options"] if colon else {}
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise OptimError(
+            "bad-option",
+            f"cannot read the options of {name}",
+            f"{rest}: {error}",
+            "values are TOML: --deliver \"triton:name='encoder',instances=2\"",
+            status=ExitStatus.USAGE,
+        ) from error
+    offer = registry.offer("layout", name)
+    kind: type[Layout] = offer.value
+    return AskedLayout(text, kind(), parse_options(kind, values), offer.plugin.release)
+
+
+def _not_there(what: str, cause: str, fix: str) -> OptimError:
+    return OptimError("no-such-files", f"{what} cannot be used", cause, fix, status=ExitStatus.USAGE)

@@ -1,0 +1,45 @@
+"""What is delivered though noise leaves its interval open: several looks agree, and there is nothing to lose by it.
+
+A chain without loss needs medians that are better in two looks, each with processes of its own. One with loss needs
+more: processor seconds, which other programs cannot take away, must show it clearly too. They say nothing of a chain
+whose settings change how many threads wait or work, and of what runs on another device.
+"""
+
+from __future__ import annotations
+
+from optim._engine.search.state import FASTER, Measured
+from optim.target import Target
+
+_LEANS = 0.98
+"""Medians must be better than this in both looks: the same graph differs by about that much from process to process,
+and what changes nothing would be delivered now and then with less."""
+
+_OPEN = "undecided: other programs made its interval reach beyond 0.995"
+
+
+def why_delivered(item: Measured, looked: float | None, target: Target) -> str:
+    """Why a candidate is delivered that is not clearly faster; empty where it is not.
+
+    Args:
+        item: as it was proven.
+        looked: its ratio when it was explored; it counts where there was no time for a second race.
+        target: where it runs.
+    """
+    second = item.again if item.again is not None else looked
+    if item.ratio is None or item.high is None or item.high < FASTER or second is None or not target.exact:
+        return ""
+    if max(item.ratio, second) >= _LEANS:
+        return ""
+    if not item.candidate.is_lossy:
+        return f"{_OPEN}; it is lossless and its median is better, so it is delivered"
+    work = item.work
+    if work is None or work.high >= FASTER or not _work_counts(item, target):
+        return ""
+    seconds = f"{work.value:.2f} times the processor seconds (95 % interval {work.low:.2f} to {work.high:.2f})"
+    return f"{_OPEN}; its median is better in two looks and a run takes {seconds}, so it is delivered"
+
+
+def _work_counts(item: Measured, target: Target) -> bool:
+    """Whether processor seconds tell of latency: on processors, with as many threads as the original has."""
+    settings = [step for step in item.candidate.steps if step.session_only and not step.lossy]
+    return not settings and (target.provider == "CPUExecutionProvider" or target.device == "CPU")

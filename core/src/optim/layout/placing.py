@@ -1,0 +1,64 @@
+"""A result's graph put where a layout wants it, and results that a layout has no word for."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from optim.errors import ExitStatus, OptimError
+from optim.layout.contract import Result
+
+
+def place_graph(result: Result, path: Path, *, data_suffix: str = ".data") -> Path:
+    """Put the result's graph, with its weights, where a layout wants it.
+
+    Files are copies, no hard links: onnx refuses weights in a file that has two names. A graph with external weights is
+    written anew, since it names their file.
+
+    Args:
+        result: whose graph.
+        path: of the graph; its folder is made.
+        data_suffix: what the name of the file of weights has behind that of the graph.
+
+    Returns:
+        ``path``.
+    """
+    import onnx
+    from onnx.external_data_helper import _get_all_tensors, uses_external_data
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    graph = onnx.load(result.model.path, load_external_data=False)
+    entries = [
+        entry
+        for tensor in _get_all_tensors(graph)
+        if uses_external_data(tensor)
+        for entry in tensor.external_data
+        if entry.key == "location"
+    ]
+    if not entries:
+        shutil.copyfile(result.model.path, path)
+        return path
+    names = sorted({entry.value for entry in entries})
+    new = {name: f"{path.name}{data_suffix}{f'.{number}' if number else ''}" for number, name in enumerate(names)}
+    for name in names:
+        shutil.copyfile(result.model.path.parent / name, path.parent / new[name])
+    for entry in entries:
+        entry.value = new[entry.value]
+    path.write_bytes(graph.SerializeToString(deterministic=True))
+    return path
+
+
+def require_provider(result: Result, *, layout: str, providers: tuple[str, ...]) -> None:
+    """Refuse a result of a target that a layout's consumer has no word for.
+
+    Raises:
+        OptimError[layout-not-for-target]: says which targets it takes.
+    """
+    if result.target.provider not in providers:
+        raise OptimError(
+            "layout-not-for-target",
+            f"a result for target {result.target.name} cannot be laid out as {layout}",
+            f"it runs on {result.target.runs_on}; {layout} is written for {', '.join(providers)}",
+            "optim run MODEL --target cpu --deliver " + layout,
+            status=ExitStatus.USAGE,
+        )

@@ -1,0 +1,1 @@
+"""The plugin ``layouts``: results as other programs open them."""

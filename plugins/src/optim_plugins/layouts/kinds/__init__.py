@@ -1,0 +1,1 @@
+"""A layout in each file."""

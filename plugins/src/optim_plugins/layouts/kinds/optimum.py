@@ -1,0 +1,81 @@
+"""The layout ``optimum``: ``onnx/model_<tag>.onnx`` beside config and tokenizer, as a repository of the hub has it.
+
+    DIR/config.json, tokenizer.json, ...   of the source
+    DIR/modules.json, 1_Pooling/...        where it is a model of sentence-transformers
+    DIR/onnx/model_optim.onnx              the result, with model_optim.onnx_data where it has large weights
+
+    ORTModelForFeatureExtraction.from_pretrained(DIR, subfolder="onnx", file_name="model_optim.onnx")
+    SentenceTransformer(DIR, backend="onnx", model_kwargs={"file_name": "model_optim.onnx"})
+
+Both open it with ONNX Runtime's default settings: a session's settings are arguments there, and no file has them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from optim.errors import ExitStatus, OptimError
+from optim.layout import Laid, Layout, Result, place_graph, require_provider
+from optim_plugins.layouts.hub_files import CONFIG, carry, missing_config
+
+if TYPE_CHECKING:
+    from optim_plugins.layouts.options import OptimumOptions
+
+_FOUND = "last_hidden_state"
+"""The output that ORTModelForFeatureExtraction looks for, which sentence-transformers opens with."""
+
+MODULES = "modules.json"
+"""How a model of sentence-transformers goes on after its encoder."""
+
+PROVIDERS = ("CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider")
+
+
+class Optimum(Layout):
+    """A folder that optimum and sentence-transformers open."""
+
+    name = "optimum"
+    summary = "a folder of the hub with onnx/, for optimum's ORTModel and sentence-transformers"
+    consumer = "pip install 'optimum-onnx[onnxruntime]' (or 'sentence-transformers[onnx]')"
+    opener = Path(__file__).parents[1] / "openers" / "optimum.py"
+    options: ClassVar[str] = "optim_plugins.layouts.options:OptimumOptions"
+
+    def refuse(self, files: Path | None, options: OptimumOptions) -> str:
+        """Without config.json neither library opens a folder."""
+        del options
+        return missing_config(files)
+
+    def write(self, result: Result, folder: Path, options: OptimumOptions) -> Laid:
+        """The graph under its name, and what the source has beside its weights."""
+        require_provider(result, layout=self.name, providers=PROVIDERS)
+        assert result.files is not None
+        _require_output(result)
+        carried = carry(result.files, folder)
+        name = f"model_{options.tag}.onnx" if options.tag else "model.onnx"
+        place_graph(result, folder / "onnx" / name, data_suffix="_data")
+        told: dict[str, Any] = {"file": name, "provider": result.target.provider}
+        return Laid(f"onnx/{name}", told=told, notes=tuple(_notes(carried)))
+
+
+def _require_output(result: Result) -> None:
+    """Refuse a model of sentence-transformers whose output that library does not find.
+
+    Raises:
+        OptimError[output-name]: says what it is called.
+    """
+    names = [output.name for output in result.model.outputs]
+    assert result.files is not None
+    if (result.files / MODULES).is_file() and _FOUND not in names:
+        raise OptimError(
+            "output-name",
+            "sentence-transformers would not find the output of the result",
+            f"it looks for {_FOUND}, and the graph has {', '.join(names)}",
+            "export the model with transformers' own names: optim run FOLDER --deliver optimum",
+            status=ExitStatus.USAGE,
+        )
+
+
+def _notes(carried: list[str]) -> list[str]:
+    with_pooling = MODULES in carried
+    who = "sentence-transformers and optimum" if with_pooling else "optimum"
+    return [f"{who} open it with their own defaults, {CONFIG} and what lies beside it are the source's"]

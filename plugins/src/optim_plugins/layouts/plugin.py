@@ -1,0 +1,17 @@
+"""The plugin ``layouts``: what it offers. Writing needs none of the consumers, and importing this none of numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optim import hookimpl
+from optim.layout import Layout
+from optim_plugins.layouts.kinds.optimum import Optimum
+
+OPTIM_HOOK_API = 1
+
+
+@hookimpl
+def optim_layouts() -> Sequence[type[Layout]]:
+    """All of them."""
+    return (Optimum,)

@@ -1,0 +1,82 @@
+"""The layout ``optimum``, opened by sentence-transformers and by optimum itself."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+
+from optim import OptimError
+from optim.layout import Result
+from optim.onnx.files import describe
+from optim.onnx.sessions import PLAIN_CPU
+from optim.testing import LayoutConformance
+from optim_plugins.layouts.kinds.optimum import Optimum
+
+
+@pytest.fixture(scope="module")
+def delivered(deliver, consumers, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("optimum") / "encoder"
+    return folder, deliver("optimum", folder, opened_by=consumers)
+
+
+def test_sentence_transformers_opens_it_and_computes_the_same(delivered):
+    _, report = delivered
+    assert report.status == "opened", report.text
+    assert "sentence-transformers 5.2.0" in report.text
+    assert report.samples > 0
+    assert report.drift <= report.tolerance
+    assert (report.graph, report.not_carried, report.cost) == ("onnx/model_optim.onnx", (), None)
+
+
+def test_what_the_source_has_beside_its_weights_goes_along(delivered, hub_files):
+    folder, _ = delivered
+    names = {file.relative_to(hub_files) for file in hub_files.rglob("*") if file.is_file()}
+    for name in names:
+        assert (folder / name).read_bytes() == (hub_files / name).read_bytes()
+    laid = {file.relative_to(folder) for file in folder.rglob("*") if file.is_file()} - names
+    assert {str(name) for name in laid} == {"delivery.json", "onnx/model_optim.onnx", "onnx/model_optim.onnx_data"}
+
+
+def test_optimum_alone_opens_it_where_it_has_no_pooling(deliver, consumers, hub_files, tmp_path):
+    files = tmp_path / "files"
+    shutil.copytree(hub_files, files, ignore=shutil.ignore_patterns("modules.json", "1_Pooling"))
+    report = deliver("optimum:tag=''", tmp_path / "out", files=files, opened_by=consumers)
+    assert (report.status, report.text) == ("opened", "by optimum-onnx 0.1.0")
+    assert (tmp_path / "out" / "onnx" / "model.onnx").is_file()
+
+
+def test_another_graph_than_the_result_is_noticed(deliver, encoder_run, consumers, tmp_path, monkeypatch):
+    """The comparison can fail: one weight of the written graph is another."""
+    write = Optimum.write
+
+    def damaged(self, result, folder, options):
+        laid = write(self, result, folder, options)
+        graph = onnx.load(result.model.path)
+        weight = next(one for one in graph.graph.initializer if one.name == "w2")
+        weight.CopyFrom(onnx.numpy_helper.from_array(np.ones((64, 32), np.float32), "w2"))
+        onnx.save(graph, folder / laid.graph)
+        return laid
+
+    monkeypatch.setattr(Optimum, "write", damaged)
+    with pytest.raises(OptimError, match="layout-differs"):
+        deliver("optimum:tag=''", tmp_path / "out", opened_by=consumers)
+    assert list(tmp_path.iterdir()) == []
+
+
+class TestOptimum(LayoutConformance):
+    plugin = "layouts"
+
+    @pytest.fixture
+    def layout_class(self):
+        return Optimum
+
+    @pytest.fixture
+    def files(self, hub_files):
+        return hub_files
+
+    @pytest.fixture
+    def result(self, encoder_run, hub_files):
+        return Result(encoder_run, describe(encoder_run / "model.onnx"), PLAIN_CPU, hub_files)
