@@ -128,6 +128,7 @@ class QuantizeWeights(Pass):
         from optim_plugins.ort.graph.products import Product
         from optim_plugins.ort.quantize.weights.block_graph import BlockRewriter
         from optim_plugins.ort.quantize.weights.block_plan import find_places, gptq_groups, rounding_of
+        from optim_plugins.ort.quantize.weights.scaling import scale_channels
         from optim_plugins.ort.quantize.weights.seen_inputs import gather_inputs
 
         graph = model.ir()
@@ -140,16 +141,20 @@ class QuantizeWeights(Pass):
         for group in gptq_groups(work):
             wanted = [p for p, rounding in group if rounding.by_samples and isinstance(p, Product)]
             inputs = gather_inputs(model, context, wanted, squares_only=options.method != "gptq")
+            if options.awq:
+                inputs, scaled = scale_channels(graph, group, inputs)
+                counts["normalizations that scale"] = counts.get("normalizations that scale", 0) + scaled
             for place, rounding in group:
                 kind = "products quantized" if isinstance(place, Product) else "tables quantized"
                 counts[kind] += rewriter.rewrite(place, rounding, inputs)
                 done += 1
                 context.report_progress(done / len(work), "rounding weights")
         notes = tuple(_notes(options, {place.name for place in found}, rewriter))
-        if not any(counts.values()):
+        rounded = counts["products quantized"] + counts["tables quantized"]
+        if not rounded:
             return PassResult(model, changed=False, notes=(*notes, "no weight is left to quantize"))
         rewriter.finish()
-        counts["left in float"] = len(found) - sum(counts.values())
+        counts["left in float"] = len(found) - rounded
         return PassResult(context.save(graph, model), changed=True, notes=notes, counts=counts)
 
 
