@@ -7,6 +7,7 @@ from pathlib import Path
 
 from optim._engine.compare.place import compare_run
 from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drift
+from optim._engine.gate.outputs import compare_sample
 from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.runs.layouts.asked import AskedLayout
 from optim._engine.runs.layouts.cost import opened_cost
@@ -67,15 +68,22 @@ def lay_out(asked: AskedLayout, result: Result, folder: Path, against: Bench | s
     bench.say(f"opening {asked.layout.name} by its consumer")
     samples = bench.prepared.compared[:_SAMPLES]
     feeds = [bench.reference.feed_set().sample(index) for index in samples]
-    opened = open_laid(asked.layout, laid, folder, feeds, python)
+    given = asked.layout.samples(result, feeds)
+    opened = open_laid(asked.layout, laid, folder, given, python)
     cost = opened_cost(against.bench, against.own, folder / laid.graph, laid.session) if report.not_carried else None
     report = report.model_copy(update={"cost": cost})
     if opened.missing:
         text = f"{opened.missing}; {asked.layout.consumer}, then optim deliver opens it too"
         return report.model_copy(update={"text": text})
     found: dict[str, OutputComparison] = {}
-    for index, sample, outputs in zip(samples, feeds, opened.outputs, strict=True):
-        found = merge_samples(found, compare_run(outputs, bench.reference, index, sample, ()))
+    for index, sample, outputs in zip(samples, given, opened.outputs, strict=True):
+        own = asked.layout.expected(result, sample, outputs)
+        inputs, named = result.model.inputs, result.model.outputs
+        if own is None:
+            compared = compare_run(outputs, bench.reference, index, sample, ())
+        else:
+            compared = compare_sample(own, outputs, sample, inputs, named)
+        found = merge_samples(found, compared)
     drift, tolerance = worst_drift(found.values()).relative_l2, bench.prepared.tolerance
     if drift > tolerance or any(one.problem for one in found.values()):
         problem = next((f"{one.name}: {one.problem}" for one in found.values() if one.problem), "")
