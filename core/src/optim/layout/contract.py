@@ -48,12 +48,14 @@ class Laid:
             not the result's own, the graph is timed as the consumer opens it.
         told: what :attr:`Layout.opener` is told, JSON values.
         notes: for the report, a sentence each.
+        tied_to: runtime and processor that the graph is made for alone; empty for one that every machine takes.
     """
 
     graph: str
     session: SessionConfig = field(default_factory=SessionConfig)
     told: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    tied_to: str = ""
 
 
 class Layout(ABC):

@@ -8,6 +8,7 @@ from optim import hookimpl
 from optim.layout import Layout
 from optim_plugins.layouts.kinds.genai import Genai
 from optim_plugins.layouts.kinds.mlflow import MLflow
+from optim_plugins.layouts.kinds.onnxruntime import OnnxRuntime
 from optim_plugins.layouts.kinds.optimum import Optimum
 from optim_plugins.layouts.kinds.transformers_js import TransformersJs
 from optim_plugins.layouts.kinds.triton import Triton
@@ -18,4 +19,4 @@ OPTIM_HOOK_API = 1
 @hookimpl
 def optim_layouts() -> Sequence[type[Layout]]:
     """All of them."""
-    return (Genai, MLflow, Optimum, TransformersJs, Triton)
+    return (Genai, MLflow, OnnxRuntime, Optimum, TransformersJs, Triton)
