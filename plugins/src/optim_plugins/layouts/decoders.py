@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optim.errors import ExitStatus, OptimError
-from optim.onnx.operators import operator_counts
 
 if TYPE_CHECKING:
     from optim.arrays import Array, Feeds, Outputs
@@ -77,6 +76,8 @@ def past_of(result: Result) -> Past:
     shape = taken[key_in % 0].shape or ()
     if len(shape) != 4 or not isinstance(shape[1], int) or not isinstance(shape[3], int):
         raise _none(f"'{key_in % 0}' has the shape {list(shape)}, and not batch, heads, length, size")
+    from optim.onnx.operators import operator_counts
+
     counts = operator_counts(result.model.path)
     shared = any(name.endswith("GroupQueryAttention") for name in counts)
     outputs = {"logits": "", **pairs}

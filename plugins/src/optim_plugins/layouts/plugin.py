@@ -15,8 +15,10 @@ from optim_plugins.layouts.kinds.triton import Triton
 
 OPTIM_HOOK_API = 1
 
+LAYOUTS: tuple[type[Layout], ...] = (Genai, MLflow, OnnxRuntime, Optimum, TransformersJs, Triton)
+
 
 @hookimpl
 def optim_layouts() -> Sequence[type[Layout]]:
     """All of them."""
-    return (Genai, MLflow, OnnxRuntime, Optimum, TransformersJs, Triton)
+    return LAYOUTS

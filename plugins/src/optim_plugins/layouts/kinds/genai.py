@@ -62,11 +62,11 @@ class Genai(Layout):
         require_provider(result, layout=self.name, providers=tuple(_PROVIDERS))
         assert result.files is not None
         source = json.loads((result.files / CONFIG).read_text(encoding="utf-8"))
+        session = disabled_as_config(result.model.session)
+        config = _config(result, source.get("text_config", source), session)
         if folder != result.folder:
             place_graph(result, folder / "model.onnx")
         carry_tokenizer(result.files, folder)
-        session = disabled_as_config(result.model.session)
-        config = _config(result, source.get("text_config", source), options, session)
         (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         carried = {name: value for name, value in session.session_options.items() if name in _OPTIONS}
         return Laid("model.onnx", type(session)(carried, session.session_config), {"tokens": options.tokens})
@@ -80,7 +80,7 @@ class Genai(Layout):
         return choices(result, sample, outputs)
 
 
-def _config(result: Result, source: Mapping[str, Any], options: GenaiOptions, session: SessionConfig) -> dict[str, Any]:
+def _config(result: Result, source: Mapping[str, Any], session: SessionConfig) -> dict[str, Any]:
     past = past_of(result)
     inputs = {info.name: info.name for info in result.model.inputs if info.name in _FED}
     strange = [info.name for info in result.model.inputs if info.name not in {*_FED, *past.inputs}]

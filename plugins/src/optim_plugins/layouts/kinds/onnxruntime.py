@@ -14,10 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim.errors import ExitStatus, OptimError
-from optim.jobs import WorkerFailed, from_wire, run_job, to_wire
 from optim.layout import Laid, Layout, Result, require_provider
-from optim.onnx.files import size_bytes
-from optim_plugins.layouts import ort_job
 
 if TYPE_CHECKING:
     from optim.options import PassOptions
@@ -43,6 +40,10 @@ class OnnxRuntime(Layout):
 
     def write(self, result: Result, folder: Path, options: PassOptions) -> Laid:
         """The runtime writes it, in a process of its own."""
+        from optim.jobs import WorkerFailed, from_wire, run_job, to_wire
+        from optim.onnx.files import size_bytes
+        from optim_plugins.layouts import ort_job
+
         del options
         require_provider(result, layout=self.name, providers=("CPUExecutionProvider",))
         if size_bytes(result.model) > _LARGEST_BYTES:
