@@ -13,13 +13,15 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper
 
 import optim
-from optim import OptimError, SessionConfig
+from optim import Model, OptimError, SessionConfig
 from optim._engine.cli.main import optim as command
 from optim._engine.runs.layouts.not_carried import not_carried
 from optim._engine.runs.session_file import write_session_files
 from optim.errors import ExitStatus
-from optim.layout import Laid, Layout, disabled_as_config, place_graph
+from optim.layout import Laid, Layout, Result, disabled_as_config, place_graph
+from optim.onnx.files import describe
 from optim.onnx.sessions import PLAIN_CPU
+from optim.testing import models
 from optim_plugins.layouts import plugin
 
 OPENER = """
@@ -236,6 +238,28 @@ def tuned(run_folder, tmp_path):
     return folder
 
 
+def test_a_lock_of_somebody_else_has_no_code_run_for_its_feeds(tuned, viewer, tmp_path, monkeypatch):
+    viewer()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "planted.py").write_text("open('ran', 'w').close()\n")
+    folder = tuned(SessionConfig())
+    lock = folder / "recipe.lock.toml"
+    lock.write_text(lock.read_text().replace("[feeds]", '[feeds]\ndata = "planted:feeds"'))
+    assert optim.deliver(folder, "viewer", tmp_path / "out").status == "opened"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_feeds_of_another_graph_are_no_hindrance_unless_they_were_named(tuned, viewer, tmp_path):
+    viewer()
+    folder = tuned(SessionConfig())
+    np.savez(folder / "feeds.npz", image=np.zeros((1, 3), np.float32))
+    lock = folder / "recipe.lock.toml"
+    lock.write_text(lock.read_text().replace("[feeds]", '[feeds]\ndata = "feeds.npz"'))
+    assert optim.deliver(folder, "viewer", tmp_path / "out").status == "opened"
+    with pytest.raises(OptimError, match="feeds-"):
+        optim.deliver(folder, "viewer", tmp_path / "other", data=str(folder / "feeds.npz"))
+
+
 def test_settings_that_are_lost_are_named_and_what_that_costs_is_timed(tuned, viewer, tmp_path):
     viewer()
     report = optim.deliver(tuned(SessionConfig({"intra_op_num_threads": 1})), "viewer", tmp_path / "out")
@@ -274,11 +298,25 @@ def test_a_switched_off_optimizer_is_carried_in_either_way_of_saying_it():
     assert not_carried(off, SessionConfig()) == ("intra_op_num_threads=2", "a=1", "without Cast", "without Gelu")
 
 
-def test_weights_beside_the_graph_go_along_under_its_name(tmp_path):
-    from optim.layout import Result
-    from optim.onnx.files import describe
-    from optim.testing import models
+def test_a_graph_that_names_a_file_elsewhere_has_nothing_copied(tmp_path):
+    (tmp_path / "secret").write_bytes(bytes(32))
+    (tmp_path / "run").mkdir()
+    write_model(tmp_path / "run" / "model.onnx")
+    graph = onnx.load(tmp_path / "run" / "model.onnx")
+    graph.graph.initializer[0].ClearField("raw_data")
+    onnx.external_data_helper.set_external_data(graph.graph.initializer[0], "../secret")
+    (tmp_path / "run" / "model.onnx").write_bytes(graph.SerializeToString())
+    result = Result(tmp_path / "run", describe_unread(tmp_path / "run" / "model.onnx"), PLAIN_CPU)
+    with pytest.raises(OptimError, match="external-data-outside"):
+        place_graph(result, tmp_path / "out" / "net.onnx")
+    assert not (tmp_path / "out").exists()
 
+
+def describe_unread(path):
+    return Model(path, "", (), (), {"": 17}, 8)
+
+
+def test_weights_beside_the_graph_go_along_under_its_name(tmp_path):
     source = models.mlp(tmp_path)
     folder = tmp_path / "run"
     folder.mkdir()
