@@ -303,8 +303,8 @@ def test_a_graph_that_names_a_file_elsewhere_has_nothing_copied(tmp_path):
     (tmp_path / "run").mkdir()
     write_model(tmp_path / "run" / "model.onnx")
     graph = onnx.load(tmp_path / "run" / "model.onnx")
-    graph.graph.initializer[0].ClearField("raw_data")
     onnx.external_data_helper.set_external_data(graph.graph.initializer[0], "../secret")
+    graph.graph.initializer[0].ClearField("raw_data")
     (tmp_path / "run" / "model.onnx").write_bytes(graph.SerializeToString())
     result = Result(tmp_path / "run", describe_unread(tmp_path / "run" / "model.onnx"), PLAIN_CPU)
     with pytest.raises(OptimError, match="external-data-outside"):

@@ -20,8 +20,9 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
+from optim.decoders.shared_past import keep_shared_past
 from optim.model import UNKNOWN_DTYPE, Model, SessionConfig, TensorInfo
-from optim.onnx.adapter_inputs import adapter_inputs_of, keep_adapter_inputs
+from optim.onnx.adapter_inputs import SUPPLIED, adapter_inputs_of, keep_adapter_inputs, leave_to_sessions
 from optim.onnx.context_files import context_files, deliver_contexts, keep_attachments, set_artefacts, store_contexts
 from optim.onnx.data_files import bytes_key, pieces, placed, replacing, write_tensors
 from optim.onnx.digests import model_digest
@@ -113,13 +114,14 @@ def adopt_into_store(
 def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | None = None) -> ir.Model:
     """A graph whose large tensors are those of ``like`` where the bytes are equal, with these artefacts and no others.
 
-    A library may have written on what the graph that it was given says of its own. Attachments and adapter inputs are
-    said anew: a library may have dropped what is said of them.
+    A library may have written on what the graph that it was given says of its own. Attachments, adapter inputs and
+    a past in one buffer are said anew: a library may have dropped what is said of them.
     """
     graph = read_ir(path)
     set_artefacts(graph, artefacts or {})
     keep_attachments(graph, like.path)
     keep_adapter_inputs(graph, like.adapters)
+    keep_shared_past(graph, like.path)
     known = {bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
     for value, tensor in _large_tensors(graph):
         same = known.get(bytes_key(tensor))
@@ -136,6 +138,7 @@ def deliver(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Pat
     """
     folder.mkdir(parents=True, exist_ok=True)
     graph = model.ir()
+    leave_to_sessions(graph)
     graph_path, data_path = folder / name, folder / f"{name}.data"
     tensors = list(_large_tensors(graph))
     written = [graph_path]
@@ -253,6 +256,8 @@ def _tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:
         for value in part.initializers.values():
             tensor = value.const_value
             if tensor is None or id(value) in seen or tensor.dtype == ir.DataType.STRING:
+                continue
+            if isinstance(tensor, ir.ExternalTensor) and tensor.location == SUPPLIED:
                 continue
             seen.add(id(value))
             yield value, tensor

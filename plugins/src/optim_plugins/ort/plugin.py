@@ -11,6 +11,7 @@ from optim.onnx.backend import OnnxRuntimeBackend
 from optim.passes import Stage
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 from optim_plugins.ort.precision.mixed_precision import MixedPrecision
@@ -47,7 +48,7 @@ _BLOCKS: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeWeights)
 
 _OFFERED: Mapping[str, Mapping[Stage, tuple[type[Pass], ...]]] = {
     "CPUExecutionProvider": {
-        Stage.FUSE: (*_FIRST, FuseTransformer),
+        Stage.FUSE: (*_FIRST, SharePast, FuseTransformer),
         Stage.QUANTIZE: _QUANTIZE,
         Stage.CONVERT_PRECISION: _PRECISION,
         Stage.TUNE: _TUNE,

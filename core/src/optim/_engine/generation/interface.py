@@ -41,10 +41,12 @@ class DecoderInterface:
 
     def empty_state(self, batch: int) -> dict[str, Array]:
         """A state of no tokens: every dimension with a name but the batch is 0."""
-        return {
-            name: np.zeros(_sizes(self.inputs[name], batch), dtype_of(self.inputs[name].dtype))
-            for name in self.state.values()
-        }
+        shapes = self.buffers(batch, 0)
+        return {name: np.zeros(shape, dtype_of(self.inputs[name].dtype)) for name, shape in shapes.items()}
+
+    def buffers(self, batch: int, capacity: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of a state that has room for so many tokens: every dimension with a name but the batch is theirs."""
+        return {name: _sizes(self.inputs[name], batch, capacity) for name in self.state.values()}
 
 
 def interface_of(
@@ -72,11 +74,13 @@ def session_inputs(values: Sequence[object]) -> list[TensorInfo]:
     return [TensorInfo(_name(value), _dtype(value), _shape(value)) for value in values]
 
 
-def _sizes(info: TensorInfo, batch: int) -> tuple[int, ...]:
+def _sizes(info: TensorInfo, batch: int, tokens: int) -> tuple[int, ...]:
     shape = info.shape or ()
     first = next((axis for axis, size in enumerate(shape) if not isinstance(size, int)), 0)
     named = next((axis for axis, size in enumerate(shape) if isinstance(size, str) and "batch" in size), first)
-    return tuple(size if isinstance(size, int) else batch if axis == named else 0 for axis, size in enumerate(shape))
+    return tuple(
+        size if isinstance(size, int) else batch if axis == named else tokens for axis, size in enumerate(shape)
+    )
 
 
 def _name(value: object) -> str:

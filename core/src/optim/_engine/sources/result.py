@@ -17,6 +17,7 @@ from optim._engine.sources.evidence import RecordedComponent, RecordedStep, Reco
 from optim._engine.sources.verify import as_taken, compare_step, place_of
 from optim.arrays import Array, Feeds
 from optim.backend import Session
+from optim.decoders.shared_past import file_shares_past, why_not_taken
 from optim.model import Model
 from optim.passes import Interface
 
@@ -68,12 +69,13 @@ def compare_result(
     """
     worst: dict[str, OutputComparison] = {}
     trials, skipped, samples = [], [], 0
+    in_place = file_shares_past(model.path)
     furthest, output, place = -1.0, "", ""
     for trial in component.trials:
         refusal = ""
         for index, (feeds, step) in enumerate(_runs(folder, component, trial)):
             given = mapped_feeds(as_taken(feeds, original.inputs), interfaces)
-            if refusal := _refusal(model, given):
+            if refusal := _refusal(model, given) or (why_not_taken(given) if in_place else ""):
                 break
             compared = compare_step(step, mapped_outputs(session.run(given), interfaces), cast=True)
             samples += 1

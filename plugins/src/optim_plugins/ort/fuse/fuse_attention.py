@@ -24,14 +24,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from optim_plugins.ort.fuse.attention_masks import Masks
 from optim_plugins.ort.fuse.attention_pattern import Attention, find_attention
+from optim_plugins.ort.fuse.block_writer import SWAP, BlockWriter
 from optim_plugins.ort.graph.dimensions import Sizes
-from optim_plugins.ort.graph.known_values import permutation, producer
-from optim_plugins.ort.graph.node_writer import NodeWriter, take_over
-
-_SWAP = (0, 2, 1, 3)
-"""Heads before the sequence, or behind it."""
+from optim_plugins.ort.graph.known_values import permutation
 
 
 def fuse_attention(graph: ir.Model) -> tuple[int, list[str]]:
@@ -40,7 +36,7 @@ def fuse_attention(graph: ir.Model) -> tuple[int, list[str]]:
     Returns:
         How many, and for each block that was found but not fused, why.
     """
-    _split_key_transposes(graph)
+    split_key_transposes(graph)
     blocks, missed = find_attention(graph, Sizes(graph))
     fuser = _Fuser(graph, Sizes(graph, {block.output: block.query for block in blocks}))
     for block in blocks:
@@ -52,14 +48,14 @@ def fuse_attention(graph: ir.Model) -> tuple[int, list[str]]:
     return fuser.count, missed
 
 
-def _split_key_transposes(graph: ir.Model) -> None:
-    """``[b, t, h, d] -> [b, h, d, t]`` in two steps, the first of which makes keys: [b, h, t, d]."""
+def split_key_transposes(graph: ir.Model) -> None:
+    """Write ``[b, t, h, d] -> [b, h, d, t]`` in two steps, the first of which makes keys: [b, h, t, d]."""
     for node in list(graph.graph):
         if permutation(node) != [0, 2, 3, 1]:
             continue
         if not any(use.node.op_type in ("MatMul", "Mul", "Div") for use in node.outputs[0].uses()):
             continue
-        keys = ir.node("Transpose", [node.inputs[0]], {"perm": _SWAP}, name=f"{node.name}_keys")
+        keys = ir.node("Transpose", [node.inputs[0]], {"perm": SWAP}, name=f"{node.name}_keys")
         keys.outputs[0].type = node.outputs[0].type
         graph.graph.insert_before(node, keys)
         node.replace_input_with(0, keys.outputs[0])
@@ -71,18 +67,17 @@ class _Fuser:
 
     def __init__(self, graph: ir.Model, sizes: Sizes) -> None:
         self.count = 0
-        self._sizes = sizes
-        self._writer = NodeWriter(graph, "attention")
-        self._masks = Masks(self._writer, sizes)
+        self._around = BlockWriter(graph, sizes)
+        self._writer = self._around.nodes
 
     def fuse(self, block: Attention) -> str | None:
         """Replace one block; else the reason why not."""
-        group = block.heads // block.key_heads
-        if group > 1 and block.mask is not None and self._masks.heads(block.mask) != 1:
+        group, masks = block.heads // block.key_heads, self._around.masks
+        if group > 1 and block.mask is not None and masks.heads(block.mask) != 1:
             return "its mask differs between heads that share keys"
         self._writer.before = block.output.producer()
-        bias = self._masks.bias(block)
-        flat = [self._flat(block.key), self._flat(block.value)] if group == 1 else [None]
+        bias = masks.bias(block)
+        flat = [self._around.flat(block.key), self._around.flat(block.value)] if group == 1 else [None]
         key, value = flat if all(flat) else (block.key, block.value)
         inputs = [self._rows(block, group), key, value, *([None, None, bias] if bias is not None else [])]
         attention = self._writer.add(
@@ -95,71 +90,25 @@ class _Fuser:
         )
         attention.producer().metadata_props.update(block.softmax.metadata_props)  # type: ignore[union-attr]
         heads = self._split(attention, block, group)
-        blanked = self._masks.blank(block, heads)
+        blanked = masks.blank(block, heads)
         if blanked is not None:
-            self._hand_on(block, blanked, None)
+            self._around.hand_on(block, blanked, None)
         else:
-            self._hand_on(block, heads, attention if group == 1 else None)
+            self._around.hand_on(block, heads, attention if group == 1 else None)
         self.count += 1
         return None
 
     def _rows(self, block: Attention, group: int) -> ir.Value:
         """The query as [batch, rows, key heads * head size]."""
-        query = block.query
-        if group == 1 and (flat := self._flat(query)) is not None:
-            return flat
-        if group > 1:
-            query = self._writer.reshape(query, [0, block.key_heads, -1, block.head_size])
-        rows = self._writer.transpose(query, _SWAP)
-        return self._writer.reshape(rows, [0, 0, block.key_heads * block.head_size])
+        if group == 1:
+            return self._around.rows(block.query, block.key_heads * block.head_size)
+        query = self._writer.reshape(block.query, [0, block.key_heads, -1, block.head_size])
+        return self._writer.reshape(self._writer.transpose(query, SWAP), [0, 0, block.key_heads * block.head_size])
 
     def _split(self, attention: ir.Value, block: Attention, group: int) -> ir.Value:
         """The result as [batch, sequence, heads, head size]."""
         split = self._writer.reshape(attention, [0, 0, block.key_heads, block.head_size])
         if group == 1:
             return split
-        by_key = self._writer.transpose(split, _SWAP)
-        return self._writer.transpose(self._writer.reshape(by_key, [0, block.heads, -1, block.head_size]), _SWAP)
-
-    def _hand_on(self, block: Attention, heads: ir.Value, flat: ir.Value | None) -> None:
-        """Let who read the block read its replacement, without the Transpose and Reshape that are undone at once."""
-        for reader in self._readers(block.output):
-            if permutation(reader) == list(_SWAP):
-                self._hand_on_rows(reader, block, heads, flat)
-        take_over(block.output, self._writer.transpose(heads, _SWAP))
-
-    def _hand_on_rows(self, transpose: ir.Node, block: Attention, heads: ir.Value, flat: ir.Value | None) -> None:
-        rows = transpose.outputs[0]
-        hidden = block.heads * block.head_size
-        whole = [self._sizes.of(block.query, 0), self._sizes.of(block.query, 2), hidden]
-        for use in list(rows.uses()):
-            node = use.node
-            target = self._sizes.target(node) if node.op_type == "Reshape" else None
-            if target is None:
-                continue
-            if len(target) == 3 and self._sizes.differing(target, whole) <= 1:
-                merged = self._writer.reshape(heads, [0, 0, hidden]) if flat is None else flat
-                take_over(node.outputs[0], merged)
-            elif flat is not None and 0 not in target[2:]:
-                node.replace_input_with(0, flat)
-        take_over(rows, heads)
-
-    def _flat(self, value: ir.Value) -> ir.Value | None:
-        """[batch, sequence, hidden] of heads split off it: Transpose(Reshape(flat, [b, s, h, d]), [0, 2, 1, 3])."""
-        transpose = producer(value, "Transpose")
-        if transpose is None or permutation(transpose) != list(_SWAP):
-            return None
-        split = producer(transpose.inputs[0], "Reshape")
-        flat = split.inputs[0] if split is not None else None
-        if split is None or flat is None or self._sizes.rank(flat) != 3:
-            return None
-        kept = all(self._sizes.of(split.outputs[0], axis) == self._sizes.of(flat, axis) for axis in (0, 1))
-        return flat if kept else None
-
-    def _readers(self, value: ir.Value) -> list[ir.Node]:
-        """Readers of a value, also behind a Reshape that changes nothing."""
-        found: list[ir.Node] = []
-        for use in value.uses():
-            same = use.node.op_type == "Reshape" and self._sizes.keeps_shape(use.node)
-            found += self._readers(use.node.outputs[0]) if same else [use.node]
-        return found
+        by_key = self._writer.transpose(split, SWAP)
+        return self._writer.transpose(self._writer.reshape(by_key, [0, block.heads, -1, block.head_size]), SWAP)

@@ -49,7 +49,7 @@ class FuseTransformer(Pass):
         from optim.onnx.operators import operator_counts
 
         operators = operator_counts(model.path)
-        if "Softmax" in operators and "MatMul" in operators:
+        if "MatMul" in operators and {"Softmax", "com.microsoft:GroupQueryAttention"} & operators.keys():
             return APPLICABLE
         return Applicable.no("the graph has no attention to fuse: no Softmax beside a MatMul")
 

@@ -1,0 +1,149 @@
+"""Steps of one generation: what is fed from one run of the graph to the next.
+
+Where the graph says so (:mod:`optim.decoders.shared_past`), the past lies in buffers that are bound once, as inputs and
+as outputs, and a step adds its tokens to them. Else each step returns a longer past, which is fed to the next as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from optim._engine.backends.own_session import OwnSession
+from optim._engine.generation.interface import DecoderInterface
+from optim._engine.generation.tensors import AnySession, as_array, tensors_of
+from optim.arrays import Array, dtype_of
+from optim.decoders.shared_past import shares_past
+from optim.errors import OptimError
+from optim.providers.memory import TensorMemory
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+
+class Steps(Protocol):
+    """The state of one generation."""
+
+    def advance(self, ids: Array, mask: Array) -> Array:
+        """Feed new tokens; their logits, shape (batch, new tokens, vocabulary).
+
+        Args:
+            ids: int64, shape (batch, new tokens).
+            mask: of past and new tokens, shape (batch, total).
+        """
+
+
+def steps_of(
+    session: AnySession, interface: DecoderInterface, batch: int, capacity: int, constants: Mapping[str, Any]
+) -> Steps:
+    """The steps of a generation.
+
+    Args:
+        session: of the decoder.
+        interface: of its graph.
+        batch: rows.
+        capacity: tokens of the past and new ones at the end.
+        constants: inputs that are the same in every step.
+
+    Raises:
+        OptimError[past-too-large]: the machine has not the memory for buffers of this capacity.
+    """
+    if isinstance(session, OwnSession) or not shares_past(session.get_modelmeta().custom_metadata_map):
+        return GrowingSteps(session, interface, batch, constants)
+    return BufferSteps(session, interface, batch, capacity, constants)
+
+
+class GrowingSteps:
+    """A past that each step returns anew; on a GPU it stays there, and a step brings only its logits to the machine."""
+
+    def __init__(
+        self, session: AnySession, interface: DecoderInterface, batch: int, constants: Mapping[str, Any]
+    ) -> None:
+        self._interface = interface
+        self._tensors = tensors_of(session)
+        self._constants = {name: self._tensors.put(tensor) for name, tensor in constants.items()}
+        self._state = {name: self._tensors.put(array) for name, array in interface.empty_state(batch).items()}
+
+    def advance(self, ids: Array, mask: Array) -> Array:
+        """As :meth:`Steps.advance`."""
+        fresh = {name: self._tensors.put(array) for name, array in _fresh(self._interface, ids, mask).items()}
+        given = {**self._constants, **self._state, **fresh}
+        outputs = self._tensors.run(given, (self._interface.logits,))
+        self._state = {taker: outputs[giver] for giver, taker in self._interface.state.items()}
+        return _by_token(as_array(outputs[self._interface.logits]))
+
+
+class BufferSteps:
+    """A past in buffers that a step adds to: nothing but ids, a mask and logits is bound anew."""
+
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        interface: DecoderInterface,
+        batch: int,
+        capacity: int,
+        constants: Mapping[str, Any],
+    ) -> None:
+        import onnxruntime
+
+        self._interface, self._session, self._capacity = interface, session, capacity
+        self._memory = TensorMemory.of(session)
+        self._binding = session.io_binding()
+        tensors = tensors_of(session)
+        shapes = interface.buffers(batch, capacity)
+        if self._memory.kind == "cpu":
+            _require_memory(interface, shapes)
+        self._held: list[Any] = []
+        self._binding.bind_output(interface.logits)  # first, so that it is the first of the outputs
+        for name, value in {name: tensors.put(tensor) for name, tensor in constants.items()}.items():
+            self._bind_input(name, value)
+        for giver, taker in interface.state.items():
+            dtype = dtype_of(interface.inputs[taker].dtype)
+            place = (self._memory.kind, self._memory.index)
+            buffer = onnxruntime.OrtValue.ortvalue_from_shape_and_type(shapes[taker], dtype, *place)
+            self._bind_input(taker, buffer)
+            self._binding.bind_ortvalue_output(giver, buffer)
+
+    def advance(self, ids: Array, mask: Array) -> Array:
+        """As :meth:`Steps.advance`."""
+        if mask.shape[1] > self._capacity:
+            raise ValueError(f"{mask.shape[1]} tokens do not fit into buffers for {self._capacity}")
+        fresh = {name: self._memory.put(array) for name, array in _fresh(self._interface, ids, mask).items()}
+        for name, value in fresh.items():
+            self._binding.bind_ortvalue_input(name, value)
+        self._binding.bind_output(self._interface.logits)
+        self._session.run_with_iobinding(self._binding)
+        return _by_token(as_array(self._binding.get_outputs()[0]))
+
+    def _bind_input(self, name: str, value: Any) -> None:
+        self._binding.bind_ortvalue_input(name, value)
+        self._held.append(value)
+
+
+def _fresh(interface: DecoderInterface, ids: Array, mask: Array) -> dict[str, Array]:
+    """What is new in a step, by the names of inputs that the graph has."""
+    positions = np.maximum(np.cumsum(mask, -1) - 1, 0)[:, -ids.shape[1] :]
+    known = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
+    return {name: array.astype(np.int64) for name, array in known.items() if name in interface.inputs}
+
+
+def _by_token(logits: Array) -> Array:
+    return logits if logits.ndim == 3 else logits[:, None]
+
+
+def _require_memory(interface: DecoderInterface, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse buffers that the machine has no room for: many tokens later it would swap, or end the program."""
+    import psutil
+
+    needed = sum(math.prod(shape) * dtype_of(interface.inputs[name].dtype).itemsize for name, shape in shapes.items())
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise OptimError(
+            "past-too-large",
+            "there is no memory for the past of this generation",
+            f"its buffers take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free",
+            "ask for fewer new tokens (max_new_tokens), or for fewer prompts at once",
+        )

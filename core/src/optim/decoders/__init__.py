@@ -1,0 +1,1 @@
+"""What a graph says of itself as a decoder."""

@@ -1,0 +1,1 @@
+"""Attention whose past and present lie in one buffer."""

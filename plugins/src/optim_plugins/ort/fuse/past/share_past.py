@@ -1,0 +1,55 @@
+"""``ort.share-past``: the past of a decoder and its present in one buffer, which each step only adds to.
+
+An exported decoder joins a past to new keys and values, and returns the whole: each token copies all tokens before it,
+in every layer. ``com.microsoft.GroupQueryAttention`` writes new keys and values into the memory of the past, where the
+caller binds both to the same buffer (:mod:`optim.decoders.shared_past`). It takes key heads that serve several query
+heads as they are. :mod:`optim_plugins.ort.fuse.past.past_graph` has the rewriting.
+
+Feeds, names and shapes stay: a caller who feeds a past and takes a longer present gets the same numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim.passes import Role
+
+if TYPE_CHECKING:
+    from optim import NoOptions
+
+NO_CHUNKS = "its kernel takes several new tokens after a past for a batch of one only; one token takes any batch"
+
+
+class SharePast(Pass):
+    """Past and present of a decoder in one buffer."""
+
+    name = "ort.share-past"
+    summary = "attention of decoders that adds to the past in place, in one buffer of a fixed size"
+    role = Role.REQUESTED
+    after = ("ort.clean",)
+    before = ("ort.fuse-transformer",)
+
+    def applicable(self, model: Model, target: Target) -> Applicable:
+        """Where an input is joined to what is returned."""
+        del target
+        from optim.onnx.operators import operator_counts
+
+        operators = operator_counts(model.path)
+        if "com.microsoft:GroupQueryAttention" in operators:
+            return Applicable.no("its attention is GroupQueryAttention already")
+        if any("past" in info.name for info in model.inputs) and "Softmax" in operators:
+            return APPLICABLE
+        return Applicable.no("the graph has no past: none of its inputs is joined to keys and values that it returns")
+
+    def apply(self, model: Model, options: NoOptions, context: Context) -> PassResult:
+        """Rewrite every attention over a past, or none."""
+        del options
+        from optim_plugins.ort.fuse.past.past_graph import share_past
+
+        graph = model.ir()
+        done = share_past(graph)
+        if isinstance(done, str):
+            return PassResult(model, changed=False, notes=(done,))
+        saved = context.save(graph, model)
+        return PassResult(saved, changed=True, notes=(NO_CHUNKS,), counts={"GroupQueryAttention": done})

@@ -1,0 +1,133 @@
+"""Past and present in one buffer: the same numbers as before, with a past that grows and with one that is added to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import helper
+from ort_models import CPU, DATA, apply, drift, export, feeds_for, names_and_shapes, operators, proto, stored
+
+from optim import Decoder, Model, OptimError
+from optim.decoders.shared_past import file_shares_past
+from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.fuse.past.share_past import SharePast
+
+DECODERS = ("gpt2.dynamo", "gpt2.ts", "llama.dynamo", "llama.ts")
+FACTS = {"eos": [], "pad": 0}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_every_attention_over_a_past_shares_it(name: str, tmp_path: Path) -> None:
+    model = export(name, tmp_path)
+    result = apply(SharePast, model, tmp_path)
+    assert result.counts == {"GroupQueryAttention": 2} and "Softmax" not in operators(result.model)
+    assert "Concat" not in _readers_of_pasts(result.model)
+    assert names_and_shapes(result.model) == names_and_shapes(model)
+    assert file_shares_past(result.model.path) and not file_shares_past(model.path)
+    for sizes in ({"sequence": 1, "batch": 2}, {"sequence": 3, "batch": 1}):
+        assert drift(model, result.model, feeds_for(name, **sizes)) < 1e-5
+    whole = feeds_for(name, sequence=4, past=0)
+    assert drift(model, result.model, whole | {"attention_mask": np.ones((2, 4), np.int64)}) < 1e-5
+    assert not SharePast().applicable(result.model, CPU)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_it_generates_in_a_buffer_what_it_generates_with_a_past_that_grows(name: str, tmp_path: Path) -> None:
+    model = export(name, tmp_path)
+    shared = apply(SharePast, model, tmp_path).model
+    shared = apply(FuseTransformer, shared, tmp_path, leave_out=("attention",)).model
+    assert file_shares_past(shared.path)
+    prompts = [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
+    growing, adding = (Decoder(_session(one), FACTS) for one in (model, shared))
+    expected = growing.generate(prompts, max_new_tokens=8)
+    assert len(set(expected.ravel().tolist())) > 1
+    assert np.array_equal(adding.generate(prompts, max_new_tokens=8), expected)
+
+
+def test_a_step_writes_behind_what_the_buffer_holds(tmp_path: Path) -> None:
+    name, room = "llama.dynamo", 12
+    model = export(name, tmp_path)
+    session = _session(apply(SharePast, model, tmp_path).model)
+    feeds = feeds_for(name, sequence=1, past=5)
+    expected = dict(zip((one.name for one in session.get_outputs()), _session(model).run(None, feeds), strict=True))
+    binding, buffers = session.io_binding(), {}
+    for taken, array in feeds.items():
+        value = array
+        if taken.startswith("past_"):
+            value = np.full((*array.shape[:2], room, array.shape[3]), 7, np.float32)
+            value[:, :, :5] = array
+        buffers[taken] = ort.OrtValue.ortvalue_from_numpy(value)
+        binding.bind_ortvalue_input(taken, buffers[taken])
+    binding.bind_output("logits")
+    for given in list(expected)[1:]:
+        binding.bind_ortvalue_output(given, buffers[given.replace("present", "past_key_values")])
+    session.run_with_iobinding(binding)
+    np.testing.assert_allclose(binding.get_outputs()[0].numpy(), expected["logits"], atol=1e-5)
+    for given in list(expected)[1:]:
+        held = buffers[given.replace("present", "past_key_values")].numpy()
+        np.testing.assert_allclose(held[:, :, :6], expected[given], atol=1e-5)
+        assert (held[:, :, 6:] == 7).all()
+
+
+def test_a_graph_without_a_past_is_told(tmp_path: Path) -> None:
+    refused = SharePast().applicable(export("bert.dynamo", tmp_path), CPU)
+    assert not refused and "no past" in refused.reason
+
+
+def test_a_past_of_another_layout_is_named(tmp_path: Path) -> None:
+    graph = onnx.load(DATA / "gpt2.dynamo.onnx")
+    joined = next(node for node in graph.graph.node if "present.0.key" in node.output)
+    joined.attribute[0].i = 1
+    assert "'past_key_values.0.key'" in _reason(graph, tmp_path) and "axis 1" in _reason(graph, tmp_path)
+
+
+def test_without_a_mask_nothing_tells_how_much_is_filled(tmp_path: Path) -> None:
+    graph = onnx.load(DATA / "gpt2.dynamo.onnx")
+    for values in (graph.graph.input, *(node.input for node in graph.graph.node)):
+        for place, value in enumerate(values):
+            if value == "attention_mask":
+                values[place] = "seen"
+            elif getattr(value, "name", "") == "attention_mask":
+                value.name = "seen"
+    assert "no input attention_mask" in _reason(graph, tmp_path)
+
+
+def test_who_reads_a_past_beside_its_attention_is_named(tmp_path: Path) -> None:
+    graph = onnx.load(DATA / "gpt2.dynamo.onnx")
+    graph.graph.node.append(helper.make_node("Neg", ["past_key_values.1.value"], ["negative"], name="reader"))
+    graph.graph.output.append(helper.make_tensor_value_info("negative", onnx.TensorProto.FLOAT, ["b", 4, "p", 16]))
+    assert "reader (Neg) reads 'past_key_values.1.value'" in _reason(graph, tmp_path)
+
+
+def test_a_past_without_room_in_memory_is_refused_before_the_first_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psutil
+
+    decoder = Decoder(_session(apply(SharePast, export("gpt2.dynamo", tmp_path), tmp_path).model), FACTS)
+    memory = type("Memory", (), {"available": 1000})()
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    with pytest.raises(OptimError, match="past-too-large"):
+        decoder.generate([[5, 6]], max_new_tokens=4)
+
+
+def _session(model: Model) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    return ort.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
+
+
+def _reason(graph: onnx.ModelProto, folder: Path) -> str:
+    onnx.save(graph, folder / "changed.onnx")
+    result = apply(SharePast, stored(folder / "changed.onnx", folder), folder)
+    assert not result.changed
+    return result.notes[0]
+
+
+def _readers_of_pasts(model: Model) -> set[str]:
+    nodes = proto(model).graph.node
+    return {node.op_type for node in nodes if any(name.startswith("past_") for name in node.input)}
