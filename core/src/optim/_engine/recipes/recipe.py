@@ -58,7 +58,12 @@ class Recipe(_Table):
     target: Annotated[str | None, BeforeValidator(_joined)] = Field(
         default=None, description="as in `optim targets`; a list of several, or auto: the fastest is delivered"
     )
-    goal: Literal["latency", "size", "memory", "startup"] | None = Field(default=None, description="what better means")
+    goal: Literal["latency", "size", "memory", "startup", "generate"] | None = Field(
+        default=None, description="what better means"
+    )
+    generate: str | None = Field(
+        default=None, description="goal generate: tokens of a prompt and an answer, prompt=512,new=128"
+    )
     data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")
     metric: str | None = Field(default=None, description="task metric, as after --metric")
     seed: int | None = Field(default=None, ge=0, strict=True, description="of everything random")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
+from optim._engine.generation.workload import Workload
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.passes import Stage
 from optim.source import SourceRequest
 
-Goal: TypeAlias = Literal["latency", "size", "memory", "startup"]
+Goal: TypeAlias = Literal["latency", "size", "memory", "startup", "generate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,12 @@ class Clocked:
 
 
 CLOCKED: Mapping[Goal, Clocked] = {
-    "startup": Clocked("start-up ratio", "starts {} times faster", "starts {} times slower", "starts as fast as before")
+    "startup": Clocked(
+        "start-up ratio", "starts {} times faster", "starts {} times slower", "starts as fast as before"
+    ),
+    "generate": Clocked(
+        "answer ratio", "answers {} times faster", "answers {} times slower", "answers as fast as before"
+    ),
 }
 
 SearchSeconds: TypeAlias = float | Literal["auto"]
@@ -76,6 +82,7 @@ class RunSettings:
         max_loss: how much worse the metric may get.
         lossless: admit only passes held to rounding error.
         batch_invariant: how far a sample's answer may move in a batch and with padding, relative L2; None: as it likes.
+        workload: of a decoder, where the goal is ``generate``.
         named: passes that must hold.
         without: passes left out; sorted, so that the same request has the same key.
         stages: only these; empty: all.
@@ -113,6 +120,7 @@ class RunSettings:
     component: str = ""
     baseline: str = ""
     batch_invariant: float | None = None
+    workload: Workload = field(default_factory=Workload)
 
     @property
     def needed_timeout_s(self) -> float:

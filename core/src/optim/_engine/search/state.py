@@ -11,6 +11,7 @@ from optim._engine.diagnosis.blame_job import Answer as Blame
 from optim._engine.gate.budget import BeyondBudget
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
+from optim._engine.generation.timing import GenerationTimes
 from optim._engine.jobs.lane import Ready
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.sources.result import SourceDrift
@@ -235,6 +236,7 @@ class LaneResult:
         out_of_time: whether it has no figures because that time was over: nothing speaks against it.
         goal: what the goal's own clock found, to the base's; None where the goal has none.
         work: processor seconds of a run, to the base's; None where nobody counts them.
+        generation: what the time of an answer is made of, where that is the goal.
     """
 
     failure: str = ""
@@ -249,6 +251,7 @@ class LaneResult:
     out_of_time: bool = False
     goal: Ratio | None = None
     work: Ratio | None = None
+    generation: GenerationTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +270,7 @@ class Measured:
         again: the ratio of a second race alone; None where there was none. ``ratio`` is that of both.
         goal: what the goal's own clock found, to the original's; None where the goal has none.
         work: processor seconds of a run, to the original's; None where nobody counts them.
+        generation: what the time of an answer is made of, where that is the goal.
     """
 
     candidate: Candidate
@@ -280,6 +284,7 @@ class Measured:
     again: float | None = None
     goal: Ratio | None = None
     work: Ratio | None = None
+    generation: GenerationTimes | None = None
 
     @property
     def digest(self) -> str:
@@ -305,6 +310,7 @@ class Measured:
             peak_memory_bytes=max(self.peak_memory_bytes, result.ready.peak_memory_bytes),
             goal=result.goal,
             work=result.work,
+            generation=result.generation,
         )
 
 

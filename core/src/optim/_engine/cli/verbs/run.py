@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 @targets_option("Where the model will run: a target, several with commas, or auto: the fastest is delivered.")
 @data_option
 @click.option(
-    "--goal", type=click.Choice(["latency", "size", "memory", "startup"]), help="What better means. [default: latency]"
+    "--goal",
+    type=click.Choice(["latency", "size", "memory", "startup", "generate"]),
+    help="What better means. [default: latency]",
+)
+@click.option(
+    "--generate",
+    metavar="prompt=N,new=N",
+    help="Goal generate: tokens of a decoder's prompt and answer. [default: prompt=512,new=128]",
 )
 @click.option("--max-drift", type=float, help="Largest relative L2 that lossy passes may cause. [default: 0.05]")
 @click.option(

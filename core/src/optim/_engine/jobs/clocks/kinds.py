@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from optim._engine.jobs.clocks.generate import GenerateClock
 from optim._engine.jobs.clocks.startup import StartupClock
 
 if TYPE_CHECKING:
     from optim._engine.search.settings import RunSettings
 
-Clock: TypeAlias = StartupClock
+Clock: TypeAlias = StartupClock | GenerateClock
 """What travels to a lane; its ``kind`` says which it is."""
 
 
 def clock_of(settings: RunSettings) -> Clock | None:
     """The clock of a run's goal; None where the goal is what every race finds out: latency, size or memory."""
+    if settings.goal == "generate":
+        work = settings.workload
+        return GenerateClock(work.prompt, work.new)
     return StartupClock() if settings.goal == "startup" else None

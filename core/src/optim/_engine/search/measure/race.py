@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from optim._engine.jobs.clocks.goal_clock import Figure
+from optim._engine.jobs.clocks.goal_clock import Figure, generation_of
 from optim._engine.jobs.lane import JOB, Ready, Request
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.noise_watch import NoiseWatch
@@ -275,6 +275,7 @@ def _figures(lane: _Lane, base: _Lane, rounds: _Rounds) -> LaneResult:
         sample_ratio=each,
         goal=_goal_ratio(lane, base, rounds.kept),
         work=_work_ratio(lane, base, rounds.kept),
+        generation=generation_of([lane.goal[r] for r in rounds.kept if r < len(lane.goal)]),
     )
 
 
