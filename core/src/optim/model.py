@@ -54,12 +54,17 @@ class AdapterInput:
         module: that the adapter belongs to, as its library calls it: ``model.layers.0.self_attn.q_proj``.
         role: what the arrays are, in the words of the plugin that made the input, e.g. ``down``.
         required: whether a run must feed it, because it has no default.
+        details: what the plugin must know of it again, such as how its weights are packed.
+        supplied_by: file of the run folder whose array the delivered model is opened with, as an initializer that it
+            does not have itself; empty where runs feed it. Until delivery it is an input whose default is that array.
     """
 
     info: TensorInfo
     module: str
     role: str
     required: bool = False
+    details: Mapping[str, int] = field(default_factory=dict)
+    supplied_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

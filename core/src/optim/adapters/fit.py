@@ -31,16 +31,22 @@ def require_fit(adapter: Adapter, inputs: Sequence[AdapterInput], name: str, mod
         _names(adapter.arrays, inputs),
         _shapes(adapter.arrays, inputs),
         _ranks(adapter.arrays, inputs),
+        _halves(adapter.arrays, inputs),
         _version(adapter, model_version),
     ):
         if problem:
-            raise OptimError(
-                "adapter-does-not-fit",
-                f"{name} does not fit the model",
-                problem,
-                "convert it for this model: optim adapters convert PEFT_FOLDER --for MODEL -o FILE",
-                status=ExitStatus.USAGE,
-            )
+            raise does_not_fit(name, problem)
+
+
+def does_not_fit(name: str, cause: str) -> OptimError:
+    """The refusal of an adapter that is for another model."""
+    return OptimError(
+        "adapter-does-not-fit",
+        f"{name} does not fit the model",
+        cause,
+        "convert it for this model: optim adapters convert PEFT_FOLDER --for MODEL -o FILE",
+        status=ExitStatus.USAGE,
+    )
 
 
 def not_taken(name: str) -> OptimError:
@@ -81,22 +87,25 @@ def _shapes(arrays: Mapping[str, Array], inputs: Sequence[AdapterInput]) -> str:
 
 
 def _ranks(arrays: Mapping[str, Array], inputs: Sequence[AdapterInput]) -> str:
-    """Inputs of one module share the name of their rank; all of them come, or none."""
+    """Inputs of one module share the name of their rank."""
     sizes: dict[str, tuple[int, str]] = {}
-    missing: dict[str, str] = {}
     for one in inputs:
         name, array = one.info.name, arrays.get(one.info.name)
         for axis, symbol in enumerate(one.info.shape or ()):
-            if not isinstance(symbol, str):
-                continue
-            if array is None:
-                missing[symbol] = name
+            if not isinstance(symbol, str) or array is None:
                 continue
             size, first = sizes.setdefault(symbol, (array.shape[axis], name))
             if size != array.shape[axis]:
                 return f"'{first}' has rank {size}, and '{name}' has rank {array.shape[axis]}"
-    half = next((symbol for symbol in sizes if symbol in missing), "")
-    return f"it has '{sizes[half][1]}' and not '{missing[half]}'" if half else ""
+    return ""
+
+
+def _halves(arrays: Mapping[str, Array], inputs: Sequence[AdapterInput]) -> str:
+    """Inputs of one module all come, or none: beside the default of one factor the other does nothing."""
+    given = {one.module: one.info.name for one in inputs if one.info.name in arrays}
+    missing = {one.module: one.info.name for one in inputs if one.info.name not in arrays}
+    half = next((module for module in given if module in missing), "")
+    return f"it has '{given[half]}' and not '{missing[half]}'" if half else ""
 
 
 def _version(adapter: Adapter, model_version: int) -> str:

@@ -51,6 +51,8 @@ class AdaptedSession:
     object of an adapter is gone, and takes the first of two with the same names. Here arrays of adapters are inputs, so
     none of this can happen.
 
+    Where a session was opened with its adapter (``supplied_by``), runs cannot bring another.
+
     Attributes:
         session: the session, or one of another runtime with its methods.
         inputs: that take weights of adapters.
@@ -73,14 +75,22 @@ class AdaptedSession:
             given: None: those that :func:`optim.load` was given.
 
         Raises:
+            OptimError[adapter-stays]: the session was opened with its adapter.
             OptimError[adapter-names-clash]: two of them have arrays for the same input.
             OptimError: as of :func:`optim.adapters.adapter_file.read_adapter` and
                 :func:`optim.adapters.fit.require_fit`.
         """
         if given is None:
             return self.default
-        several = given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
-        found = tuple(self._live(one) for one in several)
+        if any(one.supplied_by for one in self.inputs):
+            raise OptimError(
+                "adapter-stays",
+                "the adapter of a session cannot be changed",
+                "the model was opened with its adapter, as initializers",
+                "open another session: optim.load(DIR, adapter=FILE)",
+                status=ExitStatus.USAGE,
+            )
+        found = tuple(self._live(one) for one in listed(given))
         seen: dict[str, str] = {}
         for live in found:
             for name in live.arrays:
@@ -158,6 +168,11 @@ class AdaptedSession:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.session, name)
+
+
+def listed(given: Adapters) -> tuple[AdapterLike, ...]:
+    """Adapters one by one."""
+    return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
 
 
 def _are_plain(feeds: Mapping[str, Any]) -> bool:

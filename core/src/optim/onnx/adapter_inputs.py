@@ -4,6 +4,9 @@
 
 An adapter input is an input of the graph. One that is not required is an initializer as well, whose value is the
 default: a run may replace it, so it is no constant, and nothing may be computed from it ahead of time.
+
+One that says ``supplied_by`` becomes an initializer without a value when the model is delivered: its tensor points to a
+file that is never there, so that the model opens only where its adapter is supplied with the session.
 """
 
 from __future__ import annotations
@@ -21,20 +24,40 @@ from optim.model import AdapterInput, TensorInfo
 KEY = "optim.adapters"
 """Of the metadata."""
 
+SUPPLIED = "supplied-with-the-session"
+"""The file that arrays without a value point to; no file is called so."""
+
 
 def adapter_inputs_of(model: onnx.ModelProto) -> tuple[AdapterInput, ...]:
     """The adapter inputs of a graph, in the order of its inputs; what only its metadata names is left out."""
-    from optim.onnx.files import tensor_info
+    from optim.onnx.files import dtype_name, tensor_info
 
     known = {entry.key: entry.value for entry in model.metadata_props}
     said = {one["name"]: one for one in _read(known)}
-    return tuple(
-        AdapterInput(
-            tensor_info(value), said[value.name]["module"], said[value.name]["role"], said[value.name]["required"]
+    infos = [tensor_info(value) for value in model.graph.input if value.name in said]
+    infos += [
+        TensorInfo(tensor.name, dtype_name(tensor.data_type), tuple(tensor.dims))
+        for tensor in (model.graph.initializer if said else ())
+        if tensor.name in said and is_supplied(tensor)
+    ]
+    return tuple(_adapter_input(info, said[info.name]) for info in infos)
+
+
+def is_supplied(tensor: onnx.TensorProto) -> bool:
+    """Whether the array of an initializer comes with the session that opens the model."""
+    return any(entry.key == "location" and entry.value == SUPPLIED for entry in tensor.external_data)
+
+
+def leave_to_sessions(graph: ir.Model) -> None:
+    """Take the arrays that sessions supply out of a graph that is delivered; ``graph`` is changed in place."""
+    supplied = {one["name"] for one in _read(graph.metadata_props) if one.get("supplied_by")}
+    for value in [value for value in graph.graph.inputs if value.name in supplied]:
+        tensor = value.const_value
+        assert tensor is not None and value.name is not None
+        graph.graph.inputs.remove(value)
+        value.const_value = ir.ExternalTensor(
+            SUPPLIED, 0, tensor.nbytes, tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), name=value.name
         )
-        for value in model.graph.input
-        if value.name in said
-    )
 
 
 def adapter_names(graph: ir.Model) -> frozenset[str]:
@@ -44,10 +67,7 @@ def adapter_names(graph: ir.Model) -> frozenset[str]:
 
 def name_adapter_inputs(graph: ir.Model, inputs: Iterable[AdapterInput]) -> None:
     """Say in the metadata of a graph which of its inputs take weights of adapters, in place of what was said before."""
-    listed = [
-        {"name": one.info.name, "module": one.module, "role": one.role, "required": one.required} for one in inputs
-    ]
-    graph.metadata_props[KEY] = json.dumps(listed)
+    graph.metadata_props[KEY] = json.dumps([_said(one) for one in inputs])
 
 
 def keep_adapter_inputs(graph: ir.Model, inputs: Sequence[AdapterInput]) -> None:
@@ -90,6 +110,17 @@ def _same_rank(now: TensorInfo, before: TensorInfo) -> TensorInfo:
     return replace(now, shape=tuple(sizes))
 
 
+def _said(one: AdapterInput) -> dict[str, Any]:
+    said = {"name": one.info.name, "module": one.module, "role": one.role, "required": one.required}
+    seldom = {"details": dict(one.details), "supplied_by": one.supplied_by}
+    return {**said, **{key: value for key, value in seldom.items() if value}}
+
+
+def _adapter_input(info: TensorInfo, said: Mapping[str, Any]) -> AdapterInput:
+    details, supplied_by = said.get("details", {}), said.get("supplied_by", "")
+    return AdapterInput(info, said["module"], said["role"], said["required"], details, supplied_by)
+
+
 def _text(info: TensorInfo) -> str:
     sizes = "x".join("?" if size is None else str(size) for size in info.shape or ())
     return f"{info.dtype} {sizes}"
@@ -101,20 +132,29 @@ def _read(metadata: Mapping[str, str]) -> list[dict[str, Any]]:
         listed = json.loads(metadata.get(KEY, "[]"))
     except (ValueError, RecursionError):
         return []
+    return [one for one in (listed if isinstance(listed, list) else []) if isinstance(one, dict) and _is_whole(one)]
+
+
+def _is_whole(one: Mapping[str, Any]) -> bool:
     wanted = {"name": str, "module": str, "role": str, "required": bool}
-    return [
-        one
-        for one in (listed if isinstance(listed, list) else [])
-        if isinstance(one, dict) and all(isinstance(one.get(key), kind) for key, kind in wanted.items())
-    ]
+    details, supplied_by = one.get("details", {}), one.get("supplied_by", "")
+    return (
+        all(isinstance(one.get(key), kind) for key, kind in wanted.items())
+        and isinstance(details, dict)
+        and all(isinstance(number, int) for number in details.values())
+        and isinstance(supplied_by, str)
+    )
 
 
 __all__ = [
     "KEY",
+    "SUPPLIED",
     "AdapterInput",
     "adapter_inputs_of",
     "adapter_names",
+    "is_supplied",
     "keep_adapter_inputs",
+    "leave_to_sessions",
     "lost_adapter_inputs",
     "name_adapter_inputs",
 ]

@@ -39,7 +39,7 @@ ATTACHMENT = "optim.attachment/"
 """Beginning of the keys that name attachments; the rest is what the file is called in the run folder."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")
-_ARRAYS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}\.(onnx_adapter|safetensors|npz)")
+ARRAY_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}\.(onnx_adapter|safetensors|npz)")
 """What an attachment may be called: files of arrays, which nothing in a run folder imports or runs."""
 
 
@@ -80,7 +80,7 @@ def attach(graph: ir.Model, attachments: Mapping[str, Path | str]) -> None:
     Raises:
         OptimError[bad-artefact]: a name that cannot be a file's, or a file that is not there.
     """
-    _name_files(graph, attachments, ATTACHMENT, _ARRAYS)
+    _name_files(graph, attachments, ATTACHMENT, ARRAY_FILE)
 
 
 def keep_attachments(graph: ir.Model, path: Path) -> None:
@@ -108,7 +108,7 @@ def _name_files(graph: ir.Model, files: Mapping[str, Path | str], prefix: str, f
 
 
 def _named(model: onnx.ModelProto, prefix: str) -> Iterator[tuple[str, str]]:
-    fits = _ARRAYS if prefix == ATTACHMENT else _PLAIN_NAME
+    fits = ARRAY_FILE if prefix == ATTACHMENT else _PLAIN_NAME
     for entry in model.metadata_props:
         name = entry.key.removeprefix(prefix)
         if entry.key != name and entry.value and fits.fullmatch(name):
@@ -216,7 +216,7 @@ def _keys(graph: ir.Model) -> list[str]:
     for key in sorted(key for key in graph.metadata_props if key.startswith((ARTEFACT, ATTACHMENT))):
         attached = key.startswith(ATTACHMENT)
         fits = (
-            _ARRAYS.fullmatch(key.removeprefix(ATTACHMENT))
+            ARRAY_FILE.fullmatch(key.removeprefix(ATTACHMENT))
             if attached
             else _PLAIN_NAME.fullmatch(key.removeprefix(ARTEFACT))
         )

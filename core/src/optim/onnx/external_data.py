@@ -10,7 +10,8 @@ import onnx
 import onnx_ir as ir
 from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
+from optim.onnx.adapter_inputs import SUPPLIED
 from optim.onnx.context_files import context_files
 from optim.onnx.linked import linked_path, locations
 
@@ -35,6 +36,7 @@ def check_external_data(model: onnx.ModelProto, path: Path) -> None:
     Raises:
         OptimError[external-data-outside]: an absolute path, ``..``, or a symbolic link out of the folder.
         OptimError[external-data-missing]: no such file.
+        OptimError[adapter-not-supplied]: weights of an adapter that sessions supply.
         OptimError[external-data-too-short]: it ends before the tensor does.
         OptimError[invalid-graph]: an entry makes no sense, or tells another length than the tensor's shape.
     """
@@ -73,6 +75,14 @@ def _locate(location: str, tensor: onnx.TensorProto, path: Path) -> Path:
     names = f"tensor '{tensor.name}' refers to '{location}'"
     if not location:
         raise OptimError("invalid-graph", what, f"tensor '{tensor.name}' says no location", "export the model again")
+    if location == SUPPLIED:
+        raise OptimError(
+            "adapter-not-supplied",
+            f"{path} cannot be read alone",
+            f"it has no weights for '{tensor.name}': they come with its adapter when it is opened",
+            f"optim.load('{path.parent}', adapter=FILE), or load.py there; for another model run its source again",
+            status=ExitStatus.USAGE,
+        )
     folder, found = path.parent.resolve(), path.parent / location
     spelled_outside = (
         PurePosixPath(location).is_absolute()

@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 from optim.decoders.shared_past import keep_shared_past
 from optim.model import UNKNOWN_DTYPE, Model, SessionConfig, TensorInfo
-from optim.onnx.adapter_inputs import adapter_inputs_of, keep_adapter_inputs
+from optim.onnx.adapter_inputs import SUPPLIED, adapter_inputs_of, keep_adapter_inputs, leave_to_sessions
 from optim.onnx.context_files import context_files, deliver_contexts, keep_attachments, set_artefacts, store_contexts
 from optim.onnx.data_files import bytes_key, pieces, placed, replacing, write_tensors
 from optim.onnx.digests import model_digest
@@ -138,6 +138,7 @@ def deliver(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Pat
     """
     folder.mkdir(parents=True, exist_ok=True)
     graph = model.ir()
+    leave_to_sessions(graph)
     graph_path, data_path = folder / name, folder / f"{name}.data"
     tensors = list(_large_tensors(graph))
     written = [graph_path]
@@ -255,6 +256,8 @@ def _tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:
         for value in part.initializers.values():
             tensor = value.const_value
             if tensor is None or id(value) in seen or tensor.dtype == ir.DataType.STRING:
+                continue
+            if isinstance(tensor, ir.ExternalTensor) and tensor.location == SUPPLIED:
                 continue
             seen.add(id(value))
             yield value, tensor

@@ -16,6 +16,7 @@ from typing import Any
 
 import onnxruntime as ort
 
+from optim.arrays import Array
 from optim.backend import BackendLimits
 from optim.errors import ExitStatus, OptimError
 from optim.model import SessionConfig
@@ -82,6 +83,7 @@ def open_session(
     *,
     extra_config: Mapping[str, str] | None = None,
     libraries: Iterable[str] = (),
+    supplied: Mapping[str, Array] | None = None,
 ) -> ort.InferenceSession:
     """Open a model so that it really runs on a target's provider; nodes go to the CPU only where the target admits it.
 
@@ -91,6 +93,7 @@ def open_session(
         target: its providers, with options and package; by default the CPU.
         extra_config: further config entries of this session alone, never part of the model.
         libraries: packages with operators that the graph needs, see :mod:`optim.onnx.libraries`.
+        supplied: arrays of initializers that the model does not have itself.
 
     Raises:
         OptimError[provider-missing]: this onnxruntime has no such provider, or the package is not installed.
@@ -126,6 +129,9 @@ def open_session(
     if target.shapes_on_cpu:
         for key, text in RECORD.items():
             options.add_session_config_entry(key, text)
+    values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in (supplied or {}).items()}
+    if values:
+        options.add_external_initializers(list(values), list(values.values()))
     from_memory = session_model(path)
     if from_memory is not None:
         options.add_session_config_entry(FOLDER_CONFIG, from_memory[1])
@@ -141,6 +147,7 @@ def open_session(
         )
     except Exception as error:
         raise session_failed(path, error) from error
+    session.optim_supplied = values  # onnxruntime keeps no reference to them
     started = session.get_providers()
     if absent := [name for name in chosen if name not in started]:
         raise _fell_back(path, absent[0], started[0])

@@ -9,20 +9,23 @@ row, the columns of the factors multiplied pairwise (C. G. Khatri and C. R. Rao,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
+
+from optim_plugins.adapters.packing import Packing, packed
 
 DOWN, UP, GAIN = "down", "up", "gain"
-"""Roles of adapter inputs."""
+"""Roles of adapter inputs; of packed weights those of scales and zero points follow, as in ``down.scales``."""
 
 _SUFFIX = {DOWN: "lora_A", UP: "lora_B", GAIN: "lora_gain"}
 
 
 def input_name(module: str, role: str) -> str:
     """The name of the input of a module."""
-    return f"{module}.{_SUFFIX[role]}"
+    factor, dot, rest = role.partition(".")
+    return f"{module}.{_SUFFIX[factor]}{'_' if dot else ''}{rest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,24 @@ class Factors:
     gain: NDArray[Any] | None = None
 
 
+def role_arrays(factors: Factors, rank: int | None, packing: Packing | None = None) -> dict[str, NDArray[Any]]:
+    """The arrays of a module by role, as its inputs take them.
+
+    Args:
+        factors: of the module.
+        rank: that they are filled up to; None: their own.
+        packing: of both factors; None: as floats.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    for role, array in ((DOWN, factors.down), (UP, factors.up)):
+        whole = padded(array, role, rank)
+        parts = packed(whole, packing) if packing is not None else {"": whole}
+        found |= {role + part: each for part, each in parts.items()}
+    if factors.gain is not None:
+        found[GAIN] = np.ascontiguousarray(factors.gain)
+    return found
+
+
 def khatri_rao(
     w1_a: NDArray[Any], w1_b: NDArray[Any], w2_a: NDArray[Any], w2_b: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -51,8 +72,6 @@ def khatri_rao(
         w2_a: as ``w1_a``.
         w2_b: as ``w1_b``.
     """
-    import numpy as np
-
     out, width = w1_a.shape[0], w1_b.shape[1]
     up = (w1_a[:, :, None] * w2_a[:, None, :]).reshape(out, -1).T
     down = (w1_b[:, None, :] * w2_b[None, :, :]).reshape(-1, width).T
@@ -61,9 +80,7 @@ def khatri_rao(
 
 def padded(array: NDArray[Any], role: str, rank: int | None) -> NDArray[Any]:
     """An array with zeros up to a rank, which change nothing; as it is where any rank fits."""
-    import numpy as np
-
-    if rank is None or role == GAIN:
+    if rank is None:
         return np.ascontiguousarray(array)
     axis = 1 if role == DOWN else 0
     missing = [(0, 0), (0, 0)]

@@ -6,18 +6,15 @@ from collections.abc import Sequence
 
 from optim import Pass, Target, hookimpl
 from optim.hooks import Command
-from optim_plugins.adapters.extract.extract import Extract
+from optim_plugins.adapters.extract.extract import Extract, ExtractPacked
 
 OPTIM_HOOK_API = 1
-
-_PROVIDERS = ("CPUExecutionProvider", "CUDAExecutionProvider")
-"""Those whose sessions take weights with a run; OpenVINO reads a default of rank 0 as a scalar, QNN fixes shapes."""
 
 
 @hookimpl
 def optim_fuse(target: Target) -> Sequence[type[Pass]]:
     """Taking adapters out, before anything is fused."""
-    return (Extract,) if target.provider in _PROVIDERS else ()
+    return () if target.runs_sources else (Extract, ExtractPacked)
 
 
 @hookimpl

@@ -86,7 +86,7 @@ def require_run(settings: RunSettings) -> None:
     if settings.export is None:
         for file in _files_of(settings.source):
             check_file(file)
-    _require_place(settings.data, settings.target)
+    _require_place(settings.data, settings.target, here=not settings.cluster)
 
 
 def _files_of(source: Path) -> list[Path]:
@@ -110,14 +110,14 @@ def require_models(models: Sequence[Path], data: str | None, target: str) -> Non
     _require_place(data, target)
 
 
-def _require_place(data: str | None, target: str) -> None:
+def _require_place(data: str | None, target: str, *, here: bool = True) -> None:
     """Refuse feeds or a target that are not there."""
     from optim._engine.plugins.chosen_targets import choose_targets
     from optim._engine.plugins.registry import load_registry
 
     if data is not None:
         require_feeds(data)
-    choose_targets(load_registry(), target)
+    choose_targets(load_registry(), target, here=here)
 
 
 def default_output(source: Path) -> Path:

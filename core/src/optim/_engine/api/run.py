@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import default_output, require_run, settings_from
-from optim._engine.compare.metric_spec import parse_max_loss
+from optim._engine.gate.max_loss import parse_max_loss
 from optim._engine.search.settings import Goal, Named, joined_targets, parse_stage
 from optim._engine.sources.naming import needs_export
 from optim.source import SourceRequest
@@ -28,6 +28,7 @@ def run(
     data: Data | None = None,
     goal: Goal | None = None,
     generate: str | None = None,
+    max_latency_ms: float | None = None,
     max_drift: float | None = None,
     metric: TaskMetric | None = None,
     max_loss: str | float | None = None,
@@ -61,8 +62,10 @@ def run(
             here with ``"auto"``, the fastest is delivered.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; a sample, which is a mapping of
             names to arrays; several; or a function that returns them. By default they are made up.
-        goal: ``latency``, ``size``, ``memory``, ``startup``, or of a decoder ``generate``: the time of an answer.
+        goal: ``latency``, ``size``, ``memory``, ``startup``, ``throughput``, or of a decoder ``generate``: the time of
+            an answer.
         generate: tokens of a decoder's prompt and answer, ``prompt=512,new=128`` by default; its goal is ``generate``.
+        max_latency_ms: with ``goal="throughput"``: what 95 of 100 calls keep within, in milliseconds.
         max_drift: largest relative L2 of any output that lossy passes may cause; by default 0.05, or no bound where
             ``max_loss`` is given.
         metric: task metric: a name of ``optim metrics`` with its options, ``package.module:function``, a function
@@ -108,6 +111,7 @@ def run(
     given |= {
         "target": joined_targets(target),
         "goal": given.get("goal", goal),
+        "max_latency_ms": max_latency_ms,
         "max_drift": max_drift,
         "max_loss": parse_max_loss(str(max_loss)) if max_loss is not None else None,
         "lossless": lossless,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import require_models
-from optim._engine.compare.metric_spec import parse_max_loss
+from optim._engine.gate.max_loss import parse_max_loss
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:

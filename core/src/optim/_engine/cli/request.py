@@ -121,7 +121,8 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
         OptimError[untrusted-code]: the recipe names code, and the user did not say that it may run.
     """
     from optim._engine.api.request import settings_from
-    from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
+    from optim._engine.compare.metric_spec import parse_metric
+    from optim._engine.gate.max_loss import parse_max_loss
     from optim._engine.generation.workload import asked_workload
     from optim._engine.search.settings import RunSettings, parse_stage
 

@@ -52,7 +52,7 @@ def batch_drift(session: Session, inputs: Iterable[TensorInfo], samples: Sequenc
     Args:
         session: of the model.
         inputs: of the model, for their names of dimensions.
-        samples: as the model takes them.
+        samples: as the model takes them; what is no such input, as an adapter, stays as it is.
     """
     infos = {info.name: info for info in inputs}
     found = BatchDrift()
@@ -71,14 +71,15 @@ def _batched(
     session: Session, infos: dict[str, TensorInfo], samples: Sequence[Feeds], found: BatchDrift
 ) -> tuple[BatchDrift, str]:
     """Each row of a batch against the same sample alone."""
-    rows = _row_inputs(infos)
+    rows = row_inputs(infos)
     alike = _alike(samples, rows)
     if not rows:
         return found, "batched: the model has no dynamic first dimension that its inputs share"
     if len(alike) < 2:
         return found, "batched: no two samples have the same shapes: give such in --data"
     together = {
-        name: np.concatenate([one[name] for one in alike]) if name in rows else alike[0][name] for name in infos
+        name: np.concatenate([one[name] for one in alike]) if name in rows else array
+        for name, array in alike[0].items()
     }
     whole = together[rows[0]].shape[0]
     answer, start, drifts = session.run(together), 0, []
@@ -104,13 +105,13 @@ def _padded(
     one = samples[0]
     size = one[mask.name].shape[1]
     more = max(1, size // 2)
-    longer = {name: _with_zeros(array, axes.get(name, ()), more) for name, array in one.items() if name in infos}
+    longer = {name: _with_zeros(array, axes.get(name, ()), more) for name, array in one.items()}
     alone, answer = session.run(one), session.run(longer)
     drifts = _drifts(alone, {name: _cut(array, alone[name].shape) for name, array in answer.items()})
     return BatchDrift(found.batched, max(drifts), found.rows, more), ""
 
 
-def _row_inputs(infos: dict[str, TensorInfo]) -> list[str]:
+def row_inputs(infos: dict[str, TensorInfo]) -> list[str]:
     """Inputs that have a row for each sample; none where they do not agree on which dimension that is."""
     dynamic = {name: info.shape[0] for name, info in infos.items() if info.shape and not isinstance(info.shape[0], int)}
     return list(dynamic) if len(set(dynamic.values())) == 1 and None not in dynamic.values() else []

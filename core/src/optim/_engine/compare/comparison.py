@@ -89,7 +89,8 @@ class Comparison:
             return BatchDrift(notes=("what goes in was changed by a pass: raw samples are not batched",))
         feeds = self.reference.feed_set()
         samples = [mapped_feeds(feeds.sample(index), self.interfaces) for index in self.reference.compared[:_LOOKED_AT]]
-        return batch_drift(session, model.inputs, samples)
+        adapters = {one.info.name for one in model.adapters}
+        return batch_drift(session, [info for info in model.inputs if info.name not in adapters], samples)
 
     def timed_feeds(self, samples: Sequence[int]) -> list[tuple[str, Feeds]]:
         """What the model is timed on, with names; raw samples where its feeds are of another kind, as many."""

@@ -32,7 +32,7 @@ class Decoder:
         self,
         session: AnySession | AdaptedSession,
         facts: Mapping[str, Any] | None = None,
-        encoder: AnySession | None = None,
+        encoder: AnySession | AdaptedSession | None = None,
     ) -> None:
         self.session = session
         self.encoder = encoder
@@ -69,8 +69,8 @@ class Decoder:
             top_k: 0: all tokens.
             top_p: 1: all tokens.
             seed: of the draw.
-            adapter: of the decoder. None: that of :func:`optim.load`; an empty sequence: none. Generations with
-                different adapters may be under way at once.
+            adapter: None: that of :func:`optim.load`; an empty sequence: none. Arrays for the encoder go to the
+                encoder. Generations with different adapters may be under way at once.
 
         Returns:
             New tokens, int64, shape (batch, tokens); after a row's end of text come padding ids.
@@ -96,8 +96,9 @@ class Decoder:
     ) -> Iterator[Array]:
         """Tokens one by one, each of shape (batch,), until every row has ended."""
         feeds = self._feeds(prompt)
-        constants, ids, mask = self._begin(feeds)
-        session, weights = self._weights(adapter)
+        shared = self._share(adapter)
+        constants, ids, mask = self._begin(feeds, shared.get("encoder"))
+        session, weights = _with_weights(self.session, shared.get("decoder"))
         capacity = ids.shape[1] + max_new_tokens
         steps = steps_of(session, self.interface, ids.shape[0], capacity, {**constants, **weights})
         random = np.random.default_rng(seed)
@@ -113,16 +114,16 @@ class Decoder:
             ids = token[:, None]
             mask = np.concatenate([mask, np.ones_like(ids)], 1)
 
-    def _weights(self, adapter: Adapters | None) -> tuple[AnySession, Mapping[str, Any]]:
-        """The session below, and tensors of its adapter inputs for a whole generation."""
-        from optim.adapters.fit import not_taken
+    def _share(self, adapter: Adapters | None) -> dict[str, Adapters]:
+        """What the encoder and the decoder are given of an adapter."""
+        if adapter is None:
+            return {}
         from optim.adapters.session import AdaptedSession
+        from optim.adapters.share import share_out
 
-        if isinstance(self.session, AdaptedSession):
-            return self.session.session, self.session.values(adapter)
-        if adapter is not None:
-            raise not_taken("an adapter")
-        return self.session, {}
+        sessions = {"decoder": self.session, "encoder": self.encoder}
+        taking = {name: one.inputs for name, one in sessions.items() if isinstance(one, AdaptedSession)}
+        return share_out(adapter, taking)
 
     @property
     def _padding(self) -> int:
@@ -176,7 +177,7 @@ class Decoder:
                 "decoder.generate({'" + missing[0] + "': array, ...})",
             )
 
-    def _begin(self, feeds: Feeds) -> tuple[dict[str, Any], Array, Array]:
+    def _begin(self, feeds: Feeds, adapter: Adapters | None) -> tuple[dict[str, Any], Array, Array]:
         """What stays the same in every step, the first ids and their mask."""
         if self.encoder is None:
             ids = np.asarray(feeds["input_ids"], np.int64)
@@ -184,25 +185,38 @@ class Decoder:
             known = {*self.interface.state.values(), "input_ids", "attention_mask", "position_ids"}
             constants = {n: np.asarray(a) for n, a in feeds.items() if n in self.interface.inputs and n not in known}
             return constants, ids, mask
-        constants = self._encode(feeds)
+        constants = self._encode(feeds, adapter)
         batch = next(iter(feeds.values())).shape[0]
         start = np.full((batch, 1), int(self.facts.get("decoder_start", 0)), np.int64)
         ids = np.asarray(feeds.get("decoder_input_ids", start), np.int64)
         return constants, ids, np.ones_like(ids)
 
-    def _encode(self, feeds: Feeds) -> dict[str, Any]:
+    def _encode(self, feeds: Feeds, adapter: Adapters | None) -> dict[str, Any]:
         """Keys and values of the encoder, where it computed them, under the names that the decoder takes them by."""
         assert self.encoder is not None
         takes = [value.name for value in self.encoder.get_inputs()]
         given = dict(feeds)
         if "attention_mask" in takes and "attention_mask" not in given:
             given["attention_mask"] = np.ones_like(given["input_ids"])
-        tensors = tensors_of(self.encoder)
-        outputs = tensors.run({name: tensors.put(np.asarray(given[name])) for name in takes})
+        session, weights = _with_weights(self.encoder, adapter)
+        tensors = tensors_of(session)
+        fed = {**{name: np.asarray(given[name]) for name in takes}, **weights}
+        outputs = tensors.run({name: tensors.put(tensor) for name, tensor in fed.items()})
         found = {name.replace("present.", "past_key_values.", 1): value for name, value in outputs.items()}
         if "attention_mask" in given:
             found["encoder_attention_mask"] = np.asarray(given["attention_mask"], np.int64)
         return {name: value for name, value in found.items() if name in self.interface.inputs}
+
+
+def _with_weights(
+    session: AnySession | AdaptedSession, adapter: Adapters | None
+) -> tuple[AnySession, Mapping[str, Any]]:
+    """The session below, and tensors of its adapter inputs for a whole generation."""
+    from optim.adapters.session import AdaptedSession
+
+    if isinstance(session, AdaptedSession):
+        return session.session, session.values(adapter)
+    return session, {}
 
 
 def session_interface(session: AnySession | AdaptedSession, state: Mapping[str, str] | None = None) -> DecoderInterface:

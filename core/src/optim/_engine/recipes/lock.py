@@ -113,7 +113,7 @@ class Lock(_Table):
     lock: Header
     source: LockedSource
     target: LockedTarget
-    goal: Literal["latency", "size", "memory", "startup", "generate"]
+    goal: Literal["latency", "size", "memory", "startup", "throughput", "generate"]
     generate: str | None = None
     metric: str | None = None
     budget: BudgetTable

@@ -223,6 +223,9 @@ def _figures(report: Report) -> list[Figure]:
         found.append(Figure("Latency", *texts, after.latency_ratio, note))
     if before.generation is not None and after.generation is not None:
         found.append(_answer(before.generation, after.generation))
+    if before.throughput is not None and after.throughput is not None and after.goal_ratio is not None:
+        texts = words.throughput_text(before.throughput), words.throughput_text(after.throughput)
+        found.append(Figure("Throughput", *texts, after.goal_ratio.value, f"time ratio {after.goal_ratio.value:.2f}"))
     if before.start is not None and after.start is not None:
         found.append(_start_up(before.start, after.start))
     sizes = [

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from optim._engine.backends.own_session import OwnSession
     from optim._engine.generation.decoder import Decoder
     from optim.adapters.session import AdaptedSession, Adapters
+    from optim.model import AdapterInput
 
 
 def load(
@@ -28,6 +29,7 @@ def load(
     Args:
         folder: of a run or an export.
         adapter: that every run brings which names no other: a file that ``optim adapters convert`` or a run wrote.
+            Of a model whose adapter is supplied with the session, the one that it is opened with; None: its own.
 
     Returns:
         A session of onnxruntime, or one with the same ``run``, ``get_inputs`` and ``get_outputs`` where the target has
@@ -51,12 +53,13 @@ def load(
     path = Path(folder)
     exported = read_export_file(path)
     if exported is None:
-        return _with_default(open_folder(path), adapter)
+        return open_folder(path, adapter)
     if len(exported.components) == 1 and not exported.generates:
         file = path / next(iter(exported.components.values())).file
         of_a_run = file.name == MODEL_FILE and (file.parent / SESSION_FILE).is_file()
-        return _with_default(open_folder(file.parent) if of_a_run else _open(file), adapter)
+        return open_folder(file.parent, adapter) if of_a_run else _open(file, adapter)
     from optim._engine.generation.decoder import Decoder
+    from optim.adapters.share import share_out
 
     if not exported.generates:
         raise OptimError(
@@ -66,43 +69,44 @@ def load(
             f"open one of them: optim.load('{folder}/{next(iter(exported.components))}')",
             status=ExitStatus.USAGE,
         )
-    sessions = {name: _open(path / component.file) for name, component in exported.components.items()}
-    name = "decoder" if "decoder" in sessions else next(iter(sessions))
-    sessions[name], decoder = _with_default(sessions[name], adapter), exported.components[name]
-    return Decoder.of_sessions(sessions, {**exported.facts, "state": dict(decoder.state)})
+    name = "decoder" if "decoder" in exported.components else next(iter(exported.components))
+    files = {one: path / component.file for one, component in exported.components.items()}
+    given = share_out(adapter, {one: _inputs_of(file) for one, file in files.items()}) if adapter is not None else {}
+    sessions = {one: _open(file, given.get(one)) for one, file in files.items()}
+    return Decoder.of_sessions(sessions, {**exported.facts, "state": dict(exported.components[name].state)})
 
 
-def _with_default(session: Any, adapter: Adapters | None) -> Any:
-    """The session with the adapter that its runs bring.
+def _adapted(session: Any, model: Path, adapter: Adapters | None) -> Any:
+    """A session whose runs take adapters, where the graph has inputs for them, with the one that its runs bring.
 
     Raises:
-        OptimError[adapter-not-taken]: it takes none.
+        OptimError[adapter-not-taken]: one is given, and the model takes none.
     """
     from optim.adapters.fit import not_taken
-    from optim.adapters.session import AdaptedSession
-
-    if adapter is not None:
-        if not isinstance(session, AdaptedSession):
-            raise not_taken("an adapter")
-        session.default = session.adapters(adapter)
-    return session
-
-
-def _adapted(session: Any, model: Path) -> Any:
-    """A session whose runs take adapters, where the graph has inputs for them."""
     from optim.adapters.session import AdaptedSession
     from optim.onnx.adapter_inputs import KEY
 
     metadata = session.get_modelmeta().custom_metadata_map if hasattr(session, "get_modelmeta") else None
-    if metadata is not None and KEY not in metadata:
+    inputs = _inputs_of(model) if metadata is None or KEY in metadata else ()
+    if not inputs:
+        if adapter is not None:
+            raise not_taken("an adapter")
         return session
+    found = AdaptedSession(session, inputs)
+    if adapter is not None and not any(one.supplied_by for one in inputs):
+        found.default = found.adapters(adapter)
+    return found
+
+
+def _inputs_of(model: Path) -> tuple[AdapterInput, ...]:
     from optim.onnx.files import describe
 
-    inputs = describe(model, digest=model.name).adapters
-    return AdaptedSession(session, inputs) if inputs else session
+    return describe(model, digest=model.name).adapters
 
 
-def open_folder(path: Path) -> onnxruntime.InferenceSession | OwnSession | AdaptedSession:
+def open_folder(
+    path: Path, adapter: Adapters | None = None
+) -> onnxruntime.InferenceSession | OwnSession | AdaptedSession:
     """The session of a folder with one model, with its tuned settings; raises as :func:`load`."""
     if not (path / MODEL_FILE).is_file() and (read_mark(path) is not None or (path / SESSION_FILE).is_file()):
         raise OptimError(
@@ -112,24 +116,26 @@ def open_folder(path: Path) -> onnxruntime.InferenceSession | OwnSession | Adapt
             f"look into {path / 'report.html'}, and run it again: optim run MODEL -o {path}",
             status=ExitStatus.USAGE,
         )
-    saved = read_session_file(path)
+    saved, model = read_session_file(path), path / MODEL_FILE
     if saved.target:
         from optim._engine.backends.own_session import open_own
 
-        return _adapted(open_own(path / MODEL_FILE, saved.target, saved.package, saved.config), path / MODEL_FILE)
+        return _adapted(open_own(model, saved.target, saved.package, saved.config), model, adapter)
+    from optim.adapters.supply import supplied_arrays
     from optim.onnx.sessions import open_session
 
-    session = open_session(path / MODEL_FILE, saved.config, saved.opened_on, libraries=saved.operator_libraries)
+    supplied = supplied_arrays(_inputs_of(model), path, adapter) if saved.adapter else {}
+    session = open_session(model, saved.config, saved.opened_on, libraries=saved.operator_libraries, supplied=supplied)
     if saved.warm_up:
         session.run(None, {name: zeros.array() for name, zeros in saved.warm_up.items()})
-    return _adapted(session, path / MODEL_FILE)
+    return _adapted(session, model, adapter)
 
 
-def _open(model: Path) -> Any:
+def _open(model: Path, adapter: Adapters | None) -> Any:
     """A component: with the settings of the run folder that it lies in, else with the runtime's defaults."""
     from optim.model import SessionConfig
     from optim.onnx.sessions import open_session
 
     if model.name == MODEL_FILE and (model.parent / SESSION_FILE).is_file():
-        return open_folder(model.parent)
-    return _adapted(open_session(model, SessionConfig()), model)
+        return open_folder(model.parent, adapter)
+    return _adapted(open_session(model, SessionConfig()), model, adapter)

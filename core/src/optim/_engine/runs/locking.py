@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
+from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.feeds.named import GIVEN_FEEDS
+from optim._engine.gate.max_loss import parse_max_loss
 from optim._engine.generation.workload import Workload, asked_workload
 from optim._engine.recipes.lock import (
     Lock,
@@ -139,12 +140,15 @@ def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
 
 def _budget_of(settings: RunSettings) -> BudgetTable:
     if settings.lossless:
-        return BudgetTable(lossless=True, batch_invariant=settings.batch_invariant)
+        return BudgetTable(
+            lossless=True, batch_invariant=settings.batch_invariant, max_latency_ms=settings.max_latency_ms
+        )
     drift = settings.drift_limit
     return BudgetTable(
         max_drift=drift if math.isfinite(drift) else None,
         max_loss=settings.max_loss.text if settings.max_loss else None,
         batch_invariant=settings.batch_invariant,
+        max_latency_ms=settings.max_latency_ms,
     )
 
 
@@ -156,6 +160,7 @@ def _said(budget: BudgetTable) -> dict[str, Any]:
         "max_drift": budget.max_drift,
         "max_loss": loss,
         "batch_invariant": budget.batch_invariant,
+        "max_latency_ms": budget.max_latency_ms,
     }
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from optim._engine.jobs.clocks.serving import Serving
 from optim._engine.jobs.start_up import Zeros
 from optim._engine.json_file import read_json
 from optim._engine.runs.session_trust import require_harmless
 from optim.errors import ExitStatus, OptimError
-from optim.model import SessionConfig
+from optim.model import AdapterInput, SessionConfig
 from optim.target import Target
 
 SESSION_FILE = "session.json"
@@ -35,8 +36,11 @@ import numpy as np  # noqa: E402
 import onnxruntime as ort  # noqa: E402
 
 
-def load(warm_up=True):
-    """An onnxruntime.InferenceSession; run once on zeros where session.json says that first calls are dear."""
+def load(warm_up=True, adapter=None):
+    """An onnxruntime.InferenceSession; run once on zeros where session.json says that first calls are dear.
+
+    Where session.json names an adapter, the model is opened with it, or with the file that you name.
+    """
     folder = Path(__file__).resolve().parent
     saved = json.loads((folder / "session.json").read_text(encoding="utf-8"))
     options = ort.SessionOptions()
@@ -45,6 +49,13 @@ def load(warm_up=True):
         setattr(options, name, members[value] if members else value)
     for key, value in saved["session_config"].items():
         options.add_session_config_entry(key, value)
+    weights = {}
+    if saved.get("adapter"):
+        file = folder / saved["adapter"] if adapter is None else adapter
+        weights = ort.AdapterFormat.read_adapter(str(file)).get_parameters()
+        options.add_external_initializers(list(weights), list(weights.values()))
+    elif adapter is not None:
+        raise ValueError("give the arrays of an adapter as inputs of each run")
     for package in saved["operator_libraries"]:  # operators that onnxruntime itself does not have
         options.register_custom_ops_library(import_module(package).get_library_path())
     on_cpu = saved["provider"] == "CPUExecutionProvider" or saved.get("fallback") or saved.get("shapes_on_cpu")
@@ -72,6 +83,7 @@ def load(warm_up=True):
         providers=providers,
         disabled_optimizers=saved["disabled_optimizers"] or None,
     )
+    session.adapter_weights = weights  # they must live as long as the session
     if absent := [name for name in wanted if name not in session.get_providers()]:
         raise RuntimeError(f"{absent[0]} could not be started: onnxruntime would run the model without it")
     if warm_up and saved.get("warm_up"):
@@ -105,6 +117,9 @@ class SessionFile:
         tuned_provider_options: options that a pass chose for the model, by provider, laid over the target's.
         warm_up: inputs of zeros on which the model is run when it is opened: memory is taken and kernels are chosen
             then, and not in a caller's first run. Empty where that does not pay.
+        adapter: file beside the model whose arrays it is opened with; empty where the model has all of its own.
+        serving: how it did most samples a second, where that was the goal: for whoever calls it. Its threads are among
+            the session's options.
     """
 
     provider: str
@@ -121,6 +136,8 @@ class SessionFile:
     shapes_on_cpu: bool = False
     tuned_provider_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     warm_up: Mapping[str, Zeros] = field(default_factory=dict)
+    adapter: str = ""
+    serving: Serving | None = None
 
     @classmethod
     def of(
@@ -175,6 +192,21 @@ class SessionFile:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a model is opened with beside its settings.
+
+    Attributes:
+        warm_up: inputs of zeros to be run on.
+        adapters: adapter inputs of the model.
+        serving: how it did most samples a second; None where that was not the goal.
+    """
+
+    warm_up: Mapping[str, Zeros] = field(default_factory=dict)
+    adapters: Sequence[AdapterInput] = ()
+    serving: Serving | None = None
+
+
 def write_session_files(
     folder: Path,
     session: SessionConfig,
@@ -183,7 +215,7 @@ def write_session_files(
     *,
     owner: str | None = None,
     script: str = LOAD_TEXT,
-    warm_up: Mapping[str, Zeros] | None = None,
+    opening: Opening | None = None,
 ) -> None:
     """Write ``session.json`` beside ``model.onnx``, and ``load.py`` where something opens it without optim.
 
@@ -194,15 +226,20 @@ def write_session_files(
         libraries: packages with operators that it needs.
         owner: the distribution whose backend opens it; None: onnxruntime alone does.
         script: text of ``load.py``; empty: there is none.
-        warm_up: inputs of zeros to be run on when it is opened.
+        opening: what it is opened with beside its settings.
     """
     from optim.jobs.wire import to_wire
 
-    settings = SessionFile.of(session, target, libraries, owner=owner)
+    opening = opening or Opening()
+    if opening.serving is not None and opening.serving.threads is not None:
+        session = session.updated(SessionConfig({"intra_op_num_threads": opening.serving.threads}))
+    settings = replace(SessionFile.of(session, target, libraries, owner=owner), serving=opening.serving)
     if owner is None and not _is_replayed(session):
-        settings = replace(settings, warm_up=warm_up or {})
+        settings = replace(settings, warm_up=opening.warm_up)
+    settings = replace(settings, adapter=next((one.supplied_by for one in opening.adapters), ""))
     written = to_wire(settings)
-    seldom = ("library", "fallback", "target", "package", "also", "shapes_on_cpu", "tuned_provider_options", "warm_up")
+    seldom = {"library", "fallback", "target", "package", "also", "shapes_on_cpu", "tuned_provider_options"}
+    seldom |= {"warm_up", "adapter", "serving"}
     written = {key: value for key, value in written.items() if value or key not in seldom}
     text = json.dumps(written, indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")

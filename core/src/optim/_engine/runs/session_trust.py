@@ -150,6 +150,8 @@ def require_harmless(saved: SessionFile, path: Path) -> None:
         OptimError[untrusted-setting]: it names a setting that is on no list, a library that nothing here is known to
             need, or a place on the disk.
     """
+    from optim.onnx.context_files import ARRAY_FILE
+
     for name in saved.session_options:
         if name not in OPTIONS:
             raise _untrusted(path, f"session option '{name}'", OPTIONS)
@@ -161,6 +163,8 @@ def require_harmless(saved: SessionFile, path: Path) -> None:
             raise _untrusted(path, f"library '{name}'", OPERATOR_LIBRARIES.values())
     if saved.library and saved.library not in PROVIDER_LIBRARIES | _libraries_of_targets():
         raise _untrusted(path, f"library '{saved.library}'", PROVIDER_LIBRARIES | _libraries_of_targets())
+    if saved.adapter and not ARRAY_FILE.fullmatch(saved.adapter):
+        raise _untrusted(path, f"adapter '{saved.adapter}'", ())
     for name, zeros in saved.warm_up.items():
         if not zeros.is_allowed:
             raise _untrusted(path, f"warm-up of input '{name}' on {list(zeros.shape)} of {zeros.dtype}", ())

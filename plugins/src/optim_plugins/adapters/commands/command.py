@@ -52,19 +52,29 @@ def extract(model: Path, output: Path, required: bool, rank: int | None, as_json
 @click.option("--for", "model", type=_PATH, required=True, help="The model, or its run folder.")
 @click.option("-o", "--output", type=_PATH, required=True, help="File to write: .onnx_adapter, .safetensors or .npz.")
 @click.option("--base", type=_PATH, help="Folder of the model that it was trained on; only DoRA needs it.")
+@click.option(
+    "--dtype",
+    type=click.Choice(("float32", "float16", "bfloat16", "int8", "int4")),
+    help="Of the weights; by default what the model takes, and another is refused.",
+)
+@click.option(
+    "--block-size", type=click.Choice(("16", "32", "64", "128", "256")), help="Of int4 and int8, in the same way."
+)
+@click.option("--mode", type=click.Choice(("symmetric", "asymmetric")), help="Of int4 and int8, in the same way.")
 @click.option("--adapter-version", type=click.IntRange(0), default=1, show_default=True, help="Kept in the file.")
 @click.option("--model-version", type=click.IntRange(0), default=0, help="Kept in the file; 0 says nothing.")
 @json_option
-def convert(
-    folder: Path, model: Path, output: Path, base: Path | None, adapter_version: int, model_version: int, as_json: bool
-) -> None:
+def convert(folder: Path, model: Path, output: Path, base: Path | None, as_json: bool, **words: Any) -> None:
     """Convert an adapter that peft saved for a model: names, layouts and types are the model's, scales are in it."""
     from optim.adapters.adapter_file import require_format, write_adapter
     from optim_plugins.adapters.convert.convert import convert as converted_from
+    from optim_plugins.adapters.convert.wanted_form import require_form
 
     require_format(output)
     inputs = taking_adapters(model).adapters
-    made = converted_from(folder, inputs, base=base, version=adapter_version, model_version=model_version)
+    require_form(inputs, words["dtype"], int(words["block_size"] or 0) or None, words["mode"])
+    versions = {"version": words["adapter_version"], "model_version": words["model_version"]}
+    made = converted_from(folder, inputs, base=base, **versions)
     write_adapter(made.adapter, output)
     if as_json:
         print_json(

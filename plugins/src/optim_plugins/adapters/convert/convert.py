@@ -17,7 +17,8 @@ from optim.arrays import dtype_of
 from optim.source import CONFIG_FILE
 from optim_plugins.adapters.convert.factors import factors_of
 from optim_plugins.adapters.convert.peft_folder import PeftFolder, read_peft_folder
-from optim_plugins.adapters.form import DOWN, GAIN, UP, Factors, input_name, padded
+from optim_plugins.adapters.form import DOWN, GAIN, Factors, input_name, role_arrays
+from optim_plugins.adapters.packing import SCALES, Packing
 
 _SHOWN = 3
 
@@ -59,7 +60,7 @@ def convert(
     read = read_peft_folder(folder)
     taken = {(one.module, one.role): one for one in inputs}
     named = match_modules(list(read.modules), sorted({one.module for one in inputs}), folder)
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays = {one.info.name: _zeros(one) for one in inputs if one.required or one.supplied_by}
     ranks = set()
     for module, wanted in named.items():
 
@@ -103,33 +104,48 @@ def match_modules(ours: Sequence[str], theirs: Sequence[str], folder: Path) -> d
 def _arrays(
     factors: Factors, module: str, taken: Mapping[tuple[str, str], AdapterInput], folder: Path
 ) -> dict[str, NDArray[Any]]:
+    """The arrays of a module by input; of all its inputs, so that a gain that it does not have is none."""
+    first = taken[module, DOWN]
+    packing = Packing.of(first.details)
+    if factors.gain is not None and (module, GAIN) not in taken:
+        raise _does_not_fit(
+            folder,
+            f"it is DoRA, and the model has no input '{input_name(module, GAIN)}': it was exported with an adapter "
+            "without magnitudes",
+        )
+    rank = _rank_of(first, packing)
+    if rank is not None and rank < factors.down.shape[1]:
+        raise _does_not_fit(folder, f"'{module}' has rank {factors.down.shape[1]}, and the model takes {rank}")
+    if packing is not None and first.details.get("rows") != factors.down.shape[0]:
+        raise _does_not_fit(
+            folder, f"'{module}' takes {factors.down.shape[0]} numbers, and that of the model {first.details['rows']}"
+        )
+    dtype = dtype_of(taken[module, DOWN + SCALES].info.dtype if packing is not None else first.info.dtype)
+    gain = factors.gain.astype(dtype) if factors.gain is not None else None
+    typed = Factors(factors.down.astype(dtype), factors.up.astype(dtype), gain)
     found: dict[str, NDArray[Any]] = {}
-    for role, array in ((DOWN, factors.down), (UP, factors.up), (GAIN, factors.gain)):
-        if array is None:
-            continue
-        one = taken.get((module, role))
-        if one is None:
-            raise _does_not_fit(
-                folder,
-                f"it is DoRA, and the model has no input '{input_name(module, role)}': it was exported with an adapter "
-                "without magnitudes",
-            )
-        rank = next((size for size in one.info.shape or () if role != GAIN and _is_rank(one, size)), None)
-        if isinstance(rank, int) and rank < factors.down.shape[1]:
-            raise _does_not_fit(folder, f"'{module}' has rank {factors.down.shape[1]}, and the model takes {rank}")
-        made = padded(array, role, rank if isinstance(rank, int) else None)
-        shape = one.info.shape or ()
-        if any(isinstance(size, int) and size != got for size, got in zip(shape, made.shape, strict=True)):
+    made = role_arrays(typed, rank, packing)
+    for role, one in ((role, one) for (name, role), one in taken.items() if name == module):
+        array, shape = made.get(role, _zeros(one)), one.info.shape or ()
+        if len(shape) != array.ndim or any(
+            isinstance(size, int) and size != got for size, got in zip(shape, array.shape, strict=True)
+        ):
             sizes = "x".join(str(size) if isinstance(size, int) else "rank" for size in shape)
-            raise _does_not_fit(folder, f"'{module}' is {'x'.join(map(str, made.shape))}, and the model takes {sizes}")
-        found[one.info.name] = np.ascontiguousarray(made.astype(dtype_of(one.info.dtype)))
+            raise _does_not_fit(folder, f"'{module}' is {'x'.join(map(str, array.shape))}, and the model takes {sizes}")
+        found[one.info.name] = array
     return found
 
 
-def _is_rank(one: AdapterInput, size: object) -> bool:
-    """Whether a dimension of an input is its rank: the second of what goes down, the first of what goes up."""
-    shape = one.info.shape or ()
-    return bool(shape) and shape[1 if one.role == DOWN else 0] is size
+def _rank_of(down: AdapterInput, packing: Packing | None) -> int | None:
+    """The rank that the graph fixes; None where any fits."""
+    size = (down.info.shape or (None, None))[1 if packing is None else 0]
+    return size if isinstance(size, int) else None
+
+
+def _zeros(one: AdapterInput) -> NDArray[Any]:
+    """What changes nothing."""
+    shape = [size if isinstance(size, int) else 0 for size in one.info.shape or ()]
+    return np.zeros(shape, dtype_of(one.info.dtype))
 
 
 def _base_weight(read: PeftFolder, module: str, base: Path | None) -> NDArray[Any]:

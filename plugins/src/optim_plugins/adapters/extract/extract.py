@@ -8,7 +8,9 @@ exactly, and adapters of any rank are fed to one graph. Scales are in ``lora_B``
 with becomes a file of the run folder.
 
 The gate holds the new graph, fed with that file, against the original, and without an adapter against the exported
-graph whose adapters are left out.
+graph whose adapters are left out. Further adapters that are named (``also``) are each held to the budget by themselves.
+
+``adapters.extract-packed`` rounds the weights of adapters to 4 or 8 bits (:mod:`optim_plugins.adapters.packing`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from optim_plugins.adapters.extract.extract_options import ExtractOptions
     from optim_plugins.adapters.extract.sites import Site
+    from optim_plugins.adapters.packing import Packing
 
 _FED = "optim_plugins.adapters.extract.feeds:with_adapter"
 _NOT_FED = "optim_plugins.adapters.extract.feeds:without_adapter"
@@ -35,6 +38,14 @@ class Extract(Pass):
     options = "optim_plugins.adapters.extract.extract_options:ExtractOptions"
     role = Role.REQUESTED
     before = ("ort:*", "qnn:*", "cuda:*", "tensorrt:*", "openvino:*")
+    alternatives = "adapters.extract"
+
+    def refuse(self, options: ExtractOptions, target: Target) -> None:
+        """Ways that a target does not take adapters in."""
+        from optim_plugins.adapters.extract.targets import refusal
+
+        if (error := refusal(options, target)) is not None:
+            raise error
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """To graphs with weights of adapters."""
@@ -51,33 +62,70 @@ class Extract(Pass):
         return APPLICABLE
 
     def apply(self, model: Model, options: ExtractOptions, context: Context) -> PassResult:
-        """Take them out, and keep the adapter that the model has as a file."""
+        """Take them out, and keep the adapter that the model has as a file, and further ones that are named."""
         from optim.adapters.adapter_file import Adapter, write_adapter
-        from optim_plugins.adapters.extract.rewrite import adapters_as_inputs, without_adapters
+        from optim_plugins.adapters.extract.further import further_adapters
+        from optim_plugins.adapters.extract.rewrite import Supply, adapters_as_inputs, without_adapters
         from optim_plugins.adapters.extract.sites import find_sites, require_none_left
 
+        self.refuse(options, context.target)  # a run asks before only where options were given
         base = model.ir()
         without_adapters(base, find_sites(base))
         reference = context.save(base, model)
         graph = model.ir()
         sites = find_sites(graph)
-        rank = _rank(sites, options)
-        extracted = adapters_as_inputs(graph, sites, required=options.required, rank=rank)
-        require_none_left(graph)
-        name = sites[0].adapter
+        name, packing, external = sites[0].adapter, self.packing(options), options.supply == "external"
+        rank = _rank(sites, options, fixed=external or packing is not None)
         file = context.scratch / f"{name}.onnx_adapter"
+        supply = Supply(options.required, rank, packing, file.name if external else "")
+        extracted = adapters_as_inputs(graph, sites, supply)
+        require_none_left(graph)
         write_adapter(Adapter(extracted.arrays), file)
-        result = context.save(graph, model, attachments={file.name: file})
+        further = further_adapters(options.also, model.ir(), extracted.inputs, name, context.scratch)
+        files = {one.name: one for one in (file, *(each.file for each in further))}
+        result = context.save(graph, model, attachments=files)
         parameters = {"file": str(result.attachments[file.name])}
-        none = Variant("without an adapter", reference, _NOT_FED, parameters if options.required else {})
-        interface = Interface(feeds=_FED, parameters=parameters, variants=(none,))
+        zeros = parameters if options.required or external else {}
+        variants = [Variant("without an adapter", reference, _NOT_FED, zeros)]
+        for one in further:
+            fed = {"file": str(result.attachments[one.file.name])}
+            variants.append(Variant(f"with {one.file.stem}", context.save(one.reference, model), _FED, fed))
+        interface = Interface(feeds=_FED, parameters=parameters, variants=tuple(variants))
         kinds = "DoRA" if any(site.factors.gain is not None for site in sites) else "LoRA"
         counts = {"layers": len(sites), "inputs": len(extracted.inputs)}
-        notes = (f"{kinds} adapter '{name}' is in {file.name}; without one the model computes its base",)
+        notes = (f"{kinds} adapter '{name}' is in {file.name}; {_without(external)}",)
         return PassResult(result, changed=True, notes=notes, counts=counts, interface=interface)
 
+    def packing(self, options: ExtractOptions) -> Packing | None:
+        """How weights are packed; None: they stay floats."""
+        del options
+        return None
 
-def _rank(sites: Sequence[Site], options: ExtractOptions) -> int | None:
+
+class ExtractPacked(Extract):
+    """Takes adapters out of the graph, and rounds their weights."""
+
+    name = "adapters.extract-packed"
+    summary = "as adapters.extract, with weights of adapters in 4 or 8 bits, of one rank"
+    options = "optim_plugins.adapters.extract.extract_options:PackedOptions"
+    lossy = True
+
+    def packing(self, options: ExtractOptions) -> Packing | None:
+        """As the options say."""
+        from optim_plugins.adapters.extract.extract_options import PackedOptions
+        from optim_plugins.adapters.packing import Packing
+
+        assert isinstance(options, PackedOptions)
+        return Packing(options.bits, options.block_size, options.mode)
+
+
+def _without(external: bool) -> str:
+    if external:
+        return "the model opens with it, or with another, and has no weights of its own there"
+    return "without one the model computes its base"
+
+
+def _rank(sites: Sequence[Site], options: ExtractOptions, *, fixed: bool) -> int | None:
     most = max(site.factors.down.shape[1] for site in sites)
     if options.rank is not None and options.rank < most:
         raise OptimError(
@@ -86,4 +134,4 @@ def _rank(sites: Sequence[Site], options: ExtractOptions) -> int | None:
             f"it has rank {most}",
             f"optim run MODEL --with adapters.extract:rank={most}",
         )
-    return options.rank
+    return options.rank or (most if fixed else None)

@@ -37,7 +37,7 @@ def capture(graph: ir.Model, names: Collection[str], model: Model, context: Cont
     Raises:
         OptimError[session-failed]: onnxruntime does not open the graph.
     """
-    inputs = {value.name for value in model.inputs}
+    inputs = {value.name for value in model.inputs} | {one.info.name for one in model.adapters}
     made = {value.name: value for node in graph.graph for value in node.outputs}
     wanted = [made[name] for name in names if name in made]
     graph.graph.outputs.clear()

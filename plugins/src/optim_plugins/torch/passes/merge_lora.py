@@ -23,7 +23,7 @@ class MergeLora(SourcePass):
     name = "torch.merge-lora"
     summary = "Merges LoRA adapters into the weights."
     after = ("torch.load-huggingface", "torch.load-factory")
-    yields_to = ("adapters.extract",)
+    yields_to = ("adapters.extract", "adapters.extract-packed")
 
     def applicable(self, source: Source, target: Target) -> Applicable:
         """To modules with layers of peft."""

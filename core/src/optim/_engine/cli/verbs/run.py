@@ -28,13 +28,20 @@ if TYPE_CHECKING:
 @data_option
 @click.option(
     "--goal",
-    type=click.Choice(["latency", "size", "memory", "startup", "generate"]),
+    type=click.Choice(["latency", "size", "memory", "startup", "throughput", "generate"]),
     help="What better means. [default: latency]",
 )
 @click.option(
     "--generate",
     metavar="prompt=N,new=N",
     help="Goal generate: tokens of a decoder's prompt and answer. [default: prompt=512,new=128]",
+)
+@click.option(
+    "--max-latency",
+    "max_latency_ms",
+    type=float,
+    metavar="MS",
+    help="With --goal throughput: what 95 of 100 calls keep within, in milliseconds.",
 )
 @click.option("--max-drift", type=float, help="Largest relative L2 that lossy passes may cause. [default: 0.05]")
 @click.option(
@@ -69,6 +76,10 @@ if TYPE_CHECKING:
     help="Deliver another point: fastest, smallest, most-accurate or a number.",
 )
 @layout_options
+@click.option(
+    "--cluster", metavar="WHERE", help="Machines that do the work: local:N, tls://HOST:PORT or module:function."
+)
+@click.option("--store-url", metavar="URL", help="Where the machines of --cluster exchange files: file://, s3://.")
 @click.option("--verbose", is_flag=True, help="Print every pass with its reason, and what it printed.")
 @source_options
 @disable_option

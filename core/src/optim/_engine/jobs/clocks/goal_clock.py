@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optim._engine.generation.timing import GenerationTimes
+from optim._engine.jobs.clocks.serving import Served
 
 if TYPE_CHECKING:
     from optim.arrays import Feeds
@@ -43,10 +44,12 @@ class Figure:
         seconds: that the goal makes small; ratios are of these.
         calls: how long each call of the round took, in seconds, where calls are what the user waits for.
         generation: of a decoder, what the seconds are made of.
+        served: how the model is run from now on, where that was chosen in this round.
     """
 
     seconds: float
     calls: tuple[float, ...] = ()
+    served: Served | None = None
     generation: GenerationTimes | None = None
 
 
