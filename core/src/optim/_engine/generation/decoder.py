@@ -16,6 +16,7 @@ from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
     from optim.adapters.session import AdaptedSession, Adapters
+    from optim.model import Model
 
 
 class Decoder:
@@ -223,6 +224,11 @@ def session_interface(session: AnySession | AdaptedSession, state: Mapping[str, 
     """The interface of a session's graph."""
     outputs = [value.name for value in session.get_outputs()]
     return interface_of(session_inputs(session.get_inputs()), outputs, state)
+
+
+def require_generating(model: Model) -> None:
+    """Refuse a model whose answers cannot be timed; raises as :func:`require_decoder`."""
+    require_decoder(interface_of(model.inputs, [info.name for info in model.outputs]))
 
 
 def require_decoder(interface: DecoderInterface) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from optim._engine.drawing import svg
 from optim._engine.reports import plots, targets, words
+from optim._engine.reports.answer_figures import generation_figures, tokens_plot
 from optim._engine.reports.blame_section import blame_sections
 from optim._engine.reports.compiled import compiled_beside
-from optim._engine.reports.parts.answer_figures import generation_figures, tokens_plot
 from optim._engine.reports.parts.generation import GenerationReport
 from optim._engine.reports.parts.running import StartReport
 from optim._engine.reports.schema import Report, StepReport
