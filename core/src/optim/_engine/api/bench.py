@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from optim._engine.api.given import Data, named_data
 from optim._engine.api.request import require_models
 from optim._engine.search.settings import RunSettings, joined_targets
+from optim._engine.sources.remote.fetch import fetched, quiet
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Benchmark
@@ -57,7 +58,7 @@ def bench(
         [('model.onnx', 1.0), ('out', 0.41)]
     """
     named = [models] if isinstance(models, str | PathLike) else models
-    paths = [Path(fspath(model)) for model in named]
+    paths = [fetched(fspath(model), say or quiet) for model in named]
     asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms)
     with named_data(data, seed) as feeds:
         conditions = _conditions(paths, feeds, target, say, seed=seed, component=component)
@@ -103,7 +104,7 @@ def bench_grid(
         [({'batch': 1}, 0.41), ({'batch': 8}, 0.38)]
     """
     named = [models] if isinstance(models, str | PathLike) else models
-    paths = [Path(fspath(model)) for model in named]
+    paths = [fetched(fspath(model), say or quiet) for model in named]
     asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms)
     conditions = _conditions(paths, data, target, say, seed=seed)
     from optim._engine.runs.compare.bench import bench_models

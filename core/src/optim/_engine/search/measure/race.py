@@ -37,10 +37,9 @@ _ROUND_TIMEOUT_S = 300.0
 _BASE_TIMEOUT_S = 900.0
 """For the base to open and to be compared: it only ends one that hangs."""
 
-_CLEARLY = 1.02
-"""A lane leaves the race when its interval lies above the best one's by more: less drops what may yet win."""
-_HOPELESS = 1.35
-"""After a few rounds a lane this much slower than the best needs no confidence interval."""
+_CLEARLY, _HOPELESS = 1.02, 1.35
+"""A lane leaves the race when its interval lies above the best one's by more than the first: less drops what may yet
+win. After a few rounds one that is so much slower as the second needs no interval."""
 
 
 def joined(first: LaneResult, second: LaneResult) -> LaneResult:
@@ -206,6 +205,8 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) 
         spent = time.monotonic() + half_a_round - deadline
         kept = _usable(quiet + window, number + 1, effort.least_rounds)
         enough = number + 1 >= effort.least_rounds
+        if enough and not any(lanes[i].racing for i in lanes if i):  # nothing was admitted, or all died
+            break
         best = _judge(lanes, failures, kept, effort.drop) if enough else None
         undecided = effort.decides and best is not None and best.is_undecided
         patience_s = effort.patience_s if len(quiet) < effort.least_rounds else 0.0
