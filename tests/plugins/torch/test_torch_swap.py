@@ -179,3 +179,14 @@ def test_plots_and_the_table_have_every_combination(example, rows):
     assert drawn.startswith("<svg")
     assert drawn.count("<rect") == 3
     assert example.table(rows).count("\n| cpu | float16 |") == 2 + 2 + 3 + 3
+
+
+def test_numbers_that_are_drawn_anew_are_said_to_move_the_rows(tmp_path, capsys):
+    node, info = helper.make_node, helper.make_tensor_value_info
+    nodes = [node("RandomNormalLike", ["x"], ["noise"], "noise"), node("Add", ["x", "noise"], ["y"], "sum")]
+    ends = [info(name, TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    assert main(["swap", str(path)]) == ExitStatus.DELIVERED
+    assert "rows differ by chance too" in capsys.readouterr().out
