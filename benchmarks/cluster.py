@@ -2,14 +2,14 @@
 
     python benchmarks/cluster.py [runs] [overhead] [weights] [trace] [--seconds 30] [--models FOLDER] [--trace FILE]
 
-- ``runs``: ``optim batch`` of four small models here, and again with ``--cluster local:2``, each with a cache of its own;
-  clocks are exclusive. Prints the seconds of both and how many runs two workers finish in the time of one.
+- ``runs``: ``optim batch`` of four small models here, and again with ``--cluster local:2``, each with a cache of its
+  own; clocks are exclusive. Prints the seconds of both and how many runs two workers finish in the time of one.
 - ``overhead``: a job that does next to nothing, handed to a worker many times; prints the median of what is not the
   worker's: from :meth:`Fleet.do` to its answer, less the time that the worker had the job.
-- ``weights``: a run on a model of 500 MB with two workers that share no disk; prints the bytes that went to each of them,
-  and how often each file of weights did.
-- ``trace``: a run on each of the models of FOLDER (by default the four small ones), one worker; writes a row for each
-  job with its kind, seconds and bytes, for benchmarks/scale.py.
+- ``weights``: a run on a model of 537 MB with two workers that share no disk; prints the bytes that went to each of
+  them, how often each file of weights did, and at how many MB/s.
+- ``trace``: a run on each of the models of FOLDER (by default the four small ones; NAME.npz has the feeds of
+  NAME.onnx), one worker; writes a row for each job with its kind, seconds and bytes, for benchmarks/scale.py.
 
 Workers are processes of this machine. On a machine that others use the figures mean little.
 """
@@ -110,24 +110,23 @@ def overhead(root: Path) -> None:
 
 def weights(root: Path, seconds: float) -> None:
     """How often weights travel."""
-    with machines(root / "weights", 2) as (address, store):
+    with machines(root / "weights", 2) as (address, _):
         path = products(root / "large.onnx", *_LARGE)
         size = sum(file.stat().st_size for file in root.glob("large.onnx*"))
         sent: Counter[tuple[str, str]] = Counter()
         sizes: dict[str, int] = {}
-        fleets: list[Fleet] = []
-        with watched(sent, sizes, fleets, []):
-            run_settings(
-                RunSettings(path, cluster=address, goal="size", search_seconds=max(seconds, 120.0)),
-                root / "large",
-                print,
-            )
+        seconds_of: defaultdict[str, float] = defaultdict(float)
+        settings = RunSettings(path, cluster=address, goal="size", search_seconds=max(seconds, 120.0))
+        with watched(sent, sizes, seconds_of, []):
+            run_settings(settings, root / "large", print)
     total: defaultdict[str, int] = defaultdict(int)
     for (worker, name), times in sorted(sent.items()):
         total[worker] += times * sizes[name]
         if sizes[name] > 1 << 20:
             print(f"weights: {name[:20]}... of {sizes[name] / 1e6:.0f} MB to {worker}: {times} times")
     again = [times for times in sent.values() if times > 1]
+    speed = sum(total.values()) / max(1e-9, sum(seconds_of.values())) / 1e6
+    print(f"weights: {speed:.0f} MB/s")
     print(f"weights: the model has {size / 1e6:.0f} MB; {len(again)} files went to a worker more than once")
     for worker, count in total.items():
         print(f"weights: {worker} was sent {count / 1e6:.0f} MB in all")
@@ -142,26 +141,31 @@ def trace(root: Path, models: Path | None, file: Path, seconds: float) -> None:
     with machines(root / "trace", 1) as (address, _):
         for path in paths:
             jobs: list[dict[str, Any]] = []
-            with watched(Counter(), {}, [], jobs):
+            sent: Counter[tuple[str, str]] = Counter()
+            sizes: dict[str, int] = {}
+            carrying: defaultdict[str, float] = defaultdict(float)
+            data = path.with_suffix(".npz")
+            settings = RunSettings(
+                path, cluster=address, search_seconds=seconds, data=str(data) if data.is_file() else None
+            )
+            with watched(sent, sizes, carrying, jobs):
                 began = time.monotonic()
-                run_settings(RunSettings(path, cluster=address, search_seconds=seconds), root / path.stem, print)
-            size = sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*"))
-            rows[path.stem] = jobs
-            jobs.insert(0, {"kind": "run", "seconds": time.monotonic() - began, "size_bytes": size})
+                report = run_settings(settings, root / path.stem, print)
+            speed = sum(sizes[name] for _, name in sent) / max(1e-9, sum(carrying.values()))
+            whole = {"kind": "run", "seconds": time.monotonic() - began, "link_bytes_s": round(speed)}
+            rows[path.stem] = [{**whole, "size_bytes": report.original.size_bytes}, *jobs]
     file.write_text(json.dumps(rows, indent=1))
     print(f"trace: {sum(map(len, rows.values()))} jobs in {file}")
 
 
 @contextmanager
 def watched(
-    sent: Counter[tuple[str, str]], sizes: dict[str, int], fleets: list[Fleet], jobs: list[dict[str, Any]]
+    sent: Counter[tuple[str, str]], sizes: dict[str, int], carrying: dict[str, float], jobs: list[dict[str, Any]]
 ) -> Iterator[None]:
-    """Note the jobs and the files of a run."""
+    """Note the jobs of a run, how often files were sent to whom, and the seconds of that by worker."""
     ask, send = Fleet._ask, Carrier.send
 
     def asked(fleet: Fleet, order: Order, sole: str) -> Reply:
-        if fleet not in fleets:
-            fleets.append(fleet)
         reply = ask(fleet, order, sole)
         made = sum(one.size_bytes for one in reply.made)
         kind, state = order.work.module.rpartition(".")[2], reply.state.value
@@ -171,8 +175,9 @@ def watched(
         return reply
 
     def sending(carrier: Carrier, file: File, worker: str) -> None:
-        before = carrier.sent_bytes[worker]
+        before, began = carrier.sent_bytes[worker], time.monotonic()
         send(carrier, file, worker)
+        carrying[worker] += time.monotonic() - began
         sizes[file.name] = file.size_bytes
         if carrier.sent_bytes[worker] > before:
             sent[worker, file.name] += 1
