@@ -113,7 +113,7 @@ class Lock(_Table):
     lock: Header
     source: LockedSource
     target: LockedTarget
-    goal: Literal["latency", "size", "memory", "startup"]
+    goal: Literal["latency", "size", "memory", "startup", "throughput"]
     metric: str | None = None
     budget: BudgetTable
     feeds: LockedFeeds

@@ -214,6 +214,9 @@ def _figures(report: Report) -> list[Figure]:
         note = f"ratio {after.latency_ratio:.2f}" + (f", {interval[0]:.2f} to {interval[1]:.2f}" if interval else "")
         texts = words.latency_text(before.latency_ms), words.latency_text(after.latency_ms)
         found.append(Figure("Latency", *texts, after.latency_ratio, note))
+    if before.throughput is not None and after.throughput is not None and after.goal_ratio is not None:
+        texts = words.throughput_text(before.throughput), words.throughput_text(after.throughput)
+        found.append(Figure("Throughput", *texts, after.goal_ratio.value, f"time ratio {after.goal_ratio.value:.2f}"))
     if before.start is not None and after.start is not None:
         found.append(_start_up(before.start, after.start))
     sizes = [

@@ -15,6 +15,7 @@ from optim._engine.reports.parts.blamed import BlameReport
 from optim._engine.reports.parts.fields import Figure, Part
 from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.reports.parts.running import BatchReport, GoalRatioReport, StartReport
+from optim._engine.reports.parts.serving import CallsReport, ThroughputReport
 
 REPORT_FILE = "report.json"
 
@@ -53,6 +54,7 @@ class OriginalReport(Part):
     )
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
     batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
+    throughput: ThroughputReport | None = Field(default=None, description="null where it is not the goal")
 
 
 class ExportStepReport(Part):
@@ -128,6 +130,8 @@ class ShapeReport(Part):
     result_ms: float
     ratio: float
     ci: tuple[float, float] = Field(description="95 % interval of the ratio")
+    original_calls: CallsReport | None = Field(default=None, description="single calls of the original")
+    result_calls: CallsReport | None = Field(default=None, description="single calls of the result, in the same race")
 
 
 class TaskReport(Part):
@@ -183,6 +187,7 @@ class ResultReport(Part):
     kernels: tuple[KernelReport, ...] = Field(default=(), description="empty where the runtime does not tell")
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
     batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
+    throughput: ThroughputReport | None = Field(default=None, description="null where it is not the goal")
     goal_ratio: GoalRatioReport | None = Field(default=None, description="null where the goal has no clock of its own")
 
 
@@ -302,7 +307,7 @@ class Report(Part):
     targets: tuple[TargetReport, ...] = Field(
         default=(), description="those that competed; empty where one was asked for"
     )
-    goal: Literal["latency", "size", "memory", "startup"]
+    goal: Literal["latency", "size", "memory", "startup", "throughput"]
     budget: BudgetReport
     original: OriginalReport
     export: ExportReport | None = Field(default=None, description="null where the source is an ONNX model")

@@ -136,12 +136,15 @@ def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
 
 def _budget_of(settings: RunSettings) -> BudgetTable:
     if settings.lossless:
-        return BudgetTable(lossless=True, batch_invariant=settings.batch_invariant)
+        return BudgetTable(
+            lossless=True, batch_invariant=settings.batch_invariant, max_latency_ms=settings.max_latency_ms
+        )
     drift = settings.drift_limit
     return BudgetTable(
         max_drift=drift if math.isfinite(drift) else None,
         max_loss=settings.max_loss.text if settings.max_loss else None,
         batch_invariant=settings.batch_invariant,
+        max_latency_ms=settings.max_latency_ms,
     )
 
 
@@ -153,6 +156,7 @@ def _said(budget: BudgetTable) -> dict[str, Any]:
         "max_drift": budget.max_drift,
         "max_loss": loss,
         "batch_invariant": budget.batch_invariant,
+        "max_latency_ms": budget.max_latency_ms,
     }
 
 

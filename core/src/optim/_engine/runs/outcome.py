@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from optim._engine.jobs import ingest, prepare
+from optim._engine.jobs.clocks.serving import Throughput
 from optim._engine.jobs.start_up import StartUp
 from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.search.select.archive import Point
@@ -116,6 +117,12 @@ class Outcome:
         """How what is delivered began when it was timed last; None where nothing was timed."""
         timed = self.timing or self.original
         return timed.ready.start if self.result and timed and timed.ready else None
+
+    @property
+    def throughput(self) -> Throughput | None:
+        """What it did when it was timed last; None where throughput is not the goal."""
+        timed = self.timing or self.original
+        return timed.throughput if self.result and timed else None
 
     def target_of(self, candidate: Candidate) -> Target:
         """Where a candidate of this run runs."""

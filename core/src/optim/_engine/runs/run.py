@@ -211,7 +211,11 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
         libraries,
         owner=backend.owner,
         script=script,
-        opening=Opening(outcome.start.warm_up if outcome.start else {}, model.adapters),
+        opening=Opening(
+            outcome.start.warm_up if outcome.start else {},
+            model.adapters,
+            outcome.throughput.served.serving if outcome.throughput else None,
+        ),
     )
     write_lock(lock_of(outcome), folder / "recipe.lock.toml")
     return tuple(backend.deliver(delivery))

@@ -14,7 +14,7 @@ from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.passes import Stage
 from optim.source import SourceRequest
 
-Goal: TypeAlias = Literal["latency", "size", "memory", "startup"]
+Goal: TypeAlias = Literal["latency", "size", "memory", "startup", "throughput"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,15 @@ class Clocked:
 
 
 CLOCKED: Mapping[Goal, Clocked] = {
-    "startup": Clocked("start-up ratio", "starts {} times faster", "starts {} times slower", "starts as fast as before")
+    "startup": Clocked(
+        "start-up ratio", "starts {} times faster", "starts {} times slower", "starts as fast as before"
+    ),
+    "throughput": Clocked(
+        "ratio of time per sample",
+        "does {} times as many samples a second",
+        "does {} times fewer samples a second",
+        "does as many samples a second as before",
+    ),
 }
 
 SearchSeconds: TypeAlias = float | Literal["auto"]
@@ -76,6 +84,8 @@ class RunSettings:
         metric: task metric, measured beside drift.
         max_loss: how much worse the metric may get.
         lossless: admit only passes held to rounding error.
+        max_latency_ms: what 95 of 100 calls must keep within, in milliseconds, where throughput is the goal; None: as
+            long as it takes.
         batch_invariant: how far a sample's answer may move in a batch and with padding, relative L2; None: as it likes.
         named: passes that must hold.
         without: passes left out; sorted, so that the same request has the same key.
@@ -116,6 +126,7 @@ class RunSettings:
     component: str = ""
     baseline: str = ""
     batch_invariant: float | None = None
+    max_latency_ms: float | None = None
     cluster: str = ""
     store_url: str = ""
 
@@ -184,6 +195,8 @@ class RunSettings:
                 "--batch-invariant 0.01",
                 status=ExitStatus.USAGE,
             )
+        if self.max_latency_ms is not None:
+            self._require_latency(self.max_latency_ms)
         if self.store_url and not self.cluster:
             raise OptimError(
                 "conflicting-request",
@@ -202,6 +215,24 @@ class RunSettings:
                 f"--seed cannot be {self.seed}",
                 "random generators take whole numbers from 0 on",
                 "--seed 0",
+                status=ExitStatus.USAGE,
+            )
+
+    def _require_latency(self, limit_ms: float) -> None:
+        if self.goal != "throughput":
+            raise OptimError(
+                "conflicting-request",
+                f"--max-latency bounds --goal throughput, and the goal is {self.goal}",
+                "elsewhere nothing is free to be chosen that takes longer",
+                fix="add --goal throughput",
+                status=ExitStatus.USAGE,
+            )
+        if not 0 < limit_ms < math.inf:
+            raise OptimError(
+                "bad-budget",
+                f"--max-latency cannot be {limit_ms:g}",
+                "it is a positive number of milliseconds, which 95 of 100 calls keep within",
+                "--max-latency 50",
                 status=ExitStatus.USAGE,
             )
 

@@ -11,6 +11,7 @@ from optim._engine.diagnosis.blame_job import Answer as Blame
 from optim._engine.gate.budget import BeyondBudget
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
+from optim._engine.jobs.clocks.serving import Percentiles, Throughput
 from optim._engine.jobs.lane import Ready
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.sources.result import SourceDrift
@@ -234,6 +235,8 @@ class LaneResult:
         cut_short: of the base: whether the race ended because the time of the run was over.
         out_of_time: whether it has no figures because that time was over: nothing speaks against it.
         goal: what the goal's own clock found, to the base's; None where the goal has none.
+        sample_calls: how long calls took, of each timed sample.
+        throughput: what it did, where that is the goal.
         work: processor seconds of a run, to the base's; None where nobody counts them.
     """
 
@@ -248,6 +251,8 @@ class LaneResult:
     cut_short: bool = False
     out_of_time: bool = False
     goal: Ratio | None = None
+    sample_calls: tuple[Percentiles, ...] = ()
+    throughput: Throughput | None = None
     work: Ratio | None = None
 
 

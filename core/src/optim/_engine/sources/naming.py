@@ -36,7 +36,7 @@ def needs_export(spec: str) -> bool:
             "source-is-hub-name",
             f"there is no folder {spec}, and nothing is downloaded",
             "it looks like the name of a model on the Hugging Face hub",
-            f"hf download {spec} --local-dir {path.name}    # then name the folder: {path.name}",
+            f"name it hf://{spec}; or hf download {spec} --local-dir {path.name}, and name that folder",
             status=ExitStatus.USAGE,
         )
     return False

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from optim._engine.jobs.clocks.serving import Served
+
 if TYPE_CHECKING:
     from optim.arrays import Feeds
     from optim.backend import Backend, Session
@@ -40,10 +42,12 @@ class Figure:
     Attributes:
         seconds: that the goal makes small; ratios are of these.
         calls: how long each call of the round took, in seconds, where calls are what the user waits for.
+        served: how the model is run from now on, where that was chosen in this round.
     """
 
     seconds: float
     calls: tuple[float, ...] = ()
+    served: Served | None = None
 
 
 class Timer(ABC):
