@@ -28,6 +28,7 @@ def run(
     target: str | Sequence[str] | None = None,
     data: Data | None = None,
     goal: Goal | None = None,
+    generate: str | None = None,
     max_latency_ms: float | None = None,
     max_drift: float | None = None,
     metric: TaskMetric | None = None,
@@ -62,7 +63,9 @@ def run(
             here with ``"auto"``, the fastest is delivered.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; a sample, which is a mapping of
             names to arrays; several; or a function that returns them. By default they are made up.
-        goal: ``latency``, ``size``, ``memory``, ``startup`` or ``throughput``.
+        goal: ``latency``, ``size``, ``memory``, ``startup``, ``throughput``, or of a decoder ``generate``: the time of
+            an answer.
+        generate: tokens of a decoder's prompt and answer, ``prompt=512,new=128`` by default; its goal is ``generate``.
         max_latency_ms: with ``goal="throughput"``: what 95 of 100 calls keep within, in milliseconds.
         max_drift: largest relative L2 of any output that lossy passes may cause; by default 0.05, or no bound where
             ``max_loss`` is given.
@@ -101,12 +104,15 @@ def run(
         >>> report.status, report.result.latency_ratio
         ('improved', 0.41)
     """
+    from optim._engine.generation.workload import asked_workload
+
     say = say or quiet
     path = fetched(fspath(model), say)
     named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
-    given: dict[str, Any] = {
+    given: dict[str, Any] = asked_workload(generate, goal) if generate is not None else {}
+    given |= {
         "target": joined_targets(target),
-        "goal": goal,
+        "goal": given.get("goal", goal),
         "max_latency_ms": max_latency_ms,
         "max_drift": max_drift,
         "max_loss": parse_max_loss(str(max_loss)) if max_loss is not None else None,

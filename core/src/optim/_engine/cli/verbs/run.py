@@ -36,8 +36,13 @@ if TYPE_CHECKING:
 @data_option
 @click.option(
     "--goal",
-    type=click.Choice(["latency", "size", "memory", "startup", "throughput"]),
+    type=click.Choice(["latency", "size", "memory", "startup", "throughput", "generate"]),
     help="What better means. [default: latency]",
+)
+@click.option(
+    "--generate",
+    metavar="prompt=N,new=N",
+    help="Goal generate: tokens of a decoder's prompt and answer. [default: prompt=512,new=128]",
 )
 @click.option(
     "--max-latency",
