@@ -41,10 +41,11 @@ class _ModelPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path of what is named."""
+        from optim._engine.sources.optimum_folder import graph_of
         from optim._engine.sources.remote.address import is_address
 
         if not is_address(str(value)):
-            return super().convert(value, param, ctx)
+            return graph_of(Path(str(super().convert(value, param, ctx))))
         from optim._engine.sources.remote.fetch import fetched
         from optim.cli_kit.progress import progress
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from optim._engine.sources.optimum_folder import graph_of
 from optim._engine.sources.remote.address import is_address
 from optim.errors import OptimError, disk_error
 from optim.folders import cache_folder
@@ -17,7 +18,7 @@ Get = Callable[[str, Path], None]
 
 
 def fetched(spec: str, say: Callable[[str], None]) -> Path:
-    """What an address leads to, on this machine; a path that is none as it is.
+    """What an address leads to, on this machine; of a path that is none the graph, where it is a folder of optimum.
 
     Args:
         spec: what the user names.
@@ -29,9 +30,10 @@ def fetched(spec: str, say: Callable[[str], None]) -> Path:
         OptimError[address-not-found]: there is nothing, or nothing that this user may have.
         OptimError[hub-missing]: huggingface_hub is not installed.
         OptimError[external-data-outside]: the graph refers to files outside of its folder.
+        OptimError[which-graph]: a folder of optimum has several.
     """
     if not is_address(spec):
-        return Path(spec)
+        return graph_of(Path(spec))
     try:
         if spec.startswith("hf://"):
             from optim._engine.sources.remote.hub import from_hub
