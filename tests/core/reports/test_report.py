@@ -61,6 +61,8 @@ def test_the_report_has_the_figures_of_the_run():
         "peak_memory_bytes": 120_000_000,
         "operators": {"MatMul": 36, "Add": 100, "Gelu": 6},
         "batch": None,
+        "generation": None,
+        "throughput": None,
         "operator_ms": {},
         "start": None,
     }
