@@ -80,6 +80,8 @@ def test_the_report_has_the_figures_of_the_run():
         "original_ms": 4.0,
         "result_ms": 4.0 * 0.43,
         "ratio": 0.43,
+        "original_calls": None,
+        "result_calls": None,
         "ci": [0.42, 0.44],
     }
     assert data["feeds"]["assumptions"][0]["input"] == "input_ids"
