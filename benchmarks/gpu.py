@@ -44,6 +44,8 @@ REHEARSED = "the CPU (a rehearsal with one layer of each model: these figures sa
 BUDGET = "0.02"
 """Drift that optim may spend: what float16 costs these models on a CPU, doubled."""
 
+LATE = "it took longer than"
+
 PACKAGES = ("onnxruntime-gpu", "onnxruntime", "torch", "tensorrt-cu13", "optim-core")
 
 
@@ -70,7 +72,7 @@ class Asked:
             )
         except subprocess.TimeoutExpired as late:
             said = late.stdout.decode(errors="replace") if late.stdout else ""
-            return f"{said}\nit took longer than {timeout_s:.0f} s"
+            return f"{said}\n{LATE} {timeout_s:.0f} s"
         return f"{done.stderr}\n{done.stdout}"
 
     @property
@@ -135,6 +137,8 @@ def measured(name: str, asked: Asked, after: int) -> dict[str, Any]:
         exporter = [str(HERE / "models" / "exports.py"), name, "--out", str(asked.work)]
         exporter += ["--layers", "1"] if asked.rehearse else []
         done = asked.run(exporter, asked.left(SHARES["export"], after) + 60)
+        if LATE in done:
+            file.unlink(missing_ok=True)  # it may be there, and half written
         if not file.is_file():
             return {"not run": {"not run": f"the export failed: {done[-300:]}"}}
     batch = asked.batch(name)
@@ -163,7 +167,7 @@ def measured(name: str, asked: Asked, after: int) -> dict[str, Any]:
     said = asked.run([str(HERE / "gpu_contenders.py"), json.dumps(request)], 1.2 * seconds)
     lines = [line for line in said.splitlines() if line.startswith("{") and line.endswith("}")]
     found: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-    if not lines or "took longer" in said.rpartition("\n")[2]:
+    if not lines or LATE in said.rpartition("\n")[2]:
         found["what is not in the table"] = {
             "not run": f"the race broke down: {said[-300:].rpartition('}')[2].strip()}"
         }

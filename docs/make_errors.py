@@ -50,7 +50,7 @@ GROUPS = {
         "search/plan.py",
     ),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/select/chains.py"),
-    "Many runs": ("batch",),
+    "Many runs and many machines": ("batch", "cluster"),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py", "locks.py", "folders.py"),
     "What a pass or a model did wrong": ("jobs", "diagnosis", "compare", "backends", "gate", "testing"),
 }
@@ -71,6 +71,7 @@ COMPUTED = {
     ("errors.py", "f\"unknown-{kind.replace(' ', '-')}\""): (),
     ("jobs/prepare.py", "error.reference"): (),
     ("jobs/process.py", "None"): (),
+    ("cluster/order.py", "None"): (),
 }
 """References that are not written where the error is made, and what they can be; () where another place makes them."""
 

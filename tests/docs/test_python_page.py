@@ -49,7 +49,7 @@ def test_the_examples_run(folder, capsys, monkeypatch):
     monkeypatch.setattr(optim, "run", partial(optim.run, stages=["post-process"]))  # what is shown is not the search
     page: dict[str, Any] = {}
     own = [text for text in examples() if text not in examples("optim.export")]
-    assert len(own) == 9
+    assert len(own) == 10
     for text in own:
         exec(compile(text.replace("search_seconds=5", "search_seconds=0"), "python.md", "exec"), page)
     told = capsys.readouterr().out

@@ -17,7 +17,8 @@ from optim.errors import ExitStatus, OptimError
 from optim.onnx.files import describe
 from optim.onnx.linked import PREFIX, locations
 from optim.testing import models
-from optim_openvino.quantize import nncf_library
+from optim_openvino.quantize import float_graph, nncf_library
+from optim_openvino.quantize.compress_weights import _with_few_bits
 from optim_openvino.quantize.quantize import Quantize
 from optim_openvino.runtime import installed
 from optim_openvino.runtime.backend import OpenVinoBackend
@@ -98,9 +99,34 @@ def test_weights_in_four_bits_run_also_where_onnx_itself_has_none(tmp_path, monk
     report = optim.run(path, tmp_path / "out", passes=passes, **asked)
     assert report.status == "improved" and 0 < report.result.drift.relative_l2 < 0.3
     assert {node.op_type for node in onnx.load(tmp_path / "out" / "model.onnx").graph.node} >= {"MatMulNBits"}
-    passes["openvino.compress-weights"] = {"mode": "int4-asym"}
-    report = optim.run(path, tmp_path / "none", passes=passes, **asked)
-    assert report.status == "failed" and "zero points that no runtime reads" in str(report.steps)
+    passes["openvino.compress-weights"] = {"mode": "int4-asym", "group_size": 32}
+    report = optim.run(path, tmp_path / "asym", passes=passes, **asked)
+    assert report.status == "improved" and 0 < report.result.drift.relative_l2 < 0.3
+    made = onnx.load(tmp_path / "asym" / "model.onnx")
+    assert {node.op_type for node in made.graph.node} >= {"DequantizeLinear"} and made.opset_import[0].version == 21
+
+
+def test_a_graph_that_cannot_be_converted_has_no_zero_points_in_four_bits(tmp_path):
+    path = wide_mlp(tmp_path)
+    graph = onnx.load(path)
+    graph.graph.node.append(helper.make_node("NoOperator", ["x3"], ["x4"]))
+    with pytest.raises(OptimError, match="openvino-zero-points"):
+        _with_few_bits(graph, describe(path))
+
+
+def test_weights_that_a_node_transposes_are_compressed_too(tmp_path):
+    path = wide_mlp(tmp_path)
+    graph = onnx.load(path)
+    graph.graph.node.insert(0, helper.make_node("Transpose", ["w1"], ["w1_t"], perm=[1, 0]))
+    graph.graph.node[2].input[1] = "w1_t"
+    onnx.save(graph, path)
+    model = describe(path)
+    assert float_graph.weighted(model, ("MatMul",)) == ["m0", "m1", "m2"]
+    read = float_graph.read(model, ())
+    assert [node.op_type for node in read.graph.node] == ["MatMul"] * 3
+    weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in read.graph.initializer}
+    assert sorted(weights) == ["w0", "w1_t", "w2"]
+    assert np.array_equal(weights["w1_t"], onnx.numpy_helper.to_array(graph.graph.initializer[1]).T)
 
 
 def wide_mlp(folder):

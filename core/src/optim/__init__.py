@@ -1,8 +1,8 @@
 """optim makes an ONNX model fast on the hardware it will run on, and proves that it still computes the same thing.
 
-For users: :func:`run`, :func:`load`, :func:`deliver`, :func:`verify`, :func:`bench`, :func:`export`, :func:`capture`.
-For plugin authors: :func:`hookimpl`, :class:`Pass`, :class:`Target`, :class:`Backend` and what they exchange.
-Everything is imported when first used, so ``import optim`` is cheap.
+For users: :func:`run`, :func:`load`, :func:`verify`, :func:`bench`, :func:`bench_grid`, :func:`export`,
+:func:`deliver`, :func:`capture`. For plugin authors: :func:`hookimpl`, :class:`Pass`, :class:`Target`, :class:`Backend`
+and what they exchange. Everything is imported when first used, so ``import optim`` is cheap.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from optim._engine.api.bench import bench
+    from optim._engine.api.bench import bench, bench_grid
     from optim._engine.api.capture import capture
     from optim._engine.api.deliver import deliver
     from optim._engine.api.export import export
@@ -47,7 +47,7 @@ _HOMES = {
     "optim.options": ("NoOptions", "PassOptions"),
     "optim.passes": ("APPLICABLE", "Applicable", "Interface", "Pass", "PassResult", "Role", "Stage", "Variant"),
     "optim._engine.runs.load": ("load",),
-    "optim._engine.api.bench": ("bench",),
+    "optim._engine.api.bench": ("bench", "bench_grid"),
     "optim._engine.api.capture": ("capture",),
     "optim._engine.api.deliver": ("deliver",),
     "optim._engine.api.export": ("export",),
@@ -103,6 +103,7 @@ __all__ = [
     "Variant",
     "Verification",
     "bench",
+    "bench_grid",
     "capture",
     "deliver",
     "export",

@@ -31,7 +31,7 @@ def test_an_address_that_cannot_be_used(cluster: str, reference: str, tmp_path: 
 
 
 def test_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optim._engine.batch.cluster.CONNECT_S", 0.3)
+    monkeypatch.setattr("optim._engine.cluster.connect.CONNECT_S", 0.3)
     there = pytest.raises(OptimError, match=r"no scheduler answers at tcp://127.0.0.1:9")
     with there, executor_of("tcp://127.0.0.1:9", 1, ["cpu"], tmp_path):
         pass

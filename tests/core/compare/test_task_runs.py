@@ -11,7 +11,8 @@ from installed_plugin import installed
 from timed_models import BATCH, WIDTH, write_network
 
 from optim import run as run_api
-from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
+from optim._engine.compare.metric_spec import parse_metric
+from optim._engine.gate.max_loss import parse_max_loss
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.compare.conditions import Conditions
 from optim._engine.runs.compare.verify import verify_models

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
@@ -135,6 +136,23 @@ def test_the_clock_of_whoever_has_one_goes_on_afterwards(monkeypatch):
     with pytest.raises(TookTooLongError), limited("acme", "loading"):
         time.sleep(5)
     assert signal.getsignal(signal.SIGALRM) is before
-    assert not [one for one in threading.enumerate() if isinstance(one, threading.Timer) and not one.finished.is_set()]
+    assert not guard._watchdog._watched
     monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "no number")
     assert guard.limit_s() == guard._LIMIT_S
+
+
+def test_one_thread_watches_all_that_plugins_do(monkeypatch):
+    monkeypatch.setattr(guard, "_GRACE_S", 0.0)
+    monkeypatch.setattr(guard, "_watchdog", guard._Watchdog())
+    late: list[str] = []
+    monkeypatch.setattr(guard, "_end", lambda plugin, doing, seconds: late.append(doing))
+    before = threading.active_count()
+    monkeypatch.setattr(guard, "_interrupting", lambda message, seconds: contextlib.nullcontext())
+    for _ in range(50):
+        with limited("acme", "in time"):
+            pass
+    assert threading.active_count() <= before + 1
+    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.1")  # sooner than what the thread sleeps for
+    with limited("acme", "late"):
+        time.sleep(0.5)
+    assert late == ["late"]

@@ -55,15 +55,33 @@ def test_a_short_run_has_its_part_of_the_end_and_half_of_what_is_left_for_the_se
 
 def test_no_race_goes_on_beyond_the_run_but_for_its_floor(clock):
     time = TimeBudget.of_run(run_of(100.0, clock), 300.0)
-    assert time.again(2, drop=True).whole_s == pytest.approx(100 - 1.8)
+    assert time.again(2, drop=True).whole_s == pytest.approx(120 - 1.8)
+    assert time.again(2, drop=True).fresh
     clock.seconds += 97
     assert time.is_up
-    assert time.again(2, drop=True).whole_s == 20.0
+    assert time.again(2, drop=True).whole_s == pytest.approx(23 - 1.8)
     assert time.look(50.0, 3).whole_s == time.first_look(50.0).whole_s == 5.0
     assert not time.may_time_again
     assert (time.shorter.left, time.fallbacks.left, time.final_repairs.left) < (0, 0, 0)
     assert time.verdict_sameness.left > 0 > time.last_sameness.left
     assert time.lanes_at_the_end(6) == 1
+
+
+def test_what_is_begun_one_after_another_in_the_end_has_a_fifth_more_together(clock):
+    time = TimeBudget.of_run(run_of(100.0, clock), 300.0)
+    clock.seconds += 110
+    assert time.may_prove
+    assert time.final(1, drop=False).whole_s == pytest.approx(10 - 1.8)
+    clock.seconds += 8
+    assert not time.may_prove
+
+
+def test_lanes_are_forks_where_there_is_no_time_for_programs(clock):
+    time = TimeBudget.of_run(run_of(100.0, clock, open_s=5.0), 300.0)
+    time.expect_lanes(open_s=5.0, run_s=0.01)
+    assert time.final(2, drop=True).fresh
+    clock.seconds += 110
+    assert not time.final(2, drop=True).fresh
 
 
 def test_the_end_leaves_the_time_that_reading_the_model_took_for_writing_it(clock):

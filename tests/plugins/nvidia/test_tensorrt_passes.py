@@ -8,15 +8,18 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
-from ort_models import apply, build, context, drift, export, feeds_for, operators, random_weight
+from onnx import TensorProto, helper, numpy_helper
+from ort_models import apply, build, context, drift, export, feeds_for, operators, random_weight, run
 
-from optim import Model
+from optim import Model, Target
 from optim.errors import OptimError
+from optim.onnx.sessions import open_session
 from optim.options import parse_options
 from optim.providers.start import TENSORRT
+from optim_plugins.nvidia.gpu.device import Device
 from optim_plugins.nvidia.gpu.targets import tensorrt_targets
 from optim_plugins.nvidia.tensorrt.engine import Engine
+from optim_plugins.nvidia.tensorrt.four_bit_weights import in_blocks
 from optim_plugins.nvidia.tensorrt.prepare import Prepare
 from optim_plugins.nvidia.tensorrt.profiles import profile_options
 from optim_plugins.nvidia.tensorrt.quantize import Quantize
@@ -86,6 +89,85 @@ def test_integers_are_symmetric_by_channel_and_biases_stay_in_float(tmp_path: Pa
     assert keep
     kept = apply(Quantize, model, tmp_path, samples, keep=keep)
     assert not kept.changed
+
+
+@pytest.mark.parametrize("name", ["convnet.dynamo", "bert.dynamo"])
+def test_floats_of_8_bits_stand_between_the_same_pairs(tmp_path: Path, name: str) -> None:
+    model = export(name, tmp_path)
+    samples = [feeds_for(name, **({} if name.startswith("convnet") else {"batch": 2, "sequence": 16}))]
+    result = apply(Quantize, model, tmp_path, samples, format="float8")
+    graph = onnx.load(result.model.path)
+    onnx.checker.check_model(graph)
+    stored = {one.name: one for one in graph.graph.initializer}
+    zeros = [stored[node.input[2]] for node in graph.graph.node if node.op_type.endswith("uantizeLinear")]
+    assert zeros
+    assert {zero.data_type for zero in zeros} == {TensorProto.FLOAT8E4M3FN}
+    expected = run(model, samples[0])
+    session = open_session(result.model.path, result.model.session)
+    got = dict(zip(expected, session.run(list(expected), dict(samples[0])), strict=True))
+    gaps = [np.linalg.norm(got[n] - array) / np.linalg.norm(array) for n, array in expected.items()]
+    assert 1e-3 < max(gaps) < 0.15  # 3 bits of mantissa
+
+
+def test_float8_is_refused_on_a_gpu_without_it_and_proposed_on_one_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = export("convnet.dynamo", tmp_path)
+
+    def proposed(capability: tuple[int, int], target: Target) -> set[str]:
+        device = Device("GPU", 1 << 33, capability, "1.0", (13, 0))
+        monkeypatch.setattr("optim_plugins.nvidia.gpu.device.find_device", lambda index=0: device)
+        given = context(tmp_path, [feeds_for("convnet.dynamo")])
+        return {one.format for one in Quantize().candidates(model, target, given)}
+
+    assert proposed((8, 9), GPU) == {"int8", "float8"}
+    assert proposed((8, 9), OFFLINE) == {"int8"}
+    assert proposed((8, 6), GPU) == {"int8"}
+    given = replace(context(tmp_path, [feeds_for("convnet.dynamo")]), target=GPU)
+    with pytest.raises(OptimError) as caught:
+        Quantize().apply(model, parse_options(Quantize, {"format": "float8"}), given)
+    assert caught.value.reference == "no-float8"
+    assert "capability 8.6" in caught.value.cause
+
+
+@pytest.mark.parametrize("operator", ["MatMul", "Gemm"])
+def test_weights_of_4_bits_lie_in_blocks_along_the_rows(tmp_path: Path, operator: str) -> None:
+    wide = random_weight(256, 48)
+    turned = {"transB": 1} if operator == "Gemm" else {}
+    nodes = [
+        helper.make_node(operator, ["x", "w"], ["h"], "wide", **turned),
+        helper.make_node("MatMul", ["h", "odd"], ["y"], "narrow"),
+    ]
+    weights = {"w": np.ascontiguousarray(wide.T) if turned else wide, "odd": random_weight(48, 96)}
+    model = build(tmp_path, nodes, weights, {"x": [4, 256]}, {"y": [4, 96]})
+    result = apply(Quantize, model, tmp_path, format="int4-weights")
+    graph = onnx.load(result.model.path)
+    onnx.checker.check_model(graph)
+    stored = {one.name: one for one in graph.graph.initializer}
+    (node,) = [one for one in graph.graph.node if one.op_type == "DequantizeLinear"]
+    integers, scale = (stored[name] for name in node.input)
+    assert integers.data_type == TensorProto.INT4
+    assert list(integers.dims) == ([48, 256] if turned else [256, 48])
+    assert list(scale.dims) == ([48, 2] if turned else [2, 48])
+    assert (numpy_helper.to_array(scale) > 0).all()
+    assert any("no multiple of a block: narrow" in note for note in result.notes)
+    assert 0.02 < drift(model, result.model, {"x": random_weight(4, 256)}) < 0.15
+    kept = apply(Quantize, model, tmp_path, format="int4-weights", keep=["wide"])
+    assert not kept.changed
+    assert Quantize().keepable(model, parse_options(Quantize, {"format": "int4-weights"})) == ["wide"]
+
+
+def test_scales_of_blocks_are_searched() -> None:
+    columns = np.random.default_rng(0).standard_normal((8, 256)).astype(np.float32)
+    integers, scale = in_blocks(columns, 128)
+    restored = integers.reshape(8, 2, 128) * scale[..., None]
+    plain = np.abs(columns.reshape(8, 2, 128)).max(axis=2, keepdims=True) / 7
+    nearest = np.rint(columns.reshape(8, 2, 128) / plain) * plain
+    assert (
+        np.square(restored - columns.reshape(8, 2, 128)).sum()
+        < 0.95 * np.square(nearest - columns.reshape(8, 2, 128)).sum()
+    )
+    assert np.abs(integers).max() == 7
 
 
 def test_profiles_hold_every_shape_of_the_samples(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import importlib.machinery
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -161,7 +161,7 @@ def _pip(python: str, inside: str) -> list[str]:
 
 def _download(pip: Sequence[str], requirement: str, wheels: Path) -> None:
     """One wheel, which is in the folder whole or not at all."""
-    arriving = wheels / f".{uuid.uuid4().hex}"
+    arriving = wheels / f".{secrets.token_hex(16)}"
     try:
         _call([*pip, "wheel", "--quiet", "--retries", "2", "--no-deps", "--wheel-dir", str(arriving), requirement])
         for wheel in arriving.glob("*.whl"):

@@ -34,6 +34,7 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
         error: the OptimError that the job raised, where it was one.
         doing: what it was busy with, where that can be named.
         printed: the end of what it printed.
+        events: what it said before, where it was not followed while it said it.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
         self.error = error
         self.doing = doing
         self.printed = printed
+        self.events: list[dict[str, Any]] = []
 
 
 def expect_workers() -> None:

@@ -8,7 +8,6 @@ system does not look into.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib.util
 import io
 import re
@@ -39,6 +38,8 @@ def preload(provider: str) -> None:
     """
     if provider not in _FILES:
         return
+    import ctypes  # a tenth of the time to list plugins
+
     _preload_cuda()
     if provider == TENSORRT:
         for path in tensorrt_files():
@@ -69,6 +70,8 @@ def missing_library(provider: str) -> str:
     """Why the provider's own library does not load, in the loader's words; empty where it does, or has none."""
     if provider not in _FILES:
         return ""
+    import ctypes
+
     import onnxruntime
 
     name = f"{_FILES[provider]}.dll" if sys.platform == "win32" else f"lib{_FILES[provider]}.so"

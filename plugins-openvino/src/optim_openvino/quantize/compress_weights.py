@@ -4,13 +4,14 @@ Before::
 
     y = MatMul(a, W)                                             W float32 [K, N], constant
 
-After; from opset 21 on, and in 8 bits; else 4 bits are a ``com.microsoft.MatMulNBits``, which OpenVINO reads too::
+After; from opset 21 on, and in 8 bits; else 4 bits are a ``com.microsoft.MatMulNBits``, which OpenVINO reads too. For
+zero points in 4 bits, which no runtime reads there, the graph is converted to opset 21::
 
     y = MatMul(a, DequantizeLinear(W_q, scale, zero, block_size))
 
 OpenVINO multiplies such weights in integers, by activations that it quantizes as they come in groups of
 ``openvino.tune:group_size``. Smaller files, and a decoder's step that waits for memory, gain most. Method: AWQ (Lin et
-al. 2023). NNCF 3.4 has no GPTQ for ONNX, and below opset 21 no zero points in 4 bits that a runtime reads.
+al. 2023). NNCF 3.4 has no GPTQ for ONNX.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from optim_openvino.quantize.nncf_library import quiet_nncf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import onnx
 
     from optim_openvino.quantize.compress_weights_options import CompressWeightsOptions
 
@@ -67,23 +70,38 @@ class CompressWeights(Pass):
         known = float_graph.weighted(model, _OPERATORS)
         if set(known) <= set(options.keep):
             return PassResult(model, False, ("keep leaves nothing to compress",))
-        if options.mode == "int4-asym" and model.opset[""] < _OPSET_OF_FEW_BITS:
-            raise OptimError(
-                "openvino-zero-points",
-                "NNCF writes 4 bits with zero points that no runtime reads",
-                f"below opset {_OPSET_OF_FEW_BITS} they are a MatMulNBits; this model has opset {model.opset['']}",
-                "--with \"openvino.compress-weights:mode='int4-sym'\"",
-            )
         unknown = sorted(set(options.keep) - set(known))
         notes = (f"keep names no node with a weight: {', '.join(unknown)}",) if unknown else ()
         with quiet_nncf() as nncf:
             read = float_graph.read(model, options.keep)
+            if options.mode == "int4-asym" and model.opset[""] < _OPSET_OF_FEW_BITS:
+                read = _with_few_bits(read, model)
             before = _quantized(read)
             made = nncf.compress_weights(read, **_arguments(nncf, model, options, context))
         count = _quantized(made) - before
         if not count:
             return PassResult(model, False, (*notes, "NNCF compressed nothing"))
         return PassResult(float_graph.write(made, context, model), True, notes, counts={"weights compressed": count})
+
+
+def _with_few_bits(graph: onnx.ModelProto, model: Model) -> onnx.ModelProto:
+    """The graph in the first opset whose DequantizeLinear takes 4 bits.
+
+    Raises:
+        OptimError[openvino-zero-points]: ONNX's converter does not know how.
+    """
+    from onnx import version_converter
+
+    try:
+        return version_converter.convert_version(graph, _OPSET_OF_FEW_BITS)
+    except (RuntimeError, ValueError) as error:
+        raise OptimError(
+            "openvino-zero-points",
+            "NNCF writes 4 bits with zero points that no runtime reads",
+            f"below opset {_OPSET_OF_FEW_BITS} they are a MatMulNBits, and this model, of opset {model.opset['']}, "
+            f"cannot be converted: {error}",
+            "--with \"openvino.compress-weights:mode='int4-sym'\"",
+        ) from error
 
 
 def _arguments(nncf: Any, model: Model, options: CompressWeightsOptions, context: Context) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from optim import Applicable, Context, Model
 from optim_openvino.quantize import nncf_library
+from optim_openvino.quantize.folded import fold_transposes, transposes_a_weight
 
 if TYPE_CHECKING:
     import onnx
@@ -46,8 +47,15 @@ def weighted(model: Model, operators: Sequence[str]) -> list[str]:
         str(node.name)
         for node in model.ir().graph
         if node.domain in ("", "ai.onnx") and node.op_type in operators
-        if any(value is not None and value.is_initializer() and value.dtype in floats for value in node.inputs[:2])
+        if any(value is not None and _type_of_weight(value) in floats for value in node.inputs[:2])
     ]
+
+
+def _type_of_weight(value: ir.Value) -> ir.DataType | None:
+    """Of a constant, or of one that a node transposes, as exports that share weights with a checkpoint have them."""
+    node = value.producer()
+    weight = node.inputs[0] if node is not None and transposes_a_weight(node) else value
+    return weight.dtype if weight is not None and weight.is_initializer() else None
 
 
 def quantizable(model: Model) -> list[str]:
@@ -67,11 +75,13 @@ def read(model: Model, keep: Sequence[str]) -> onnx.ModelProto:
     """The graph with its weights in memory, as NNCF takes it up to 2 GB.
 
     NNCF quantizes a weight for all who read it. So what ``keep`` names gets weights of its own where it shares them.
+    It knows no weight that a node transposes: those are written as they are read.
     """
     import onnx_ir as ir
 
     graph = model.ir()
     ir.external_data.load_to_model(graph)
+    fold_transposes(graph.graph)
     left = frozenset(keep)
     for node in graph.graph:
         if node.name in left:

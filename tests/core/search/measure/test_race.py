@@ -175,8 +175,9 @@ def raced(monkeypatch):
     monkeypatch.setattr(race_module, "_open", opened)
     monkeypatch.setattr(race_module.NoiseWatch, "foreign_share", lambda watch: None)  # whatever else the machine does
 
-    def run(*lanes, **effort):
-        return race_module.race(lanes[0], lanes[1:], Effort(**{"seconds": 60.0, "width": 0.0, **effort}), seed=0)
+    def run(*lanes, admit=None, **effort):
+        asked = Effort(**{"seconds": 60.0, "width": 0.0, **effort})
+        return race_module.race(lanes[0], lanes[1:], asked, seed=0, admit=admit)
 
     return run
 
@@ -315,6 +316,11 @@ def test_a_round_that_the_end_of_the_run_cuts_does_not_count(raced, monkeypatch)
     now[0] = 0.0
     base, (other,) = raced([0.1], [0.05], whole_s=0.5)
     assert (other.ratio, other.failure, other.out_of_time) == (None, "", True)
+
+
+def test_a_race_with_nothing_beside_the_base_ends_after_the_least_rounds(raced):
+    base, (other,) = raced([0.1], [0.05], admit=lambda place, ready: False, least_rounds=3, most_rounds=20)
+    assert (base.ratio.rounds, other.ratio) == (3, None)
 
 
 def test_processor_seconds_of_a_run_are_counted_beside_its_latency(raced):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from optim._engine.compare.metric_spec import MaxLoss
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import Drift
+from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.task import TaskFigure
 from optim._engine.search.select.archive import ParetoArchive, choose
 from optim._engine.search.state import Candidate, Measured, Step

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim._engine.api.given import Data, named_data
 from optim._engine.api.request import require_models
-from optim._engine.search.settings import joined_targets
+from optim._engine.generation.workload import asked_workload
+from optim._engine.search.settings import Goal, RunSettings, joined_targets
+from optim._engine.sources.remote.fetch import fetched, quiet
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Benchmark
+    from optim._engine.runs.compare.conditions import Conditions
+    from optim._engine.runs.compare.grid_answer import GridBenchmark
 
 
 def bench(
@@ -24,6 +29,9 @@ def bench(
     beside: Sequence[str] = (),
     component: str = "",
     seed: int = 0,
+    throughput: bool = False,
+    max_latency_ms: float | None = None,
+    generate: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Benchmark:
     """Time models in turns, each in a process of its own.
@@ -37,6 +45,10 @@ def bench(
         beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
         component: of a source with several, e.g. ``decoder``.
         seed: of made-up feeds, and of the order.
+        throughput: also find how each does most samples a second: batch, sessions and threads.
+        max_latency_ms: what 95 of 100 of those calls must keep within.
+        generate: of decoders also time a whole answer, for a prompt and an answer of so many tokens:
+            ``prompt=512,new=128``.
         say: told what is going on, a line at a time.
 
     Returns:
@@ -51,25 +63,99 @@ def bench(
         [('model.onnx', 1.0), ('out', 0.41)]
     """
     named = [models] if isinstance(models, str | PathLike) else models
-    paths = [Path(fspath(model)) for model in named]
+    paths = [fetched(fspath(model), say or quiet) for model in named]
+    asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms, generate=generate)
     with named_data(data, seed) as feeds:
-        names = joined_targets(target) or "cpu"
-        require_models(paths, feeds, names)
-        from optim.jobs.process import expect_workers
-
-        expect_workers()  # they import what this process goes on to import, meanwhile
-        from optim._engine.plugins.registry import load_registry
+        conditions = _conditions(paths, feeds, target, say, seed=seed, component=component)
         from optim._engine.runs.compare.bench import bench_models
-        from optim._engine.runs.compare.conditions import Conditions
-        from optim._engine.store import Store
 
-        conditions = Conditions(
-            load_registry(),
-            Store(),
-            say or (lambda text: None),
-            data=feeds,
-            target=names,
-            seed=seed,
-            component=component,
-        )
-        return bench_models(paths, conditions, seconds=seconds, beside=beside)
+        return bench_models(paths, conditions, seconds=seconds, beside=beside, asked=asked)
+
+
+def bench_grid(
+    models: str | PathLike[str] | Sequence[str | PathLike[str]],
+    grid: Mapping[str, Sequence[int]],
+    *,
+    seconds: float = 10.0,
+    target: str = "cpu",
+    seed: int = 0,
+    throughput: bool = False,
+    max_latency_ms: float | None = None,
+    data: str | None = None,
+    say: Callable[[str], None] | None = None,
+) -> GridBenchmark:
+    """Time models at every combination of sizes, on inputs that are made up in these sizes.
+
+    Args:
+        models: one or several ``.onnx`` files or run folders; ratios are to the first.
+        grid: sizes by dimension: by its name in the model, or by what it counts, such as ``batch`` and ``sequence``.
+        seconds: of timing at each point, at most.
+        target: where all run.
+        seed: of the inputs, and of the order.
+        throughput: see :func:`optim.bench`.
+        max_latency_ms: see there.
+        data: none can be given.
+        say: told what is going on, a line at a time.
+
+    Returns:
+        Each point with its models, or with the reason why the first does not run there.
+
+    Raises:
+        OptimError: a model or the target cannot be used, or no dimension has such a name.
+
+    Example:
+        >>> found = optim.bench_grid(["model.onnx", "out"], {"batch": (1, 8)})
+        >>> [(point.sizes, point.models[1].latency_ratio) for point in found.points]
+        [({'batch': 1}, 0.41), ({'batch': 8}, 0.38)]
+    """
+    named = [models] if isinstance(models, str | PathLike) else models
+    paths = [fetched(fspath(model), say or quiet) for model in named]
+    asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms)
+    conditions = _conditions(paths, data, target, say, seed=seed)
+    from optim._engine.runs.compare.bench import bench_models
+    from optim._engine.runs.compare.grid import bench_grid as bench_points
+
+    def at_point(there: Sequence[Path], under: Conditions) -> Benchmark:
+        return bench_models(there, under, seconds=seconds, asked=asked)
+
+    return bench_points(paths, conditions, grid, at_point)
+
+
+def _asked(first: Path, *, throughput: bool, max_latency_ms: float | None, generate: str | None = None) -> RunSettings:
+    """What the clock is asked for beside latency.
+
+    Raises:
+        OptimError[bad-budget]: a limit that cannot be one.
+        OptimError[bad-workload]: an answer that cannot be one.
+        OptimError[conflicting-request]: a limit of nothing, or two clocks at once.
+    """
+    goal: Goal = "throughput" if throughput else "latency"
+    asked = RunSettings(first, goal=goal, max_latency_ms=max_latency_ms)
+    if generate is not None:
+        asked = replace(asked, **asked_workload(generate, goal if throughput else None))
+    asked.require_sound()
+    return asked
+
+
+def _conditions(
+    paths: Sequence[Path],
+    feeds: str | None,
+    target: str | Sequence[str],
+    say: Callable[[str], None] | None,
+    *,
+    seed: int,
+    component: str = "",
+) -> Conditions:
+    """Under which they are timed, after what is wrong was refused."""
+    names = joined_targets(target) or "cpu"
+    require_models(list(paths), feeds, names)
+    from optim.jobs.process import expect_workers
+
+    expect_workers()  # they import what this process goes on to import, meanwhile
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.compare.conditions import Conditions
+    from optim._engine.store import Store
+
+    return Conditions(
+        load_registry(), Store(), say or (lambda text: None), data=feeds, target=names, seed=seed, component=component
+    )

@@ -13,6 +13,7 @@ from optim._engine.json_file import read_json
 from optim._engine.search.settings import RunSettings
 from optim._engine.sources.export_file import EXPORT_FILE, read_export_file
 from optim._engine.sources.naming import needs_export
+from optim._engine.sources.remote.address import name_of
 from optim.errors import ExitStatus, OptimError
 from optim.source import SourceRequest
 
@@ -86,7 +87,7 @@ def require_run(settings: RunSettings) -> None:
     if settings.export is None:
         for file in _files_of(settings.source):
             check_file(file)
-    _require_place(settings.data, settings.target)
+    _require_place(settings.data, settings.target, here=not settings.cluster)
 
 
 def _files_of(source: Path) -> list[Path]:
@@ -110,14 +111,14 @@ def require_models(models: Sequence[Path], data: str | None, target: str) -> Non
     _require_place(data, target)
 
 
-def _require_place(data: str | None, target: str) -> None:
+def _require_place(data: str | None, target: str, *, here: bool = True) -> None:
     """Refuse feeds or a target that are not there."""
     from optim._engine.plugins.chosen_targets import choose_targets
     from optim._engine.plugins.registry import load_registry
 
     if data is not None:
         require_feeds(data)
-    choose_targets(load_registry(), target)
+    choose_targets(load_registry(), target, here=here)
 
 
 def default_output(source: Path) -> Path:
@@ -126,7 +127,7 @@ def default_output(source: Path) -> Path:
     Raises:
         OptimError[not-our-folder]: a run of another model filled it.
     """
-    name = source.resolve().name.rpartition(":")[2]
+    name = name_of(source.resolve()).rpartition(":")[2]
     output = Path(f"{name.removesuffix('.onnx')}-optim")
     try:
         earlier = Path(read_json(output / _REPORT)["original"]["path"])

@@ -71,7 +71,7 @@ def _batched(
     session: Session, infos: dict[str, TensorInfo], samples: Sequence[Feeds], found: BatchDrift
 ) -> tuple[BatchDrift, str]:
     """Each row of a batch against the same sample alone."""
-    rows = _row_inputs(infos)
+    rows = row_inputs(infos)
     alike = _alike(samples, rows)
     if not rows:
         return found, "batched: the model has no dynamic first dimension that its inputs share"
@@ -111,7 +111,7 @@ def _padded(
     return BatchDrift(found.batched, max(drifts), found.rows, more), ""
 
 
-def _row_inputs(infos: dict[str, TensorInfo]) -> list[str]:
+def row_inputs(infos: dict[str, TensorInfo]) -> list[str]:
     """Inputs that have a row for each sample; none where they do not agree on which dimension that is."""
     dynamic = {name: info.shape[0] for name, info in infos.items() if info.shape and not isinstance(info.shape[0], int)}
     return list(dynamic) if len(set(dynamic.values())) == 1 and None not in dynamic.values() else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -126,48 +125,3 @@ def require_known(spec: MetricSpec, registry: Registry) -> MetricSpec:
     if spec.is_function:
         return spec
     return replace(spec, plugin=registry.offer("metric", spec.name).plugin.name)
-
-
-@dataclass(frozen=True, slots=True)
-class MaxLoss:
-    """How much worse the metric may get.
-
-    Attributes:
-        amount: in the metric's own unit, or a share of the original's value; positive or 0.
-        relative: whether it is a share.
-    """
-
-    amount: float
-    relative: bool
-
-    @property
-    def text(self) -> str:
-        """As a user writes it."""
-        return f"{100 * self.amount:g}%" if self.relative else f"{self.amount:g}"
-
-    def allowed(self, original: float) -> float:
-        """The largest loss in the metric's own unit, given the original's value."""
-        return self.amount * abs(original) if self.relative else self.amount
-
-
-def parse_max_loss(text: str) -> MaxLoss:
-    """``1%`` of the original's value, or an amount in the metric's own unit.
-
-    Raises:
-        OptimError[bad-budget]: it is neither.
-    """
-    words = text.strip()
-    relative = words.endswith("%")
-    try:
-        amount = float(words.removesuffix("%")) / (100 if relative else 1)
-    except ValueError:
-        amount = math.nan
-    if not 0 <= amount < math.inf:
-        raise OptimError(
-            "bad-budget",
-            f"--max-loss {text} is no amount",
-            "it is a share of the metric's value on the original, as 1%, or an amount in its own unit, as 0.01",
-            "--max-loss 1%",
-            status=ExitStatus.USAGE,
-        )
-    return MaxLoss(amount, relative)

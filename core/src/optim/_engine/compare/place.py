@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from optim._engine.backends.held import HeldBackend, held_backend
-from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
+from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.gate.drift import OutputComparison, merge_samples
+from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds, Outputs

@@ -9,9 +9,10 @@ import numpy as np
 
 from optim._engine.compare.metric_counts import compared, count, value_of
 from optim._engine.compare.metric_maker import find_metric, metric_digest
-from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
+from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.compare.place import Reference, TaskUse, mapped_feeds, mapped_outputs
 from optim._engine.feeds.feedset import FeedSet
+from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.task import TaskFigure
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session

@@ -38,6 +38,14 @@ class RawSample:
     arrays: Mapping[str, Any]
 
 
+def write_archive(path: Path, arrays: Mapping[str, Array]) -> None:
+    """One sample as ``numpy.savez`` writes it, which takes no array that is called ``file``."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, array, allow_pickle=False)
+
+
 def read_archive(path: Path) -> Iterator[RawSample]:
     """The samples of one ``.npz``.
 

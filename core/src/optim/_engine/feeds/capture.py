@@ -11,7 +11,6 @@ import inspect
 import random
 import shutil
 import threading
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from optim._engine.feeds.archives import write_archive
 from optim.errors import ExitStatus, OptimError
 
 
@@ -82,7 +82,7 @@ class Recorder:
             return
         part = self._folder / str(list(self._callers).index(id(caller)))
         part.mkdir(parents=True, exist_ok=True)
-        _write(part / f"{place:05}.npz", arrays)
+        write_archive(part / f"{place:05}.npz", arrays)
         known.sizes[place] = size
 
     def finish(self) -> str:
@@ -130,14 +130,6 @@ def named_arguments(module: Any, given: tuple[Any, ...], named: Mapping[str, Any
     bound = inspect.signature(module.forward).bind(*given, **named).arguments
     flat = {**bound, **bound.pop("kwargs", {})} if isinstance(bound.get("kwargs"), dict) else dict(bound)
     return {name: value for name, value in flat.items() if hasattr(value, "detach") or isinstance(value, np.ndarray)}
-
-
-def _write(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """As ``numpy.savez``, which takes no array that is called ``file``."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
-                np.lib.format.write_array(stream, array, allow_pickle=False)
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:

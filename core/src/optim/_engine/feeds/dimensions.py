@@ -38,7 +38,7 @@ class Measure(StrEnum):
     OTHER = "other"
 
 
-_HINTS = (
+HINTS = (
     (r"total|kv_len|past.*\+|\+.*past", Measure.TOTAL),
     (r"batch|^bsz?$", Measure.BATCH),
     (r"past|cache|mem", Measure.PAST),
@@ -50,6 +50,8 @@ _HINTS = (
     (r"samples", Measure.SAMPLES),
     (r"seq|len|token|time|^[tsl]$", Measure.LENGTH),
 )
+"""What the name of a dimension says that it counts."""
+
 _LENGTHS = (Measure.PAST, Measure.TOTAL, Measure.SOURCE, Measure.FRAMES, Measure.SAMPLES)
 """A name that says length may stand for any of these; the input's role tells which."""
 _OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
@@ -203,7 +205,7 @@ def _size(measure: Measure, setting: Setting) -> int:
 
 def _hinted(symbol: str, role: Role, guess: Measure) -> Measure:
     """Returns what a dimension's own name says, where that is plausible for the role."""
-    hint = next((measure for pattern, measure in _HINTS if re.search(pattern, symbol.lower())), guess)
+    hint = next((measure for pattern, measure in HINTS if re.search(pattern, symbol.lower())), guess)
     if hint is Measure.LENGTH and guess in _LENGTHS:
         return guess
     if hint is Measure.PAST and role in (Role.TOKENS, Role.POSITIONS, Role.TYPES):

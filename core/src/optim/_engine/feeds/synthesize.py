@@ -33,7 +33,7 @@ Check = Callable[[Feeds], object]
 _REFUSALS_SHOWN = 3
 _SOUND_AXES = 2
 
-_MOST_BYTES = 256 << 20
+MOST_BYTES = 256 << 20
 """What the inputs of one sample may take: eight samples are kept on disk, and 100 MB take a second to make up."""
 
 
@@ -160,11 +160,16 @@ def _leading(settings: list[Setting]) -> list[Setting]:
 
 def _too_large(plans: Sequence[PlannedInput], setting: Setting) -> str | None:
     """Why no sample of these sizes is made; None where it takes no more than there is room for."""
-    sizes = symbol_sizes(plans, setting)
-    total = sum(math.prod(shape_of(plan, sizes)) * dtype_of(plan.info.dtype).itemsize for plan in plans)
-    if total <= _MOST_BYTES:
+    total = sample_bytes(plans, setting)
+    if total <= MOST_BYTES:
         return None
-    return f"its inputs would take {total / 2**20:.0f} MiB a sample; at most {_MOST_BYTES >> 20} MiB are made up"
+    return f"its inputs would take {total / 2**20:.0f} MiB a sample; at most {MOST_BYTES >> 20} MiB are made up"
+
+
+def sample_bytes(plans: Sequence[PlannedInput], setting: Setting) -> int:
+    """What the inputs of a sample of these sizes take."""
+    sizes = symbol_sizes(plans, setting)
+    return sum(math.prod(shape_of(plan, sizes)) * dtype_of(plan.info.dtype).itemsize for plan in plans)
 
 
 def _refusal(feeds: Feeds, check: Check) -> str | None:

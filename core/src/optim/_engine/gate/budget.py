@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
+from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.task import TaskFigure, loss_objection
 
 if TYPE_CHECKING:
     from optim._engine.compare.batching import BatchDrift
-    from optim._engine.compare.metric_spec import MaxLoss
     from optim._engine.search.settings import RunSettings
 
 DEFAULT_MAX_DRIFT = 0.05

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optim._engine.compare.metric_spec import MaxLoss
+    from optim._engine.gate.max_loss import MaxLoss
 
 
 @dataclass(frozen=True, slots=True)

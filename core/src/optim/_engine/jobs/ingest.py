@@ -44,7 +44,7 @@ class Answer:
     read: tuple[Stamp, ...] = ()
 
 
-JOB = Job(__name__, Request, Answer)
+JOB = Job(__name__, Request, Answer, here=True)
 
 
 def run(request: Request, channel: Channel) -> Answer:

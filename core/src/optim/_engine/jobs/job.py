@@ -23,11 +23,15 @@ class Job(Generic[Request, Answer]):
         module: that runs it.
         request: class of what it is told.
         answer: class of what it says at the end.
+        here: whether it needs what only the user's machine has, such as the user's files.
+        timed: whether its answer is a time, and others must be quiet meanwhile.
     """
 
     module: str
     request: type[Request]
     answer: type[Answer]
+    here: bool = False
+    timed: bool = False
 
     def start(self, request: Request, *, fresh: bool = False) -> WorkerProcess:
         """A process that does it; whoever needs a conversation holds it, everybody else asks a ``Runner``.

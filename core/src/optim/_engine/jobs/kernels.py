@@ -50,7 +50,7 @@ class Answer:
     known: tuple[KernelRatio, ...]
 
 
-JOB = Job(__name__, Request, Answer)
+JOB = Job(__name__, Request, Answer, timed=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optim._engine.backends.held import HeldBackend
-from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
+from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.compare.place import Place, Reference, TaskUse, compare_session
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.feeds.load import load_feeds
 from optim._engine.feeds.synthesize import SAMPLES, synthesize_feeds
 from optim._engine.gate.drift import worst_drift
+from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job

@@ -1,7 +1,7 @@
 """The one way to have a job done: an answer that was kept, or a process of its own, counted, its end put into words.
 
-Jobs are submitted to a ``concurrent.futures.Executor`` (threads here, each holding one process); another executor, such
-as dask's, fits the same seam. Races are not submitted: they hold the machine's clock.
+What calls jobs side by side is submitted to a ``concurrent.futures.Executor``: threads, each holding one process of
+this machine, or waiting for one of a :class:`~optim._engine.jobs.workplace.Workplace`, whose workers are dask's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from optim._engine.jobs.job import Answer, Job, Request
+from optim._engine.jobs.workplace import Work, Workplace
 from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
@@ -38,6 +39,7 @@ class Runner:
         say: told what jobs say on their way.
         fresh: take no kept answer.
         executor: what :meth:`side_by_side` submits to; without one it does one after the other.
+        elsewhere: machines that do the jobs; None: this one does.
 
     Attributes:
         count: jobs that were run.
@@ -45,7 +47,15 @@ class Runner:
         peak_memory_bytes: the most that one of them held.
     """
 
-    def __init__(self, store: Store, say: Say, *, fresh: bool = False, executor: Executor | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        say: Say,
+        *,
+        fresh: bool = False,
+        executor: Executor | None = None,
+        elsewhere: Workplace | None = None,
+    ) -> None:
         self.store = store
         self.say = say
         self.fresh = fresh
@@ -53,6 +63,7 @@ class Runner:
         self.from_cache = 0
         self.peak_memory_bytes = 0
         self._executor = executor
+        self._elsewhere = elsewhere
 
     def call(
         self,
@@ -79,9 +90,17 @@ class Runner:
         if known is not None:
             return known
         self.count += 1
-        with job.start(request) as worker:
-            answer = from_wire(job.answer, worker.result(timeout_s, on_event))
-            self.peak_memory_bytes = max(self.peak_memory_bytes, worker.peak_memory_bytes)
+        if self._elsewhere is not None and not job.here:
+            done = self._elsewhere.do(Work(job.module, to_wire(request), timeout_s, timed=job.timed))
+            if on_event:
+                for event in done.events:
+                    on_event(event)
+            answer, peak_bytes = from_wire(job.answer, done.answer), done.peak_memory_bytes
+        else:
+            with job.start(request) as worker:
+                answer = from_wire(job.answer, worker.result(timeout_s, on_event))
+                peak_bytes = worker.peak_memory_bytes
+        self.peak_memory_bytes = max(self.peak_memory_bytes, peak_bytes)
         if key:
             self.keep(key, answer)
         return answer
@@ -137,6 +156,14 @@ class Runner:
         Raises:
             WorkerFailed: it did not come back.
         """
+        if self._elsewhere is not None:
+            work = Work(job.module, to_wire(request), silence_s, of_silence=True)
+            try:
+                yield from self._elsewhere.do(work).events
+            except WorkerFailed as failed:
+                yield from failed.events
+                raise
+            return
         with job.start(request) as worker:
             while "result" not in (message := worker.receive(silence_s)):
                 yield message
@@ -159,9 +186,9 @@ class Runner:
 
 
 @contextmanager
-def thread_executor() -> Iterator[Executor]:
-    """Threads, each holding one process: as many as processors, at most four."""
-    executor = ThreadPoolExecutor(min(4, os.cpu_count() or 2))
+def thread_executor(at_once: int = 0) -> Iterator[Executor]:
+    """Threads, each holding one process: ``at_once``, or as many as processors, at most four."""
+    executor = ThreadPoolExecutor(at_once or min(4, os.cpu_count() or 2))
     try:
         yield executor
     finally:

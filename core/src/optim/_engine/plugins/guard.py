@@ -8,12 +8,15 @@ command's own process ends with that; the program of somebody who imports optim 
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from functools import partial
 from types import FrameType
 
 from optim.errors import ExitStatus, OptimError
@@ -70,14 +73,63 @@ def limited(plugin: str, doing: str) -> Iterator[None]:
         TookTooLongError: it did.
     """
     seconds = limit_s()
-    watchdog = threading.Timer(seconds + _GRACE_S, _end, (plugin, doing, seconds))
-    watchdog.daemon = True
-    watchdog.start()
-    try:
-        with _interrupting(f"{doing} did not end within {seconds:.3g} s", seconds):
+    late = f"{doing} did not end within {seconds:.3g} s"
+    end = partial(_end, plugin, doing, seconds)
+    with _watchdog.watching(seconds + _GRACE_S, end), _interrupting(late, seconds):
+        yield
+
+
+class _Watchdog:
+    """One thread that acts on whatever is not over in time: plugins are asked some three hundred times for a list."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._watched: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._wakes = math.inf
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def watching(self, seconds: float, act: Callable[[], None]) -> Iterator[None]:
+        """Call something unless what is inside is over in so many seconds."""
+        mark = object()
+        with self._condition:
+            end = time.monotonic() + seconds
+            self._watched[mark] = end, act
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, daemon=True)
+                self._thread.start()
+            elif end < self._wakes:
+                self._condition.notify()
+        try:
             yield
-    finally:
-        watchdog.cancel()
+        finally:
+            with self._condition:
+                self._watched.pop(mark, None)
+
+    def _watch(self) -> None:
+        while True:
+            with self._condition:
+                now = time.monotonic()
+                late = [mark for mark, (end, _) in self._watched.items() if end <= now]
+                acts = [self._watched.pop(mark)[1] for mark in late]
+                self._wakes = min((end for end, _ in self._watched.values()), default=math.inf)
+                if not acts:
+                    self._condition.wait(None if math.isinf(self._wakes) else self._wakes - now)
+            for act in acts:
+                act()
+
+
+_watchdog = _Watchdog()
+
+
+def _begin_anew() -> None:
+    """A fork has none of the threads of who forked it."""
+    global _watchdog
+    _watchdog = _Watchdog()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 @contextmanager

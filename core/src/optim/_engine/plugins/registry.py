@@ -75,6 +75,15 @@ class Registry:
         self._hooks = HookCaller(manager, self.plugins)
         self._passes: list[tuple[Target, list[OfferedPass]]] = []
         self._named: dict[str, dict[str, Offer]] = {}
+        self._seen: Callable[[Target], Target] = lambda target: target
+
+    def look_elsewhere(self, seen: Callable[[Target], Target]) -> None:
+        """Say from now on what targets are on another machine.
+
+        Args:
+            seen: a target as it is there.
+        """
+        self._seen = seen
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -134,7 +143,7 @@ class Registry:
 
     def targets(self) -> dict[str, Target]:
         """All targets by name, available or not."""
-        return {name: offer.value for name, offer in self.offered("target").items()}
+        return {name: self._seen(offer.value) for name, offer in self.offered("target").items()}
 
     def target(self, name: str) -> Target:
         """The target of that name, which may go on with settings of it: ``qnn:soc=sm8650``.
@@ -147,7 +156,8 @@ class Registry:
         known, colon, settings = name.partition(":")
         offer = self.offer("target", known)
         found: Target = offer.value
-        return looking_at_device(configured(found, name, settings, offer.plugin) if colon else found, offer.plugin)
+        chosen = configured(found, name, settings, offer.plugin) if colon else found
+        return self._seen(looking_at_device(chosen, offer.plugin))
 
     def unavailable(self, target: Target) -> str | None:
         """The reason why a target cannot be used here, or None; a probe that raises or hangs is a reason."""

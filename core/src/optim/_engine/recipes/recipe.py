@@ -30,6 +30,9 @@ class BudgetTable(_Table):
     batch_invariant: float | None = Field(
         default=None, gt=0, strict=True, description="how far a sample's answer may move in a batch and with padding"
     )
+    max_latency_ms: float | None = Field(
+        default=None, gt=0, strict=True, description="what 95 of 100 calls keep within, where throughput is the goal"
+    )
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
@@ -58,7 +61,12 @@ class Recipe(_Table):
     target: Annotated[str | None, BeforeValidator(_joined)] = Field(
         default=None, description="as in `optim targets`; a list of several, or auto: the fastest is delivered"
     )
-    goal: Literal["latency", "size", "memory", "startup"] | None = Field(default=None, description="what better means")
+    generate: str | None = Field(
+        default=None, description="goal generate: tokens of a prompt and an answer, prompt=512,new=128"
+    )
+    goal: Literal["latency", "size", "memory", "startup", "throughput", "generate"] | None = Field(
+        default=None, description="what better means"
+    )
     data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")
     metric: str | None = Field(default=None, description="task metric, as after --metric")
     seed: int | None = Field(default=None, ge=0, strict=True, description="of everything random")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from optim._engine.reports import notebook, words
 from optim._engine.reports.parts.fields import Figure
+from optim._engine.reports.parts.generation import GenerationReport
+from optim._engine.reports.parts.running import GoalRatioReport
+from optim._engine.reports.parts.serving import CallsReport, ThroughputReport
 from optim._engine.reports.schema import DriftReport, ExportStepReport, OutputReport
 
 if TYPE_CHECKING:
@@ -17,11 +23,11 @@ if TYPE_CHECKING:
     from optim._engine.generation.decoder import Decoder
 
 
-class _Answer(BaseModel):
+class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ComparedFeeds(_Answer):
+class ComparedFeeds(Answer):
     """What both models were run on."""
 
     origin: str
@@ -29,7 +35,7 @@ class ComparedFeeds(_Answer):
     compared: int = Field(description="samples they were compared on")
 
 
-class ComparedTask(_Answer):
+class ComparedTask(Answer):
     """The task metric of the other model beside the reference's, on the same samples."""
 
     metric: str
@@ -40,7 +46,7 @@ class ComparedTask(_Answer):
     samples: int
 
 
-class Verification(_Answer):
+class Verification(Answer):
     """One model against a reference."""
 
     within: bool = Field(description="whether drift and loss are within what was accepted")
@@ -77,16 +83,17 @@ class Verification(_Answer):
         return notebook.table(self.verdict, ("output", "shape", "drift", "max abs", "cosine", ""), rows)
 
 
-class TimedShape(_Answer):
+class TimedShape(Answer):
     """A model on one shape of the inputs."""
 
     shape: str = Field(description="e.g. input_ids 1x128")
     latency_ms: float
     ratio: float
     ci: tuple[float, float] = Field(description="95 % interval of the ratio")
+    calls_ms: CallsReport | None = Field(default=None, description="single calls; null where none were kept")
 
 
-class TimedModel(_Answer):
+class TimedModel(Answer):
     """One of the models that were timed."""
 
     model: str = Field(description="as it was named")
@@ -99,9 +106,12 @@ class TimedModel(_Answer):
     latency_ratio_ci: tuple[float, float] | None = Field(description="95 % interval")
     rounds: int
     shapes: tuple[TimedShape, ...]
+    throughput: ThroughputReport | None = Field(default=None, description="null where it was not asked for")
+    generation: GenerationReport | None = Field(default=None, description="an answer; null where none was asked for")
+    answer_ratio: GoalRatioReport | None = Field(default=None, description="of its time, to the first model's")
 
 
-class Benchmark(_Answer):
+class Benchmark(Answer):
     """Models timed in turns; the first is what the others are compared with."""
 
     target: str = Field(description="of several the names with commas between")
@@ -111,17 +121,51 @@ class Benchmark(_Answer):
     @property
     def columns(self) -> tuple[str, ...]:
         """What the rows are; of one model on several targets each begins with the target."""
-        return ("target", *_COLUMNS) if any(timed.target for timed in self.models) else _COLUMNS
+        target = ("target",) if any(timed.target for timed in self.models) else ()
+        return (*target, *_COLUMNS, *(_SERVED if self._is_throughput else ()), *self._answer_columns)
 
     def rows(self) -> list[tuple[str, ...]]:
         """A row for each model, as :attr:`columns` says."""
-        return [(*filter(None, [timed.target]), *_row_of(timed)) for timed in self.models]
+        columns = len(self._answer_columns)
+        return [
+            (*filter(None, [timed.target]), *_row_of(timed), *self._served(timed), *_answer_texts(timed, columns))
+            for timed in self.models
+        ]
+
+    def as_csv(self) -> str:
+        """The rows as CSV, with a head."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows()])
+        return text.getvalue()
+
+    @property
+    def _answer_columns(self) -> tuple[str, ...]:
+        """Of the first model that has an answer; all have the same depths."""
+        found = next((timed.generation for timed in self.models if timed.generation), None)
+        if found is None:
+            return ()
+        depths = [depth.tokens for depth in found.depths]
+        return "first token ms", *(f"tokens/s at {n}" for n in depths), f"past MB at {depths[-1]}", "answer", "ratio"
+
+    @property
+    def _is_throughput(self) -> bool:
+        return any(timed.throughput for timed in self.models)
+
+    def _served(self, timed: TimedModel) -> tuple[str, ...]:
+        if not self._is_throughput:
+            return ()
+        found = timed.throughput
+        if found is None:
+            return ("",) * len(_SERVED)
+        late = found.limit_ms is not None and found.calls_ms.p95 > found.limit_ms
+        return f"{found.samples_per_second:.4g}", found.how, f"{found.calls_ms.p95:.3g}{', too long' if late else ''}"
 
     def _repr_html_(self) -> str:
         return notebook.table(f"timed on {self.target}, {self.feeds}", self.columns, self.rows())
 
 
-_COLUMNS = ("model", "ms", "ratio", "95 % interval", "MB", "peak MB", "rounds")
+_COLUMNS = ("model", "ms", "ratio", "95 % interval", "p50", "p90", "p95", "p99", "MB", "peak MB", "rounds")
+_SERVED = ("samples a second", "how", "p95 there")
 
 
 def _row_of(timed: TimedModel) -> tuple[str, ...]:
@@ -130,14 +174,34 @@ def _row_of(timed: TimedModel) -> tuple[str, ...]:
     else:
         low, high = timed.latency_ratio_ci
         figures = f"{timed.latency_ms:.3f}", f"{timed.latency_ratio:.3f}", f"[{low:.3f}, {high:.3f}]"
-    return timed.model, *figures, _megabytes(timed.size_bytes), _megabytes(timed.peak_memory_bytes), str(timed.rounds)
+    sizes = _megabytes(timed.size_bytes), _megabytes(timed.peak_memory_bytes)
+    return timed.model, *figures, *percentile_texts(timed), *sizes, str(timed.rounds)
+
+
+def _answer_texts(timed: TimedModel, columns: int) -> tuple[str, ...]:
+    found, ratio = timed.generation, timed.answer_ratio
+    if found is None or ratio is None:
+        return ("",) * columns
+    speeds = (f"{depth.tokens_per_s:.1f}" for depth in found.depths)
+    past = f"{found.depths[-1].past_bytes / 1e6:.2f}"
+    about = f"{ratio.value:.3f} [{ratio.ci[0]:.3f}, {ratio.ci[1]:.3f}]"
+    return f"{found.first_ms:.1f}", *speeds, past, f"{found.answer_ms:.0f} ms", about
+
+
+def percentile_texts(timed: TimedModel) -> tuple[str, ...]:
+    """What 50, 90, 95 and 99 of 100 calls keep within, in ms; of several shapes the geometric mean, as of latency."""
+    calls = [shape.calls_ms for shape in timed.shapes if shape.calls_ms is not None]
+    if not calls:
+        return "", "", "", ""
+    each = zip(*((one.p50, one.p90, one.p95, one.p99) for one in calls), strict=True)
+    return tuple(f"{statistics.geometric_mean(values):.3f}" for values in each)
 
 
 def _megabytes(size_bytes: int | None) -> str:
     return f"{size_bytes / 1e6:.1f}" if size_bytes else ""
 
 
-class ExportedComponent(_Answer):
+class ExportedComponent(Answer):
     """A graph of the folder, and how far it is from its source."""
 
     name: str
@@ -151,7 +215,7 @@ class ExportedComponent(_Answer):
     tokens: int = Field(description="greedy tokens compared one by one")
 
 
-class ExportedFolder(_Answer):
+class ExportedFolder(Answer):
     """What an export left behind."""
 
     source: str

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain, repeat
 
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
+from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports.machine import this_machine
 from optim._engine.reports.parts.blamed import blame_report
+from optim._engine.reports.parts.generation import generation_report
 from optim._engine.reports.parts.running import batch_report, goal_ratio_report, start_report
+from optim._engine.reports.parts.serving import calls_report, throughput_report
 from optim._engine.reports.schema import (
     Assumption,
     BudgetReport,
@@ -18,6 +23,7 @@ from optim._engine.reports.schema import (
     ExportStepReport,
     FeedsReport,
     KernelReport,
+    MachineReport,
     OriginalReport,
     OutputReport,
     PointReport,
@@ -34,7 +40,7 @@ from optim._engine.reports.verdict import notes, verdict
 from optim._engine.reports.words import options_text
 from optim._engine.runs.outcome import Outcome
 from optim._engine.search.select.archive import Point
-from optim._engine.search.state import Attempt, Measured
+from optim._engine.search.state import Attempt, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
 from optim.backend import KernelCount
 
@@ -66,8 +72,8 @@ def build_report(outcome: Outcome) -> Report:
         tolerance=outcome.prepared.tolerance,
         notes=notes(outcome),
         checks=tuple(CheckReport(name=c.name, status=c.status, text=c.text) for c in outcome.checks),
+        machine=_machine(outcome),
         layouts=outcome.layouts,
-        machine=this_machine(outcome.target.hardware),
         versions=dict(sorted(outcome.versions.items())),
         seed=settings.seed,
         seconds=outcome.seconds,
@@ -95,6 +101,8 @@ def _original(outcome: Outcome) -> OriginalReport:
         operator_ms=outcome.operator_ms[0] if outcome.operator_ms else {},
         start=start_report(timed.ready.start if timed and timed.ready else None),
         batch=batch_report(timed),
+        generation=generation_report(timed.generation if timed else None),
+        throughput=throughput_report(timed.throughput if timed else None),
     )
 
 
@@ -158,7 +166,9 @@ def _result(outcome: Outcome) -> ResultReport | None:
         loader=outcome.loader,
         start=start_report(outcome.start),
         batch=batch_report(outcome.timing or outcome.original),
+        throughput=throughput_report(outcome.throughput),
         goal_ratio=goal_ratio_report(found.goal),
+        generation=generation_report(found.generation or (outcome.timing.generation if outcome.timing else None)),
         load_script=outcome.load_script,
         requirements=outcome.requirements,
         kernels=tuple(KernelReport(**asdict(one)) for one in _kernels(outcome)),
@@ -192,9 +202,18 @@ def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
             result_ms=before * ratio.value,
             ratio=ratio.value,
             ci=(ratio.low, ratio.high),
+            original_calls=calls_report(old),
+            result_calls=calls_report(new),
         )
-        for shape, before, ratio in rows
+        for (shape, before, ratio), old, new in zip(
+            rows, _calls(outcome.original), _calls(outcome.timing), strict=False
+        )
     )
+
+
+def _calls(timed: LaneResult) -> Iterator[Percentiles | None]:
+    """Of each timed sample; then None for ever, as nothing was kept of others."""
+    return chain(timed.sample_calls, repeat(None))
 
 
 def _latency_ms(found: Measured, outcome: Outcome) -> float | None:
@@ -308,3 +327,10 @@ def _feeds(outcome: Outcome) -> FeedsReport:
         compared=len(prepared.compared),
         assumptions=tuple(Assumption(input=name, text=text) for name, text in prepared.assumptions),
     )
+
+
+def _machine(outcome: Outcome) -> MachineReport:
+    """Where it was timed: here, or on a worker of a cluster."""
+    if not outcome.machine:
+        return this_machine(outcome.target.hardware)
+    return MachineReport.model_validate({**outcome.machine, "device": outcome.target.hardware})

@@ -12,7 +12,7 @@ from pathlib import PureWindowsPath
 from typing import Any
 
 from optim._engine.reports.schema import Report, ResultReport, StepReport
-from optim._engine.reports.words import figure_text, latency_text, options_text, ratio_text, size_text
+from optim._engine.reports.words import figure_text, latency_text, options_text, ratio_text, size_text, throughput_text
 from optim.cli_kit.output import printable
 
 CARD_FILE = "README.md"
@@ -92,6 +92,8 @@ def _figures(report: Report, result: ResultReport) -> str:
         ("latency", latency_text(before.latency_ms), latency_text(result.latency_ms)),
         ("size", size_text(before.size_bytes), size_text(result.size_bytes)),
     ]
+    if before.throughput is not None and result.throughput is not None:
+        rows.append(("throughput", throughput_text(before.throughput), throughput_text(result.throughput)))
     if before.peak_memory_bytes and result.peak_memory_bytes:
         rows.append(("peak memory", size_text(before.peak_memory_bytes), size_text(result.peak_memory_bytes)))
     if task := result.task:

@@ -13,8 +13,10 @@ from pydantic import Field
 
 from optim._engine.reports.parts.blamed import BlameReport
 from optim._engine.reports.parts.fields import Figure, Part
+from optim._engine.reports.parts.generation import GenerationReport
 from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.reports.parts.running import BatchReport, GoalRatioReport, StartReport
+from optim._engine.reports.parts.serving import CallsReport, ThroughputReport
 
 REPORT_FILE = "report.json"
 
@@ -53,6 +55,8 @@ class OriginalReport(Part):
     )
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
     batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
+    generation: GenerationReport | None = Field(default=None, description="null where the goal is not generate")
+    throughput: ThroughputReport | None = Field(default=None, description="null where it is not the goal")
 
 
 class ExportStepReport(Part):
@@ -128,6 +132,8 @@ class ShapeReport(Part):
     result_ms: float
     ratio: float
     ci: tuple[float, float] = Field(description="95 % interval of the ratio")
+    original_calls: CallsReport | None = Field(default=None, description="single calls of the original")
+    result_calls: CallsReport | None = Field(default=None, description="single calls of the result, in the same race")
 
 
 class TaskReport(Part):
@@ -183,7 +189,9 @@ class ResultReport(Part):
     kernels: tuple[KernelReport, ...] = Field(default=(), description="empty where the runtime does not tell")
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
     batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
+    throughput: ThroughputReport | None = Field(default=None, description="null where it is not the goal")
     goal_ratio: GoalRatioReport | None = Field(default=None, description="null where the goal has no clock of its own")
+    generation: GenerationReport | None = Field(default=None, description="as the original's")
 
 
 class StepReport(Part):
@@ -302,7 +310,7 @@ class Report(Part):
     targets: tuple[TargetReport, ...] = Field(
         default=(), description="those that competed; empty where one was asked for"
     )
-    goal: Literal["latency", "size", "memory", "startup"]
+    goal: Literal["latency", "size", "memory", "startup", "throughput", "generate"]
     budget: BudgetReport
     original: OriginalReport
     export: ExportReport | None = Field(default=None, description="null where the source is an ONNX model")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from optim._engine.reports.parts.serving import ThroughputReport
 from optim._engine.reports.schema import ExportReport, SourceDriftReport, StepReport
 from optim.cli_kit.output import NOTHING as NOTHING  # the page's words are these too
 from optim.cli_kit.output import size_text as size_text
@@ -15,6 +16,11 @@ def latency_text(milliseconds: float | None) -> str:
     if milliseconds is None:
         return NOTHING
     return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.3g} s"
+
+
+def throughput_text(found: ThroughputReport) -> str:
+    """E.g. ``310 a second (batch 8, 2 sessions of 1 thread; p95 26 ms)``."""
+    return f"{found.samples_per_second:.3g} a second ({found.how}; p95 {latency_text(found.calls_ms.p95)})"
 
 
 def operator_time_text(milliseconds: float) -> str:

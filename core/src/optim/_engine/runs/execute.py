@@ -12,13 +12,14 @@ from pathlib import Path
 from optim._engine.compare.variants import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
+from optim._engine.generation.decoder import require_generating
 from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
+from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, plugin_version_key
 from optim._engine.runs.outcome import Outcome, RunStatus
-from optim._engine.search.keys import machine_key
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.targets.entrants import Plans, TargetOutcome, enter, none_runs, rows_of_absent
@@ -43,6 +44,7 @@ def execute(
     store: Store,
     say: Callable[[str], None],
     exported: ExportedSource | None = None,
+    elsewhere: Workplace | None = None,
 ) -> Outcome:
     """Run the search, or repeat a chain, and judge. The same request again is served from the cache.
 
@@ -52,6 +54,7 @@ def execute(
         store: the cache.
         say: told what is going on.
         exported: the source, where it has been exported already.
+        elsewhere: machines that do the jobs; None: this one does.
 
     Raises:
         OptimError: the source, the feeds, the target or the request is unusable; nothing has been written.
@@ -61,14 +64,16 @@ def execute(
     plans = Plans(settings, registry, chosen)
     if chosen.note:
         say(chosen.note)
-    with store.in_use(), ending_workers(), thread_executor() as executor:
+    with store.in_use(), ending_workers(), thread_executor(elsewhere.at_once if elsewhere else 0) as executor:
         there = set(store.models.iterdir())
         failed = dict(plans.refused)
 
         def bench_on(target: Target) -> Workbench:
-            return Workbench(replace(settings, target=target.name), registry, store, executor, say, exported)
+            return Workbench(replace(settings, target=target.name), registry, store, executor, say, exported, elsewhere)
 
         bench, source = _prepared(bench_on, chosen, failed)
+        if settings.goal == "generate":
+            require_generating(source.model)
         load = _load(bench, source)
         if settings.chain is None:
             _announce(bench, load, plans, say)
@@ -209,6 +214,7 @@ def _judged(
         operator_ms=operator_ms,
         baseline=baseline,
         targets=tuple(rows),
+        machine=bench.elsewhere.report if bench.elsewhere is not None else {},
     )
 
 
@@ -218,7 +224,9 @@ def _known_export(settings: RunSettings) -> KnownExport | None:
 
 def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
     """Everything a run depends on: what was asked, the model, the feeds, the code and the machine."""
-    settings = replace(bench.settings, source=Path(), data=None, fresh=False, export=None, component="")
+    settings = replace(
+        bench.settings, source=Path(), data=None, fresh=False, export=None, component="", cluster="", store_url=""
+    )
     plugins = {plugin.info.name: plugin_version_key(plugin.info) for plugin in bench.registry.plugins}
     depends_on = {
         "asked": to_wire(settings),
@@ -226,7 +234,7 @@ def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
         "model": bench.original.digest,
         "feeds": bench.prepared.digest,
         "versions": [bench.prepared.versions, plugins, core_digest()],
-        "machine": machine_key(),
+        "machine": bench.machine,
         "metric": bench.prepared.task.digest if bench.prepared.task else "",
         "source": bench.exported.evidence.name if bench.exported else "",
     }

@@ -162,6 +162,10 @@ def _nothing_better(bench: Workbench, beam: Beam, selection: Selection, plan: Pl
         why = next(iter(selection.clock.board.objections), tried)
         return _not_held(bench, beam, selection, plan, f"{name} was asked for and did not hold: {why}")
     reason = "nothing that was tried made it better"
+    base = selection.clock.base or beam.clock.base
+    if base is not None and base.throughput is not None and (late := base.throughput.objection):
+        beam.journal.conclude(bench.original)
+        return _missed(beam, selection, f"no model keeps within the limit of latency; of the original {late}")
     if bench.settings.says_a_budget and beam.archive.beyond(1) and not beam.archive.lossy_held:
         beam.journal.conclude(bench.original)
         nearest = _measure_nearest(bench, beam, selection)

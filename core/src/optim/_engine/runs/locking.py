@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from optim._engine.compare.metric_spec import parse_max_loss, parse_metric
+from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.feeds.named import GIVEN_FEEDS
+from optim._engine.gate.max_loss import parse_max_loss
+from optim._engine.generation.workload import Workload, asked_workload
 from optim._engine.recipes.lock import (
     Lock,
     LockedFeeds,
@@ -41,6 +43,7 @@ def lock_of(outcome: Outcome) -> Lock:
             versions=outcome.versions,
         ),
         goal=settings.goal,
+        generate=str(settings.workload) if settings.goal == "generate" else None,
         metric=settings.metric.text if settings.metric else None,
         budget=budget,
         feeds=LockedFeeds(
@@ -83,6 +86,7 @@ def apply_recipe(settings: RunSettings, path: Path | Mapping[str, Any]) -> tuple
         target=found.target.name,
         baseline=found.target.baseline or "",
         goal=found.goal,
+        workload=Workload.parse(found.generate or ""),
         data=data_beside(found, path),
         seed=found.feeds.seed,
         chain=found.chain(),
@@ -117,6 +121,7 @@ def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
     plain: dict[str, Any] = {
         "target": recipe.target,
         "goal": recipe.goal,
+        **(asked_workload(recipe.generate, recipe.goal) if recipe.generate is not None else {}),
         "data": recipe.data,
         "seed": recipe.seed,
         "search_seconds": recipe.search_seconds,
@@ -135,12 +140,15 @@ def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
 
 def _budget_of(settings: RunSettings) -> BudgetTable:
     if settings.lossless:
-        return BudgetTable(lossless=True, batch_invariant=settings.batch_invariant)
+        return BudgetTable(
+            lossless=True, batch_invariant=settings.batch_invariant, max_latency_ms=settings.max_latency_ms
+        )
     drift = settings.drift_limit
     return BudgetTable(
         max_drift=drift if math.isfinite(drift) else None,
         max_loss=settings.max_loss.text if settings.max_loss else None,
         batch_invariant=settings.batch_invariant,
+        max_latency_ms=settings.max_latency_ms,
     )
 
 
@@ -152,6 +160,7 @@ def _said(budget: BudgetTable) -> dict[str, Any]:
         "max_drift": budget.max_drift,
         "max_loss": loss,
         "batch_invariant": budget.batch_invariant,
+        "max_latency_ms": budget.max_latency_ms,
     }
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from optim._engine.jobs import ingest, prepare
+from optim._engine.jobs.clocks.serving import Throughput
 from optim._engine.jobs.start_up import StartUp
 from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.search.select.archive import Point
@@ -65,6 +68,7 @@ class Outcome:
         requirements: what ``load.py`` needs, as pip takes it.
         baseline: name of the target that ratios are to; empty where that is :attr:`target`.
         targets: what became of each of several targets.
+        machine: what the report says of the machine where it was timed, as JSON values; empty: it was this one.
         layouts: in which what is delivered was written too; of this time, and never of an earlier run.
     """
 
@@ -100,6 +104,7 @@ class Outcome:
     requirements: tuple[str, ...] = ()
     baseline: str = ""
     targets: tuple[TargetOutcome, ...] = ()
+    machine: Mapping[str, Any] = field(default_factory=dict)
     layouts: tuple[LayoutReport, ...] = ()
 
     @property
@@ -112,6 +117,12 @@ class Outcome:
         """How what is delivered began when it was timed last; None where nothing was timed."""
         timed = self.timing or self.original
         return timed.ready.start if self.result and timed and timed.ready else None
+
+    @property
+    def throughput(self) -> Throughput | None:
+        """What it did when it was timed last; None where throughput is not the goal."""
+        timed = self.timing or self.original
+        return timed.throughput if self.result and timed else None
 
     def target_of(self, candidate: Candidate) -> Target:
         """Where a candidate of this run runs."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from optim.jobs.wire import to_wire
 from optim.onnx.libraries import libraries_of
 
 if TYPE_CHECKING:
+    from optim._engine.jobs.workplace import Workplace
     from optim._engine.recipes.lock import Lock
     from optim._engine.reports.parts.laid_out import LayoutReport
     from optim._engine.reports.schema import Report
@@ -74,7 +76,8 @@ def run_settings(
         require_pick(pick)
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
-        outcome = execute(settings, registry, store, say, exported)
+        with _workplace(settings, registry, store, say) as elsewhere:
+            outcome = execute(settings, registry, store, say, exported, elsewhere)
         if lock is not None:
             _require_same(outcome, lock)
         if pick:
@@ -85,6 +88,20 @@ def run_settings(
     if not outcome.cached:  # one that was served from the cache left nothing there
         store.trim()
     return report
+
+
+@contextmanager
+def _workplace(
+    settings: RunSettings, registry: Registry, store: Store, say: Callable[[str], None]
+) -> Iterator[Workplace | None]:
+    """The workers of a cluster; None: this machine."""
+    if not settings.cluster:
+        yield None
+        return
+    from optim._engine.cluster.fleet import fleet_of
+
+    with fleet_of(settings, registry, store, say) as fleet:
+        yield fleet
 
 
 def _require_data_for_a_metric(settings: RunSettings) -> None:
@@ -194,7 +211,11 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
         libraries,
         owner=backend.owner,
         script=script,
-        opening=Opening(outcome.start.warm_up if outcome.start else {}, model.adapters),
+        opening=Opening(
+            outcome.start.warm_up if outcome.start else {},
+            model.adapters,
+            outcome.throughput.served.serving if outcome.throughput else None,
+        ),
     )
     write_lock(lock_of(outcome), folder / "recipe.lock.toml")
     return tuple(backend.deliver(delivery))

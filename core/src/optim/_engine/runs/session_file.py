@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from optim._engine.jobs.clocks.serving import Serving
 from optim._engine.jobs.start_up import Zeros
 from optim._engine.json_file import read_json
+from optim._engine.runs.generate_script import with_generate
 from optim._engine.runs.session_trust import require_harmless
 from optim.errors import ExitStatus, OptimError
 from optim.model import AdapterInput, SessionConfig
@@ -117,6 +119,8 @@ class SessionFile:
         warm_up: inputs of zeros on which the model is run when it is opened: memory is taken and kernels are chosen
             then, and not in a caller's first run. Empty where that does not pay.
         adapter: file beside the model whose arrays it is opened with; empty where the model has all of its own.
+        serving: how it did most samples a second, where that was the goal: for whoever calls it. Its threads are among
+            the session's options.
     """
 
     provider: str
@@ -134,6 +138,7 @@ class SessionFile:
     tuned_provider_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     warm_up: Mapping[str, Zeros] = field(default_factory=dict)
     adapter: str = ""
+    serving: Serving | None = None
 
     @classmethod
     def of(
@@ -195,10 +200,12 @@ class Opening:
     Attributes:
         warm_up: inputs of zeros to be run on.
         adapters: adapter inputs of the model.
+        serving: how it did most samples a second; None where that was not the goal.
     """
 
     warm_up: Mapping[str, Zeros] = field(default_factory=dict)
     adapters: Sequence[AdapterInput] = ()
+    serving: Serving | None = None
 
 
 def write_session_files(
@@ -224,17 +231,21 @@ def write_session_files(
     """
     from optim.jobs.wire import to_wire
 
-    settings = SessionFile.of(session, target, libraries, owner=owner)
     opening = opening or Opening()
+    if opening.serving is not None and opening.serving.threads is not None:
+        session = session.updated(SessionConfig({"intra_op_num_threads": opening.serving.threads}))
+    settings = replace(SessionFile.of(session, target, libraries, owner=owner), serving=opening.serving)
     if owner is None and not _is_replayed(session):
         settings = replace(settings, warm_up=opening.warm_up)
     settings = replace(settings, adapter=next((one.supplied_by for one in opening.adapters), ""))
     written = to_wire(settings)
     seldom = {"library", "fallback", "target", "package", "also", "shapes_on_cpu", "tuned_provider_options"}
-    seldom |= {"warm_up", "adapter"}
+    seldom |= {"warm_up", "adapter", "serving"}
     written = {key: value for key, value in written.items() if value or key not in seldom}
     text = json.dumps(written, indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
+    if script and owner is None:
+        script = with_generate(script, folder / MODEL_FILE)
     if script:
         (folder / LOAD_SCRIPT).write_text(script, encoding="utf-8")
 

@@ -58,7 +58,7 @@ def run_source(
     from optim._engine.sources.make import make_graphs
 
     registry, store = load_registry(), Store()
-    chosen = choose_targets(registry, settings.target)
+    chosen = choose_targets(registry, settings.target, here=not settings.cluster)
     Plans(settings, registry, chosen)  # a request that makes no sense is refused before anything is exported
     assert settings.export is not None
     with store.in_use():

@@ -29,8 +29,11 @@ from optim.target import Target
 class Keys:
     """The keys of one run's answers in the store; :meth:`hold_to` first, but for :meth:`prepare`."""
 
-    def __init__(self, settings: RunSettings, registry: Registry, target: Target, metric: MetricSpec | None) -> None:
+    def __init__(
+        self, settings: RunSettings, registry: Registry, target: Target, metric: MetricSpec | None, machine: str
+    ) -> None:
         self._settings = settings
+        self._machine = machine
         self._metric = metric
         backend = registry.offered("backend")[target.backend].plugin
         self._place = [core_digest(), to_wire(target), plugin_version_key(backend)]
@@ -83,7 +86,7 @@ class Keys:
             "goal": self._settings.goal,
             "reference": self._reference,
             "seed": self._settings.seed,
-            "machine": machine_key(),
+            "machine": self._machine,
         }
         return cache_key("offer", depends_on)
 
@@ -111,7 +114,7 @@ class Keys:
     def operator_times(self, models: Sequence[tuple[Model, Target]], sample: int) -> str:
         """Returns the key of the times of operators in a run of these models, each on its target."""
         ran = [[model.digest, to_wire(target)] for model, target in models]
-        return cache_key("operator-times", ran, sample, self._reference, machine_key())
+        return cache_key("operator-times", ran, sample, self._reference, self._machine)
 
     def repair(self, trial: Trial, limit: float, samples: Sequence[int]) -> str:
         """Returns the key of a repair."""
@@ -121,11 +124,11 @@ class Keys:
         """Returns the key of a race; ``wanted`` is what is asked of it, as JSON values."""
         chains = [_of(candidate) for candidate in candidates]
         rounds = [effort.least_rounds, effort.drop, self._prepared.timed[: effort.most_samples]]
-        return cache_key("race", chains, rounds, wanted, self._reference, machine_key())
+        return cache_key("race", chains, rounds, wanted, self._reference, self._machine)
 
     def session_digest(self, model: Model) -> str:
         """Returns the key of what the runtime makes of a model under its settings."""
-        return cache_key("session-digest", model.digest, self._place, self._prepared.versions, machine_key())
+        return cache_key("session-digest", model.digest, self._place, self._prepared.versions, self._machine)
 
     def check(self, candidate: Candidate, samples: Sequence[int]) -> str:
         """Returns the key of a look at a model that is not timed."""

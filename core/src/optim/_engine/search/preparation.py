@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from copy import copy
@@ -21,8 +22,9 @@ from optim._engine.jobs import arrival, ingest, prepare, refuse
 from optim._engine.jobs.ingest import Answer as Ingested
 from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.jobs.runner import Runner, Say
+from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.registry import Registry
-from optim._engine.search.keys import Keys
+from optim._engine.search.keys import Keys, machine_key
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.run_time import REFUSAL_S, RunTime
 from optim._engine.search.settings import RunSettings
@@ -41,6 +43,9 @@ from optim.onnx.operators import work_shares
 from optim.passes import MODEL_STAGES
 from optim.target import Target
 
+_GIVEN = "given"
+"""Below a folder of references: the user's feeds, while other machines read them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -58,6 +63,8 @@ class Preparation:
     Attributes:
         baseline: where the original is run that all else is held against and timed beside.
         places: where candidates run that name another target than this run's.
+        elsewhere: the machines that do the jobs; None: this one does.
+        machine: where things are timed, for keys.
     """
 
     settings: RunSettings
@@ -66,12 +73,14 @@ class Preparation:
     executor: Executor
     say: Say
     exported: ExportedSource | None = None
+    elsewhere: Workplace | None = None
 
     def __post_init__(self) -> None:
-        settings = self.settings
+        settings, elsewhere = self.settings, self.elsewhere
         self.teller = Teller(self.say)
-        self.runner = Runner(self.store, self.say, fresh=settings.fresh, executor=self.executor)
-        self.turns = Turns(f"optim on {settings.source.name}", self.say)
+        self.runner = Runner(self.store, self.say, fresh=settings.fresh, executor=self.executor, elsewhere=elsewhere)
+        self.machine = machine_key() if elsewhere is None else elsewhere.machine
+        self.turns = Turns(f"optim on {settings.source.name}", self.say, elsewhere=elsewhere is not None)
         self.run_time = RunTime(settings.search_seconds, self.turns.now)
         self._metric = require_known(settings.metric, self.registry) if settings.metric else None
         self._settle(self.registry.target(settings.target))
@@ -86,7 +95,7 @@ class Preparation:
         self.place = self.place_of(target)
         self.target = self.place.target
         self.device_free_bytes = target.free_memory or (lambda: None)
-        self.keys = Keys(self.settings, self.registry, self.target, self._metric)
+        self.keys = Keys(self.settings, self.registry, self.target, self._metric, self.machine)
 
     def place_of(self, target: Target) -> Place:
         """Where models are opened for a target."""
@@ -229,11 +238,16 @@ class Preparation:
         folders = self.store.root / "references" / key
 
         def make(folder: Path) -> prepare.Answer:
+            data = self.settings.data
+            names = _names_in_messages(model, self.settings.source)
+            if self.elsewhere is not None and data is not None and Path(data).exists():
+                given = _carried(Path(data), folder)
+                names[str(given)], data = data, str(given)
             request = prepare.Request(
                 model=model,
                 inputs=inputs,
                 place=self.place,
-                data=self.settings.data,
+                data=data,
                 feeds=folder / "feeds",
                 outputs=folder / "outputs",
                 seed=self.settings.seed,
@@ -245,7 +259,9 @@ class Preparation:
             try:
                 return self.need(prepare.JOB, request, "prepare")
             except OptimError as error:
-                raise error.naming(_names_in_messages(model, self.settings.source)) from error
+                raise error.naming(names) from error
+            finally:
+                shutil.rmtree(folder / _GIVEN, ignore_errors=True)
 
         def holds(kept: Kept) -> bool:
             same = not kept.answer.cut_short or kept.within_s == within_s
@@ -295,6 +311,13 @@ class Preparation:
             doing=f"{what} {self.settings.source.name}",
             release=self.registry.offered("backend")[self.target.backend].plugin.release,
         )
+
+
+def _carried(data: Path, folder: Path) -> Path:
+    """The user's feeds where they travel with what else lies in the store."""
+    given = folder / _GIVEN / data.resolve().name
+    given.parent.mkdir()
+    return Path(shutil.copytree(data, given) if data.is_dir() else shutil.copyfile(data, given))
 
 
 def source_choice(settings: RunSettings) -> Choice:

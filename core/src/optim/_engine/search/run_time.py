@@ -133,19 +133,23 @@ class RunTime:
         return max(_LEAST_PART, min(1.0, self.announced_s / _WHOLE_END_S))
 
     @property
-    def floor_s(self) -> float:
-        """Seconds that what is begun in the end may take whatever is left; several such things have them together."""
+    def end_s(self) -> float:
+        """Seconds until what is begun in the end must be over: before the result is written, later than announced."""
         if math.isinf(self.announced_s):
-            return 0.0
-        if self.announced_s < LEAST_S:
-            return max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S)
-        floor_s = _FLOOR_SHARE * self.announced_s
-        return max(0.0, min(floor_s, self.left + floor_s - self.closing_s))
+            return math.inf
+        end_s = self.left + self._floor_s - self.closing_s
+        return max(end_s, self._floor_s if self.announced_s < LEAST_S else 0.0)
 
     @property
     def look_floor_s(self) -> float:
-        """The same of what is begun while exploring: it must leave the end its time, as nothing is proven without."""
-        return self.floor_s if self.announced_s < LEAST_S else _FLOOR_OF_LOOKS * self.floor_s
+        """Seconds that a race while exploring has whatever is left; the end has its own."""
+        return self._floor_s if self.announced_s < LEAST_S else min(_FLOOR_OF_LOOKS * self._floor_s, self.end_s)
+
+    @property
+    def _floor_s(self) -> float:
+        if math.isinf(self.announced_s):
+            return 0.0
+        return max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
 
     @property
     def for_original(self) -> float:

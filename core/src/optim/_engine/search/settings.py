@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
+from optim._engine.compare.metric_spec import MetricSpec
+from optim._engine.gate.max_loss import MaxLoss
+from optim._engine.generation.workload import Workload
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.passes import Stage
 from optim.source import SourceRequest
 
-Goal: TypeAlias = Literal["latency", "size", "memory", "startup"]
+Goal: TypeAlias = Literal["latency", "size", "memory", "startup", "throughput", "generate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,18 @@ class Clocked:
 
 
 CLOCKED: Mapping[Goal, Clocked] = {
-    "startup": Clocked("start-up ratio", "starts {} times faster", "starts {} times slower", "starts as fast as before")
+    "startup": Clocked(
+        "start-up ratio", "starts {} times faster", "starts {} times slower", "starts as fast as before"
+    ),
+    "generate": Clocked(
+        "answer ratio", "answers {} times faster", "answers {} times slower", "answers as fast as before"
+    ),
+    "throughput": Clocked(
+        "ratio of time per sample",
+        "does {} times as many samples a second",
+        "does {} times fewer samples a second",
+        "does as many samples a second as before",
+    ),
 }
 
 SearchSeconds: TypeAlias = float | Literal["auto"]
@@ -75,7 +88,10 @@ class RunSettings:
         metric: task metric, measured beside drift.
         max_loss: how much worse the metric may get.
         lossless: admit only passes held to rounding error.
+        max_latency_ms: what 95 of 100 calls must keep within, in milliseconds, where throughput is the goal; None: as
+            long as it takes.
         batch_invariant: how far a sample's answer may move in a batch and with padding, relative L2; None: as it likes.
+        workload: of a decoder, where the goal is ``generate``.
         named: passes that must hold.
         without: passes left out; sorted, so that the same request has the same key.
         stages: only these; empty: all.
@@ -89,6 +105,8 @@ class RunSettings:
         beam: chains that go on from stage to stage.
         export: how the source is exported first; None where it is an ``.onnx`` file.
         component: of the exported source; empty where it has one only.
+        cluster: machines that do the work, see :func:`optim._engine.cluster.connect.client_of`; empty: this one.
+        store_url: where those exchange files; empty: the engine carries them.
     """
 
     source: Path
@@ -113,6 +131,10 @@ class RunSettings:
     component: str = ""
     baseline: str = ""
     batch_invariant: float | None = None
+    workload: Workload = field(default_factory=Workload)
+    max_latency_ms: float | None = None
+    cluster: str = ""
+    store_url: str = ""
 
     @property
     def needed_timeout_s(self) -> float:
@@ -179,6 +201,16 @@ class RunSettings:
                 "--batch-invariant 0.01",
                 status=ExitStatus.USAGE,
             )
+        if self.max_latency_ms is not None:
+            self._require_latency(self.max_latency_ms)
+        if self.store_url and not self.cluster:
+            raise OptimError(
+                "conflicting-request",
+                "--store-url says nothing without --cluster",
+                "the store of a run on this machine is OPTIM_CACHE_DIR",
+                "--cluster tls://HOST:PORT",
+                status=ExitStatus.USAGE,
+            )
         if self.search_seconds != AUTO and not 0 <= self.search_seconds <= LONGEST_S:
             raise _bad_time("--search-seconds", self.search_seconds, "an estimate from the model")
         if not 0 < self.timeout_s <= LONGEST_S:
@@ -189,6 +221,24 @@ class RunSettings:
                 f"--seed cannot be {self.seed}",
                 "random generators take whole numbers from 0 on",
                 "--seed 0",
+                status=ExitStatus.USAGE,
+            )
+
+    def _require_latency(self, limit_ms: float) -> None:
+        if self.goal != "throughput":
+            raise OptimError(
+                "conflicting-request",
+                f"--max-latency bounds --goal throughput, and the goal is {self.goal}",
+                "elsewhere nothing is free to be chosen that takes longer",
+                fix="add --goal throughput",
+                status=ExitStatus.USAGE,
+            )
+        if not 0 < limit_ms < math.inf:
+            raise OptimError(
+                "bad-budget",
+                f"--max-latency cannot be {limit_ms:g}",
+                "it is a positive number of milliseconds, which 95 of 100 calls keep within",
+                "--max-latency 50",
                 status=ExitStatus.USAGE,
             )
 

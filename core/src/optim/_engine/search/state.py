@@ -11,6 +11,8 @@ from optim._engine.diagnosis.blame_job import Answer as Blame
 from optim._engine.gate.budget import BeyondBudget
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
+from optim._engine.generation.timing import GenerationTimes
+from optim._engine.jobs.clocks.serving import Percentiles, Throughput
 from optim._engine.jobs.lane import Ready
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.sources.result import SourceDrift
@@ -234,7 +236,10 @@ class LaneResult:
         cut_short: of the base: whether the race ended because the time of the run was over.
         out_of_time: whether it has no figures because that time was over: nothing speaks against it.
         goal: what the goal's own clock found, to the base's; None where the goal has none.
+        sample_calls: how long calls took, of each timed sample.
+        throughput: what it did, where that is the goal.
         work: processor seconds of a run, to the base's; None where nobody counts them.
+        generation: what the time of an answer is made of, where that is the goal.
     """
 
     failure: str = ""
@@ -248,7 +253,10 @@ class LaneResult:
     cut_short: bool = False
     out_of_time: bool = False
     goal: Ratio | None = None
+    sample_calls: tuple[Percentiles, ...] = ()
+    throughput: Throughput | None = None
     work: Ratio | None = None
+    generation: GenerationTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +275,7 @@ class Measured:
         again: the ratio of a second race alone; None where there was none. ``ratio`` is that of both.
         goal: what the goal's own clock found, to the original's; None where the goal has none.
         work: processor seconds of a run, to the original's; None where nobody counts them.
+        generation: what the time of an answer is made of, where that is the goal.
     """
 
     candidate: Candidate
@@ -280,6 +289,7 @@ class Measured:
     again: float | None = None
     goal: Ratio | None = None
     work: Ratio | None = None
+    generation: GenerationTimes | None = None
 
     @property
     def digest(self) -> str:
@@ -305,6 +315,7 @@ class Measured:
             peak_memory_bytes=max(self.peak_memory_bytes, result.ready.peak_memory_bytes),
             goal=result.goal,
             work=result.work,
+            generation=result.generation,
         )
 
 

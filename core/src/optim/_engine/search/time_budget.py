@@ -58,7 +58,6 @@ in races, but not on models that take seconds to open; the second must be known.
 
 LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation."""
-
 FINAL_S, AGAIN_S = 8.0, 6.0
 """For races of what may be delivered: they end before that where the interval is narrow."""
 
@@ -273,7 +272,7 @@ class TimeBudget(LaneSeconds):
     @property
     def may_prove(self) -> bool:
         """Whether there is time for half of what one model takes to be open: with less it has no figure."""
-        return self._opened_s(1) / 2 <= self._at_least(self._run.floor_s, self._run.left - self._run.closing_s)
+        return self._must or self._opened_s(1) / 2 <= self._run.end_s
 
     def lanes_to_look_at(self, wanted: int) -> int:
         """How many of so many models have their first look before the last race must begin; 0 for none."""
@@ -310,7 +309,7 @@ class TimeBudget(LaneSeconds):
     def for_reapplying(self) -> float:
         """Seconds for one step that is applied to another candidate at the end."""
         left = min(REAPPLIED_S, self._left_before_proof())
-        return min(self._timeout_s, self._at_least(self._run.floor_s, left))
+        return min(self._timeout_s, self._at_least(min(REAPPLIED_S, self._run.end_s), left))
 
     def final(self, lanes: int, *, drop: bool) -> Effort:
         """Fresh rounds for so many models that may be delivered."""
@@ -334,7 +333,8 @@ class TimeBudget(LaneSeconds):
         if self.is_slow:
             there_is_time_for = int(seconds / ((lanes + 1) * self._round_s))
             least_rounds = min(least_rounds, max(_LEAST_ROUNDS, there_is_time_for))
-        whole_s = self._at_least(self._run.floor_s, self._run.left - self._run.closing_s - after_s)
+        end_s, opened_s = self._run.end_s, self._opened_s(lanes)
+        whole_s = math.inf if self._must else end_s - after_s if end_s - after_s > opened_s + seconds else end_s
         seconds *= self.pace
         return Effort(
             seconds=seconds,
@@ -344,7 +344,7 @@ class TimeBudget(LaneSeconds):
             drop=drop,
             open_timeout_s=self._timeout_s,
             patience_s=seconds / 2,
-            fresh=self.programs,
+            fresh=self.programs and (self._must or opened_s <= end_s),
             most_samples=1 if self.is_long else None,
             whole_s=whole_s,
         )

@@ -21,22 +21,35 @@ class Turns:
         what: the run does, for others who wait for it.
         say: told who is waited for.
         now: seconds of a clock that never goes back.
+        elsewhere: whether another machine's clock is used, which is held there.
 
     Attributes:
         most_wait_s: for one turn.
     """
 
-    def __init__(self, what: str, say: Callable[[str], None], *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        what: str,
+        say: Callable[[str], None],
+        *,
+        now: Callable[[], float] = time.monotonic,
+        elsewhere: bool = False,
+    ) -> None:
         self.most_wait_s = MOST_WAIT_S
         self._what = what
         self._say = say
         self._now = now
+        self._elsewhere = elsewhere
         self._waited_s = 0.0
         self._told = False
 
     def now(self) -> float:
         """Seconds of a clock that stands still while this run waits for its turn."""
         return self._now() - self._waited_s
+
+    def waited(self, seconds: float) -> None:
+        """Note that this run has waited for another machine, or for the clock there."""
+        self._waited_s += seconds
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -45,6 +58,9 @@ class Turns:
         Raises:
             OptimError[clock-in-use]: others held it for too long.
         """
+        if self._elsewhere:
+            yield
+            return
         asked = self._now()
         try:
             lock = acquire(CLOCK, self._what, wait_s=self.most_wait_s, on_wait=self._tell)

@@ -24,7 +24,7 @@ from optim.onnx.files import is_whole
 from optim.target import Target
 
 _AT_ONCE = 2
-"""Candidates applied at the same time: with more, each has less of the processors and of the memory."""
+"""Candidates applied at the same time on one machine: with more, each has less of the processors and of the memory."""
 
 _REPAIR_EVALUATIONS = 40
 """Evaluations of one repair: more find a smaller set of nodes, where there is time for them."""
@@ -82,7 +82,7 @@ class Workbench(Preparation):
         return other
 
     def try_all(self, wanted: Sequence[Trial], seconds: Callable[[int], float]) -> list[Tried | None]:
-        """Applies passes and judges what they made, two at the same time, the first first.
+        """Applies passes and judges what they made, so many at the same time as there is room for, the first first.
 
         Where one of them damaged a model of the store, all are tried again one by one: it may have been any of them.
 
@@ -93,10 +93,10 @@ class Workbench(Preparation):
         Returns:
             What came of each, in order; None for one whose turn came too late.
         """
-        two_at_once = BoundedSemaphore(_AT_ONCE)
+        some_at_once = BoundedSemaphore(self.elsewhere.at_once if self.elsewhere else _AT_ONCE)
 
         def one(place: int) -> Tried | None:
-            with two_at_once:
+            with some_at_once:
                 left = seconds(place)
                 return self._try(wanted[place], left) if left > 0 else None
 

@@ -42,7 +42,7 @@ class Answer:
     found: SourceDrift
 
 
-JOB = Job(__name__, Request, Answer)
+JOB = Job(__name__, Request, Answer, here=True)
 
 
 def run(request: Request, channel: Channel) -> Answer:

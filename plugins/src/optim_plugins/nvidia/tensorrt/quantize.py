@@ -1,4 +1,4 @@
-"""``tensorrt.quantize``: 8-bit integers as TensorRT computes them.
+"""``tensorrt.quantize``: integers and floats of 8 bits, and weights of 4, as TensorRT computes them.
 
 Before::
 
@@ -11,15 +11,17 @@ After, every zero point 0 and W and V with a scale for each output channel::
 
 TensorRT takes symmetric integers only, and biases in float: it puts them into the accumulator itself. The graph is
 written by ``ort.quantize-static``'s writer of pairs. Where pairs help differs from engine to engine, so the search
-tries several placements, and repairs with ``keep``.
+tries several placements, and repairs with ``keep``. With ``format=float8`` the same pairs hold floats of 8 bits, with
+``format=int4-weights`` weights alone are rounded (:mod:`optim_plugins.nvidia.tensorrt.four_bit_weights`).
 Placement: https://docs.nvidia.com/deeplearning/tensorrt/latest/inference-library/work-quantized-types.html
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, Target
+from optim.providers.start import TENSORRT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,12 +31,15 @@ if TYPE_CHECKING:
 
 _INTEGERS = "int8"
 
+FLOAT8_CAPABILITY = (8, 9)
+"""Compute capability of Ada, the first with products of 8-bit floats."""
+
 
 class Quantize(Pass):
     """Symmetric 8-bit pairs."""
 
     name = "tensorrt.quantize"
-    summary = "convolutions and matrix products in symmetric 8-bit integers, ranges of activations fixed on samples"
+    summary = "convolutions and products in 8-bit integers or floats, or weights in 4 bits, as TensorRT takes them"
     options = "optim_plugins.nvidia.tensorrt.quantize_options:QuantizeOptions"
     lossy = True
     alternatives = "quantization"
@@ -59,7 +64,7 @@ class Quantize(Pass):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeOptions]:
         """Convolutions alone and with products; for models of products outliers smoothed, then whole ranges."""
-        del target, context
+        del context
         from optim_plugins.nvidia.tensorrt.quantize_options import QuantizeOptions
 
         operators = {node.op_type for node in model.ir().graph}
@@ -70,28 +75,82 @@ class Quantize(Pass):
         else:
             yield QuantizeOptions(smoothing=0.8)
             yield QuantizeOptions()
+        if _no_float8(target) is None and target.provider == TENSORRT:
+            yield QuantizeOptions(format="float8")
 
     def keepable(self, model: Model, options: QuantizeOptions) -> list[str]:
         """Every convolution and product it would quantize."""
+        from optim_plugins.nvidia.tensorrt.four_bit_weights import choices
         from optim_plugins.ort.quantize.static.static_graph import prepared
         from optim_plugins.ort.quantize.static.static_plan import make_plan
 
+        if options.format == "int4-weights":
+            return choices(model.ir())
         return make_plan(prepared(model, _INTEGERS), products=options.products).choices
 
     def apply(self, model: Model, options: QuantizeOptions, context: Context) -> PassResult:
-        """Measure ranges, then write pairs."""
+        """Measure ranges, then write pairs; or round weights.
+
+        Raises:
+            OptimError[no-float8]: the GPU has no products of 8-bit floats.
+            OptimError[opset-not-raised]: the converter refuses.
+        """
         from optim_plugins.ort.quantize.static.static_graph import quantize_graph
 
+        if options.format == "int4-weights":
+            return _four_bits(model, options, context)
+        if options.format == "float8" and (reason := _no_float8(context.target)):
+            raise OptimError(
+                "no-float8",
+                f"{model.path.name} cannot be quantized to floats of 8 bits for {context.target.name}",
+                reason,
+                "--with tensorrt.quantize:format=int8",
+            )
         return quantize_graph(model, _static(options), context)
+
+
+def _no_float8(target: Target) -> str | None:
+    """Why a GPU does not multiply 8-bit floats; None where it does, or where there is none to ask."""
+    from optim_plugins.nvidia.gpu.device import Device, find_device
+
+    device = find_device(int(target.provider_options.get("device_id", "0"))) if target.provider == TENSORRT else None
+    if not isinstance(device, Device) or device.capability >= FLOAT8_CAPABILITY:
+        return None
+    return f"{device.text}; products of 8-bit floats came with compute capability 8.9 (Ada)"
+
+
+def _four_bits(model: Model, options: QuantizeOptions, context: Context) -> PassResult:
+    from optim_plugins.nvidia.tensorrt.four_bit_weights import LEAST_OPSET, choices, write_four_bits
+    from optim_plugins.ort.graph.fixed_weights import fix_weights
+    from optim_plugins.ort.prepare.converted_graph import convert_graph
+
+    graph = model.ir()
+    fix_weights(graph)
+    if graph.graph.opset_imports.get("", 1) < LEAST_OPSET and (reason := convert_graph(graph, LEAST_OPSET)):
+        raise OptimError(
+            "opset-not-raised",
+            f"{model.path.name} cannot be quantized",
+            f"it has opset {model.opset['']}, blocks of 4 bits need {LEAST_OPSET}, and the converter refuses: {reason}",
+            "export the model with a newer opset",
+        )
+    unknown = sorted(set(options.keep) - set(choices(graph)))
+    notes = [f"keep names no quantizable node: {', '.join(unknown)}"] if unknown else []
+    written = write_four_bits(graph, options.keep)
+    if written.uneven:
+        notes.append(f"left in float, their rows are no multiple of a block: {', '.join(written.uneven)}")
+    if not written.count:
+        return PassResult(model, changed=False, notes=(*notes, "no product is left to quantize"))
+    return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts={"products": written.count})
 
 
 def _static(options: QuantizeOptions) -> QuantizeStaticOptions:
     from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeStaticOptions
 
+    numbers: Literal["int8", "float8_e4m3fn"] = "float8_e4m3fn" if options.format == "float8" else "int8"
     return QuantizeStaticOptions(
         format="qdq",
-        activations=_INTEGERS,
-        weights=_INTEGERS,
+        activations=numbers,
+        weights=numbers,
         symmetric=True,
         biases="float32",
         calibration=options.calibration,

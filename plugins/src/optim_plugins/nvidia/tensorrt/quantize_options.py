@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from optim import PassOptions
 
 
 class QuantizeOptions(PassOptions):
-    """8 bits with zero points of 0 and biases in float, the only ones that TensorRT takes."""
+    """Zero points of 0 and biases in float, the only ones that TensorRT takes."""
 
+    format: Literal["int8", "float8", "int4-weights"] = Field(
+        "int8",
+        description="int8 in pairs around products and convolutions; float8 (E4M3) in such pairs, for GPUs since Ada; "
+        "int4-weights rounds the weights of products to 4 bits in blocks, and leaves what is multiplied in float",
+    )
     calibration: Literal["minmax", "percentile", "mse", "entropy"] = Field(
         "minmax", description="how much of what the samples showed a range covers: minmax all of it"
     )
@@ -24,3 +29,9 @@ class QuantizeOptions(PassOptions):
         0.0, ge=0, le=1, description="how much of the activations' outliers the weights take over, 0 none, 1 all"
     )
     keep: tuple[str, ...] = Field((), description="names of nodes left in float")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.format == "float8" and self.calibration in ("mse", "entropy"):
+            raise ValueError("float8 takes calibration minmax or percentile: the others count steps of one size")
+        return self

@@ -2,24 +2,56 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from optim.cli_kit.names import TARGET_NAME
-from optim.cli_kit.options import SECONDS, data_option, seed_option, targets_option
+from optim.cli_kit.options import MODEL_PATH, SECONDS, data_option, seed_option, targets_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
-from optim.errors import ExitStatus
+from optim.errors import ExitStatus, OptimError, disk_error
+
+if TYPE_CHECKING:
+    from optim._engine.runs.compare.grid_answer import GridBenchmark
 
 
-@click.command
-@click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MODEL_OR_RUN_FOLDER...")
+_AXIS = re.compile(r"[A-Za-z_][\w.+-]*=\d+(,\d+)*")
+"""An axis of a grid, as it may follow another without ``--grid`` before it."""
+
+
+class _GridCommand(click.Command):
+    """Takes several axes after one ``--grid``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Puts ``--grid`` before each axis that follows another."""
+        words: list[str] = []
+        for place, word in enumerate(args):
+            follows = place >= 2 and len(words) >= 2 and words[-2] == "--grid" and _AXIS.fullmatch(word)
+            words += ["--grid", word] if follows else [word]
+        return super().parse_args(ctx, words)
+
+
+@click.command(cls=_GridCommand)
+@click.argument("models", nargs=-1, required=True, type=MODEL_PATH, metavar="MODEL_OR_RUN_FOLDER...")
 @data_option
 @targets_option("Where they run; of one model several with commas, or auto.", default="cpu")
 @click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="Of timing, at most.")
 @seed_option("Of synthesized feeds and of the order.")
 @click.option("--beside", multiple=True, type=TARGET_NAME, help="Also run the first's source itself: torch-eager, ...")
 @click.option("--component", default="", help="Of a source with several, e.g. decoder.")
+@click.option("--throughput", is_flag=True, help="Also find batch, sessions and threads for most samples a second.")
+@click.option(
+    "--max-latency", "max_latency_ms", type=float, metavar="MS", help="What 95 of 100 of its calls keep within."
+)
+@click.option("--generate", metavar="prompt=N,new=N", help="Of decoders: also time a whole answer.")
+@click.option(
+    "--grid", multiple=True, metavar="NAME=SIZE,... ...", help="Time every combination: batch=1,8 sequence=16,128."
+)
+@click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help="Write the table there, as CSV.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Of a grid: write a plot there, as .svg.")
 @json_option
 def bench(
     models: tuple[Path, ...],
@@ -29,6 +61,12 @@ def bench(
     seed: int,
     beside: tuple[str, ...],
     component: str,
+    throughput: bool,
+    max_latency_ms: float | None,
+    generate: str | None,
+    grid: tuple[str, ...],
+    table: Path | None,
+    plot: Path | None,
     as_json: bool,
 ) -> int:
     """Time models in lock-step, each in a process of its own, or one model on several targets; ratios are to the first.
@@ -37,12 +75,33 @@ def bench(
     Hugging Face folder or package.module:factory, which is exported first.
     """
     from optim._engine.api.bench import bench as bench_models
+    from optim._engine.api.bench import bench_grid
     from optim.cli_kit.progress import progress
 
+    served: dict[str, Any] = {"throughput": throughput, "max_latency_ms": max_latency_ms}
+    _require_places(table, plot, grid=bool(grid))
+    if grid:
+        _require_alone(beside, component, generate)
+        with progress() as say:
+            points = bench_grid(
+                models, parse_grid(grid), data=data, seconds=seconds, target=target, seed=seed, say=say, **served
+            )
+        return _tell_grid(points, table, plot, as_json=as_json)
     with progress() as say:
         found = bench_models(
-            models, data=data, seconds=seconds, target=target, beside=beside, component=component, seed=seed, say=say
+            models,
+            data=data,
+            seconds=seconds,
+            target=target,
+            beside=beside,
+            component=component,
+            seed=seed,
+            say=say,
+            generate=generate,
+            **served,
         )
+    if table is not None:
+        _write(table, found.as_csv())
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
@@ -51,3 +110,80 @@ def bench(
         if len(shapes) > 1:
             echo("latency is the geometric mean over " + "; ".join(item.shape for item in shapes))
     return ExitStatus.BAD_INPUT if any(timed.error for timed in found.models) else ExitStatus.DELIVERED
+
+
+def parse_grid(axes: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """``batch=1,8`` and the like, as sizes by dimension.
+
+    Raises:
+        OptimError[bad-grid]: it is no name with sizes from 1 on, or a name comes twice.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for text in (axis for word in axes for axis in word.split()):
+        name, _, sizes = text.partition("=")
+        numbers = [int(size) for size in sizes.split(",")] if _AXIS.fullmatch(text) else []
+        if not numbers or 0 in numbers or name in found:
+            raise OptimError(
+                "bad-grid",
+                f"--grid cannot be {text}",
+                "a dimension is named once" if name in found else "it is NAME=SIZE,SIZE with sizes from 1 on",
+                "--grid batch=1,8,32 sequence=16,128",
+                status=ExitStatus.USAGE,
+            )
+        found[name] = tuple(dict.fromkeys(numbers))
+    return found
+
+
+def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> None:
+    from optim._engine.cli.request import require_drawing
+
+    if plot is not None and not grid:
+        raise OptimError(
+            "conflicting-request",
+            "--plot draws a grid, and there is none",
+            "figures of one size are no line",
+            "--grid batch=1,8,32",
+            status=ExitStatus.USAGE,
+        )
+    if plot is not None:
+        require_drawing(plot, "--plot")
+    if table is not None:
+        _write(table, "")  # before anything takes time
+
+
+def _require_alone(beside: Sequence[str], component: str, generate: str | None) -> None:
+    if generate is not None:
+        raise OptimError(
+            "conflicting-request",
+            "--grid and --generate exclude each other",
+            "the sizes of an answer's steps are those of its prompt and its past",
+            "name another prompt in place of a grid: --generate prompt=1024,new=128",
+            status=ExitStatus.USAGE,
+        )
+    if beside or component:
+        raise OptimError(
+            "conflicting-request",
+            f"--grid and {'--beside' if beside else '--component'} exclude each other",
+            "a grid is of ONNX models",
+            "export the source first: optim export SOURCE -o exported",
+            status=ExitStatus.USAGE,
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise disk_error(error, f"{path} cannot be written") from error
+
+
+def _tell_grid(found: GridBenchmark, table: Path | None, plot: Path | None, *, as_json: bool) -> int:
+    if table is not None:
+        _write(table, found.as_csv())
+    if plot is not None:
+        _write(plot, found.as_svg())
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        print_table(found.columns, found.rows())
+    return ExitStatus.BAD_INPUT if found.has_errors else ExitStatus.DELIVERED

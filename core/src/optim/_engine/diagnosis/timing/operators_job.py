@@ -49,7 +49,7 @@ class Answer:
     models: tuple[dict[str, float], ...]
 
 
-JOB = Job(__name__, Request, Answer)
+JOB = Job(__name__, Request, Answer, timed=True)
 
 
 def run(request: Request, channel: Channel) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.racing import Wanted, race_candidates
+from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import LaneResult
 from optim._engine.search.targets.entrants import none_runs
 from optim._engine.search.workbench import Workbench
@@ -29,7 +31,12 @@ Say = Callable[[str], None]
 
 
 def bench_models(
-    models: Sequence[Path], conditions: Conditions, *, seconds: float = 20.0, beside: Sequence[str] = ()
+    models: Sequence[Path],
+    conditions: Conditions,
+    *,
+    seconds: float = 20.0,
+    beside: Sequence[str] = (),
+    asked: RunSettings | None = None,
 ) -> Benchmark:
     """Time models in lock-step, each in a process of its own.
 
@@ -38,6 +45,7 @@ def bench_models(
         conditions: under which all run; of one model on several targets too.
         seconds: of racing, at most.
         beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
+        asked: a goal, whose own clock has its turn in each round too.
 
     Raises:
         OptimError[not-timed]: time means nothing on the target.
@@ -49,7 +57,7 @@ def bench_models(
     chosen = choose_targets(registry, target)
     if len(chosen.targets) > 1 or (chosen.absent and not chosen.auto):
         _require_one_model(models, beside, target)
-        return _bench_targets(models[0], conditions, chosen, seconds)
+        return _bench_targets(models[0], conditions, chosen, seconds, asked)
     target = chosen.targets[0].name
     conditions = replace(conditions, target=target)
     if not chosen.targets[0].timed:
@@ -60,7 +68,7 @@ def bench_models(
             "optim targets; on a device the same target is timed",
             status=ExitStatus.USAGE,
         )
-    with workbench_for(models[0], conditions) as (bench, first):
+    with workbench_for(models[0], conditions, asked) as (bench, first):
         candidates = [other_model(bench, path, component) for path in models[1:]]
         bench.original, bench.baseline = first, bench.places.get(first.target, bench.place)
         lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
@@ -93,7 +101,9 @@ def _require_one_model(models: Sequence[Path], beside: Sequence[str], target: st
         )
 
 
-def _bench_targets(model: Path, conditions: Conditions, chosen: ChosenTargets, seconds: float) -> Benchmark:
+def _bench_targets(
+    model: Path, conditions: Conditions, chosen: ChosenTargets, seconds: float, asked: RunSettings | None
+) -> Benchmark:
     """Time one model on several targets in lock-step; ratios are to the first that runs it.
 
     Raises:
@@ -104,7 +114,7 @@ def _bench_targets(model: Path, conditions: Conditions, chosen: ChosenTargets, s
     failed: dict[str, OptimError] = {}
     for number, target in enumerate(chosen.targets):
         try:
-            with workbench_for(model, replace(conditions, target=target.name)) as (bench, original):
+            with workbench_for(model, replace(conditions, target=target.name), asked) as (bench, original):
                 bench.original = original
                 timed = _timed_on(bench, chosen.targets[number:], seconds)
                 feeds = bench.prepared.origin
@@ -151,6 +161,9 @@ def _not_timed(model: str, target: str, reason: str) -> TimedModel:
 
 def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepare.Answer) -> TimedModel:
     from optim._engine.reports.answers import TimedModel, TimedShape
+    from optim._engine.reports.parts.generation import generation_report
+    from optim._engine.reports.parts.running import goal_ratio_report
+    from optim._engine.reports.parts.serving import calls_report, throughput_report
 
     ratio, ready = result.ratio, result.ready
     return TimedModel(
@@ -163,9 +176,20 @@ def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepa
         latency_ratio_ci=(ratio.low, ratio.high) if ratio else None,
         rounds=ratio.rounds if ratio else 0,
         shapes=tuple(
-            TimedShape(shape=shape, latency_ms=ms, ratio=each.value, ci=(each.low, each.high))
-            for shape, ms, each in zip(prepared.shapes, result.sample_ms, result.sample_ratio, strict=False)
+            TimedShape(
+                shape=shape, latency_ms=ms, ratio=each.value, ci=(each.low, each.high), calls_ms=calls_report(calls)
+            )
+            for shape, ms, each, calls in zip(
+                prepared.shapes,
+                result.sample_ms,
+                result.sample_ratio,
+                chain(result.sample_calls, repeat(None)),
+                strict=False,
+            )
         ),
+        throughput=throughput_report(result.throughput),
+        generation=generation_report(result.generation),
+        answer_ratio=goal_ratio_report(result.goal) if result.generation else None,
     )
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.compare.metric_spec import MaxLoss, MetricSpec
+from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import OutputComparison, worst_drift
+from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.task import TaskFigure
 from optim._engine.plugins.registry import require_target
 from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for

@@ -16,7 +16,7 @@ from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.grown import Grown
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.rest import OUT_OF_TIME, leave_out, promises_too_little, run_out
+from optim._engine.search.explore.rest import EARLY, OUT_OF_TIME, leave_out, promises_too_little, run_out
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
@@ -71,11 +71,7 @@ class Beam:
         self._note_left_out()
 
     def run(self) -> list[Measured]:
-        """Look, then search; what held, best first. The original is among them unless a pass was named.
-
-        Raises:
-            NamedPassError: no chain with a pass that was named is left.
-        """
+        """Look, then search: what held, best first, with the original unless a pass was named; raises as both do."""
         self.look()
         return self.search()
 
@@ -110,8 +106,7 @@ class Beam:
                 break
             if self._objective.goal == "latency" and promises_too_little(self._legs[place:], self._promises):
                 names = leave_out(self._legs[place:], self._promises, self.journal, ranking[0].candidate)
-                early = f"{self.time.left:.0f} s early: the rest ({names}) promised less than 2 %"
-                self._bench.run_time.note(f"exploring ended {early}")
+                self._bench.run_time.note(EARLY.format(left=self.time.left, names=names))
                 break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
                 ranking = self._settings_on_top(stage, passes, ranking)
@@ -125,6 +120,10 @@ class Beam:
         there = {item.digest for item in ranking}
         looked = [item for item in (*self._small, *self._looked.values()) if item.digest not in there]
         return self._by_rank([*ranking, *looked]) if looked else ranking
+
+    def leave(self) -> None:
+        """Have the rows of all passes say that there was no time for them."""
+        run_out(self._legs, self.journal, self._bench.original)
 
     def _is_over(self, passes: Sequence[Planned]) -> bool:
         """Whether the time is over before a stage, and first looks found something that may be delivered."""

@@ -103,7 +103,8 @@ class FirstLooks:
 
     def _seconds(self, place: int) -> float:
         """For the first looks that are timed: a third of the search."""
-        return max(self._time.for_first_looks, self._time.grace_s if place < _WHATEVER_THE_TIME else 0.0)
+        must = place < _WHATEVER_THE_TIME and not self._time.is_up  # what cannot be proven any more need not be found
+        return max(self._time.for_first_looks, self._time.grace_s if must else 0.0)
 
     def _seconds_for_size(self, place: int) -> float:
         """For the first looks that are not timed: what candidates have."""

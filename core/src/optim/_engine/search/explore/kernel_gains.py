@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from optim._engine.jobs import kernels
-from optim._engine.search.keys import machine_key
 from optim._engine.search.run_time import LEAST_S
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import cache_key
@@ -55,7 +54,7 @@ class KernelGains:
     def find(self) -> None:
         """Take what is known of this machine, or measure it; a disturbed machine goes by the backend's tables."""
         bench = self._bench
-        key = cache_key("kernels", machine_key(), bench.keys.backend, bench.prepared.versions)
+        key = cache_key("kernels", bench.machine, bench.keys.backend, bench.prepared.versions)
         known = bench.store.read("steps", key, kernels.Answer)
         if known is None and self.measures and bench.target.timed and bench.run_time.left >= LEAST_S:
             known = self._measure()

@@ -13,6 +13,8 @@ from optim.passes import Stage
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
 
+EARLY = "exploring ended {left:.0f} s early: the rest ({names}) promised less than 2 %"
+
 Leg: TypeAlias = tuple[Stage, Sequence[Planned]]
 """A stage with its passes, or one pass of the tune stage."""
 

@@ -190,6 +190,8 @@ class Clock:
                 score.broken = candidate.compared(result.ready)
             else:
                 objection = self._budget.batch_objection(result.ready.batch)
+        if not objection and result.throughput is not None:
+            objection = result.throughput.objection
         if objection:
             score.objection = objection
         return bool(objection)

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from optim._engine.jobs.clocks.goal_clock import Figure
+from optim._engine.jobs.clocks.goal_clock import Figure, generation_of
 from optim._engine.jobs.lane import JOB, Ready, Request
 from optim._engine.search.effort import Effort
+from optim._engine.search.measure.lane_figures import goal_ratio, sample_calls, throughput, work_ratio
 from optim._engine.search.measure.noise_watch import NoiseWatch
 from optim._engine.search.measure.statistics import joined_ratio, paired_ratio
 from optim._engine.search.state import LaneResult, Ratio
@@ -36,10 +37,9 @@ _ROUND_TIMEOUT_S = 300.0
 _BASE_TIMEOUT_S = 900.0
 """For the base to open and to be compared: it only ends one that hangs."""
 
-_CLEARLY = 1.02
-"""A lane leaves the race when its interval lies above the best one's by more: less drops what may yet win."""
-_HOPELESS = 1.35
-"""After a few rounds a lane this much slower than the best needs no confidence interval."""
+_CLEARLY, _HOPELESS = 1.02, 1.35
+"""A lane leaves the race when its interval lies above the best one's by more than the first: less drops what may yet
+win. After a few rounds one that is so much slower as the second needs no interval."""
 
 
 def joined(first: LaneResult, second: LaneResult) -> LaneResult:
@@ -84,6 +84,7 @@ class _Lane:
     worker: WorkerProcess
     ready: Ready
     times: list[list[float]] = field(default_factory=list)  # by round, by sample, in seconds
+    calls: list[list[list[float]]] = field(default_factory=list)  # the same, of every call
     goal: list[Figure] = field(default_factory=list)  # by round; empty where the goal has no clock of its own
     work: list[float] = field(default_factory=list)  # by round, in processor seconds a run
     racing: bool = True
@@ -204,6 +205,8 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) 
         spent = time.monotonic() + half_a_round - deadline
         kept = _usable(quiet + window, number + 1, effort.least_rounds)
         enough = number + 1 >= effort.least_rounds
+        if enough and not any(lanes[i].racing for i in lanes if i):  # nothing was admitted, or all died
+            break
         best = _judge(lanes, failures, kept, effort.drop) if enough else None
         undecided = effort.decides and best is not None and best.is_undecided
         patience_s = effort.patience_s if len(quiet) < effort.least_rounds else 0.0
@@ -226,7 +229,8 @@ def _forget_unfinished(lanes: dict[int, _Lane], alive: Sequence[int], failures: 
     """Whether a round did not come to its end; its times are dropped then."""
     unfinished = any(len(lanes[i].times) <= number for i in alive if i not in failures)
     for i in alive if unfinished else ():
-        del lanes[i].times[number:], lanes[i].goal[number:], lanes[i].work[number:]
+        one = lanes[i]
+        del one.times[number:], one.calls[number:], one.goal[number:], one.work[number:]
     return unfinished
 
 
@@ -273,23 +277,12 @@ def _figures(lane: _Lane, base: _Lane, rounds: _Rounds) -> LaneResult:
         latency_ms=float(np.exp(np.log(base_ms).mean())) * ratio.value,
         sample_ms=tuple(ms * one.value for ms, one in zip(base_ms.tolist(), each, strict=True)),
         sample_ratio=each,
-        goal=_goal_ratio(lane, base, rounds.kept),
-        work=_work_ratio(lane, base, rounds.kept),
+        generation=generation_of([lane.goal[r] for r in rounds.kept if r < len(lane.goal)]),
+        goal=goal_ratio(lane.goal, base.goal, rounds.kept),
+        work=work_ratio(lane.work, base.work, rounds.kept),
+        sample_calls=sample_calls(lane.calls, rounds.kept),
+        throughput=throughput(lane.goal, rounds.kept),
     )
-
-
-def _goal_ratio(lane: _Lane, base: _Lane, kept: list[int]) -> Ratio | None:
-    """What the goal's clock says, over rounds in which both were timed."""
-    rounds = [r for r in kept if r < min(len(lane.goal), len(base.goal))]
-    if not rounds:
-        return None
-    return paired_ratio([lane.goal[r].seconds for r in rounds], [base.goal[r].seconds for r in rounds])
-
-
-def _work_ratio(lane: _Lane, base: _Lane, kept: list[int]) -> Ratio | None:
-    """Processor seconds of a run, over rounds that count; those of a model that takes next to none say nothing."""
-    rounds = [r for r in kept if r < min(len(lane.work), len(base.work)) and min(lane.work[r], base.work[r]) > 0]
-    return paired_ratio([lane.work[r] for r in rounds], [base.work[r] for r in rounds]) if rounds else None
 
 
 def _run_lane(lane: _Lane, timeout_s: float) -> float:
@@ -297,6 +290,7 @@ def _run_lane(lane: _Lane, timeout_s: float) -> float:
     lane.worker.send({"go": True})
     answer = lane.worker.receive(timeout_s)
     lane.times.append([float(np.median(burst)) for burst in answer["seconds"]])
+    lane.calls.append(answer["seconds"])
     lane.work.append(float(answer["work_s"]))
     if answer.get("goal"):
         lane.goal.append(from_wire(Figure, answer["goal"]))

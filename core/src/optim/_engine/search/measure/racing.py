@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,14 +10,16 @@ from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import lane
 from optim._engine.jobs.clocks.kinds import clock_of
-from optim._engine.jobs.lane import Ready
+from optim._engine.jobs.workplace import Work
 from optim._engine.search.effort import Effort
-from optim._engine.search.measure.race import Admit, as_base, look, race
+from optim._engine.search.measure import race_job
+from optim._engine.search.measure.race import as_base, look, race
+from optim._engine.search.measure.race_job import Admission
 from optim._engine.search.state import Candidate, LaneResult, Trial
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
-from optim.jobs.wire import to_wire
+from optim.jobs.wire import from_wire, to_wire
 
 _MODELS_OPEN = 3
 """Times a model's size that an open session is expected to take: weights, packed copies of them, and activations."""
@@ -103,7 +106,7 @@ def race_candidates(
 
 
 def _race(
-    bench: Workbench, base: lane.Request, lanes: Sequence[lane.Request], effort: Effort, admit: Admit | None
+    bench: Workbench, base: lane.Request, lanes: Sequence[lane.Request], effort: Effort, admit: Admission | None
 ) -> tuple[LaneResult, list[LaneResult]]:
     """A race; without the original there is none.
 
@@ -111,6 +114,9 @@ def _race(
         TimingFailed: the original does not run any more; it names the plugin that runs it.
     """
     try:
+        if bench.elsewhere is not None:
+            answer = _elsewhere(bench, race_job.Request(base, tuple(lanes), effort, bench.settings.seed, admit))
+            return answer.base, list(answer.lanes)
         return race(base, lanes, effort, bench.settings.seed, admit)
     except WorkerFailed as failed:
         raise original_failed(bench, failed.reason, failed.error) from failed
@@ -141,7 +147,11 @@ def check_candidate(bench: Workbench, candidate: Candidate) -> LaneResult:
     if known is not None:
         return known
     request = replace(_lane(bench, candidate, Wanted("final", samples, measure_task=True)), timed=())
-    result = look(request, bench.settings.timeout_s)
+    timeout_s = bench.settings.timeout_s
+    if bench.elsewhere is not None:
+        result = _elsewhere(bench, race_job.Request(request, (), None, 0, timeout_s=timeout_s)).base
+    else:
+        result = look(request, timeout_s)
     bench.runner.count += 1
     if not result.failure:
         bench.runner.keep(key, result)
@@ -182,7 +192,8 @@ def lanes_at_once(bench: Workbench) -> int:
     import psutil
 
     each = _MODELS_OPEN * bench.original.size_bytes
-    rooms = [psutil.virtual_memory().available / (each + _PROCESS_BYTES)]
+    available = psutil.virtual_memory().available if bench.elsewhere is None else bench.elsewhere.available_bytes
+    rooms = [available / (each + _PROCESS_BYTES)]
     device_bytes = bench.device_free_bytes()
     if device_bytes is not None:
         rooms.append(device_bytes / max(each + _CONTEXT_BYTES, bench.prepared.device_bytes))
@@ -201,11 +212,19 @@ def _lane(bench: Workbench, candidate: Candidate, wanted: Wanted) -> lane.Reques
     )
 
 
-def _admission(bench: Workbench, candidates: Sequence[Candidate], budget: Budget) -> Admit:
-    """Who may race: what is wrong would only make what is right look slow."""
+def _admission(bench: Workbench, candidates: Sequence[Candidate], budget: Budget) -> Admission:
+    return Admission(budget, tuple(one.is_lossy or not bench.target.exact for one in candidates))
 
-    def admit(place: int, ready: Ready) -> bool:
-        lossy = candidates[place].is_lossy or not bench.target.exact
-        return not (budget.objection(ready.comparisons, lossy, ready.task) or budget.batch_objection(ready.batch))
 
-    return admit
+def _elsewhere(bench: Workbench, request: race_job.Request) -> race_job.Answer:
+    """A race, or a look, on a machine that has the targets; waiting for it is no search time.
+
+    Raises:
+        WorkerFailed: the base itself does not run.
+    """
+    assert bench.elsewhere is not None
+    timed = request.effort is not None
+    work = Work(race_job.MODULE, to_wire(request), math.inf, timed=timed, parent=True)
+    done = bench.elsewhere.do(work)
+    bench.turns.waited(done.waited_s)
+    return from_wire(race_job.Answer, done.answer)

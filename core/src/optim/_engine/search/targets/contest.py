@@ -30,6 +30,8 @@ _LEAST_WEIGHT = 0.2
 _CONTENDS = 1.1
 """What is slower by more than what is proven is not proven: a quick look is off by a tenth at most."""
 
+_NOT_LOOKED_AT = "the time of the run was over before more than the original there was looked at"
+
 _SAME = 0.01
 """Sizes, or peaks of memory, that differ by less are the same."""
 
@@ -67,6 +69,11 @@ class Contender:
     def fail(self, reason: str) -> None:
         """It cannot take part."""
         self.failed, self.reason, self.ranking = True, reason, []
+
+    def leave(self) -> None:
+        """There is no time to look at more of it than the original there."""
+        self.beam.leave()
+        self.reason, self.ranking = _NOT_LOOKED_AT, [self.beam.start] if not self.entrant.objection else []
 
     def row(self, *, delivered: bool) -> TargetOutcome:
         """What became of it."""
@@ -112,10 +119,15 @@ class Contest:
         looking = [one for one in self.contenders if not one.failed]
         looking.sort(key=lambda one: one.beam.start.ratio or 1.0)  # where time is short the last may have none
         share_s = self._time.left / max(1, len(looking))
+        best = min((one.beam.start.ratio or 1.0 for one in looking), default=1.0)
         for one in looking:
+            if best < 1 and one.beam.time.is_up:
+                one.leave()
+                continue
             one.beam.time.begin(share_s)
             self._look(one)
-        going = sorted((one for one in self.contenders if not one.failed), key=lambda one: one.promise)
+            best = min(best, one.promise)
+        going = sorted((one for one in looking if not one.failed and not one.reason), key=lambda one: one.promise)
         leader: Contender | None = None
         for place, one in enumerate(going):
             if leader is not None and self._is_behind(one, leader):
@@ -191,7 +203,7 @@ class Contest:
         effort = one.beam.time.first_look(2 * LOOK_S)
         base, (result,) = race_candidates(one.bench, [one.bench.original], effort, Wanted("original on a target"))
         if result.ratio is None:
-            one.fail(result.failure or "the time of the run was over before it was timed")
+            one.fail(result.failure or _NOT_LOOKED_AT)
             return
         one.beam.clock.base = base
         one.beam.start = one.beam.start.timed(result)

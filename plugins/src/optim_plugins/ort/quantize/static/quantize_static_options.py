@@ -23,10 +23,12 @@ class QuantizeStaticOptions(PassOptions):
     percentile: float = Field(
         99.99, gt=50, le=100, description="share of the values that a range covers, in percent, for percentile"
     )
-    activations: Literal["uint8", "int8", "uint16", "int16"] = Field(
-        "uint8", description="integers between operators; 16 bits need format qdq, and have no fast kernel on a CPU"
+    activations: Literal["uint8", "int8", "uint16", "int16", "float8_e4m3fn"] = Field(
+        "uint8",
+        description="numbers between operators; 16 bits and float8_e4m3fn need format qdq, and have no fast kernel on "
+        "a CPU",
     )
-    weights: Literal["int8", "uint8"] = Field("int8", description="integers of weights")
+    weights: Literal["int8", "uint8", "float8_e4m3fn"] = Field("int8", description="numbers of weights")
     symmetric: bool = Field(
         False, description="ranges as far below 0 as above it, so that every zero point is 0; for int8 activations"
     )
@@ -61,10 +63,20 @@ class QuantizeStaticOptions(PassOptions):
             raise ValueError("16-bit activations need format qdq: onnxruntime has no 16-bit operators")
         if self.activations.endswith("16") and self.fill_channels:
             raise ValueError("fill_channels is for 8-bit kernels: onnxruntime has no Pad of 16 bits")
-        if self.symmetric and not self.activations.startswith("int"):
+        if self.symmetric and self.activations.startswith("uint"):
             raise ValueError("symmetric ranges need int8 or int16 activations: unsigned ones have no 0 in their middle")
         if self.biases == "float32" and (self.format != "qdq" or self.correct_bias):
             raise ValueError("float32 biases need format qdq, without correct_bias: other operators have them in int32")
+        if (self.activations == "float8_e4m3fn") != (self.weights == "float8_e4m3fn"):
+            raise ValueError(
+                "float8_e4m3fn is for activations and weights together: no runtime multiplies it by integers"
+            )
+        if self.activations == "float8_e4m3fn" and (
+            self.biases != "float32" or self.fill_channels or self.reduce_range
+        ):
+            raise ValueError("float8_e4m3fn needs biases in float32, and takes no fill_channels and no reduce_range")
+        if self.activations == "float8_e4m3fn" and self.calibration in ("mse", "entropy"):
+            raise ValueError("float8_e4m3fn takes calibration minmax or percentile: the others count steps of one size")
         if self.activations == "int8" and self.weights == "uint8":
             raise ValueError("int8 activations need int8 weights: onnxruntime has no other kernel")
         return self

@@ -1,6 +1,9 @@
 """Scales and zero points of tensors, and weights and biases as integers, for convolutions and products alike.
 
 value ~ (integer - zero_point) * scale
+
+Floats of 8 bits (E4M3) take the place of integers where a runtime multiplies those: value ~ float8 * scale, with a zero
+point of 0, and scales by which the largest value becomes 448.
 """
 
 from __future__ import annotations
@@ -11,9 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.arrays import Array
+from optim.arrays import Array, dtype_of
 from optim_plugins.ort.measure.integer_ranges import Range
 from optim_plugins.ort.quantize.integer_weights import Floats, quantize_weight
+
+FLOAT8 = "float8_e4m3fn"
+
+_MOST_FLOAT8 = 448.0
 
 MOST_BIAS = 2**30
 """In steps of the accumulator, which leaves room for what is added up."""
@@ -54,7 +61,7 @@ class WeightStyle:
     """Which integers weights become.
 
     Attributes:
-        dtype: ``int8`` or ``uint8``.
+        dtype: ``int8``, ``uint8`` or :data:`FLOAT8`.
         per_channel: one scale for each output channel, not one for all.
         reduce_range: 7 bits, not 8.
         fill_channels: fill up the input channels of convolutions with zeros, for kernels that take multiples of four.
@@ -68,10 +75,12 @@ class WeightStyle:
 
 def scale_of(one: Range, dtype: str, *, symmetric: bool = False) -> Scale:
     """The whole range on the whole type; 0 is exactly an integer, and the zero point where that is symmetric."""
-    info = np.iinfo(dtype)
     low, high = min(one.low, 0.0), max(one.high, 0.0)
+    widest = max(-low, high, float(np.finfo(np.float32).tiny) * 1e5)
+    if dtype == FLOAT8:
+        return Scale(np.array(widest / _MOST_FLOAT8, np.float32), np.zeros((), dtype_of(dtype)))
+    info = np.iinfo(dtype)
     if symmetric:
-        widest = max(-low, high, float(np.finfo(np.float32).tiny) * 1e5)
         return Scale(np.array(widest / int(info.max), np.float32), np.array(0, dtype))
     scale = max((high - low) / (int(info.max) - int(info.min)), float(np.finfo(np.float32).tiny) * 1e3)
     zero = np.clip(np.rint(int(info.min) - low / scale), info.min, info.max)
@@ -116,6 +125,8 @@ def round_channels(
         The integers, or None where the weight is not finite.
     """
     rows = weight.reshape(len(weight), -1)
+    if how.dtype == FLOAT8:
+        return _as_float8(rows if factor is None else rows * factor, weight.shape, how.per_channel)
     least = None
     if bias is not None:
         least = (np.abs(bias.astype(np.float64)) / (float(source.scale) * MOST_BIAS)).astype(np.float32)
@@ -139,6 +150,15 @@ def round_channels(
     if how.dtype == "uint8":
         integers, zero = (integers.astype(np.int16) + 128).astype(np.uint8), zero + np.uint8(128)
     return Weight(integers, found.scale, zero, error)
+
+
+def _as_float8(rows: Floats, shape: tuple[int, ...], per_channel: bool) -> Weight | None:
+    if not np.isfinite(rows).all():
+        return None
+    largest = np.abs(rows).max(axis=1 if per_channel else None)
+    scale = (np.maximum(largest, np.float32(1e-12)) / np.float32(_MOST_FLOAT8)).astype(np.float32)
+    floats: Array = (rows / (scale[:, None] if per_channel else scale)).astype(dtype_of(FLOAT8)).reshape(shape)
+    return Weight(floats, scale, np.zeros(scale.shape, dtype_of(FLOAT8)), None)
 
 
 def round_bias(bias: Floats, source: Scale, weight: Weight) -> NDArray[np.int32]:

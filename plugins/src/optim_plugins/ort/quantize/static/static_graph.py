@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx_ir as ir
 
-from optim import Context, Model, PassResult
+from optim import Context, Model, PassResult, SessionConfig
 from optim.errors import OptimError
 from optim_plugins.ort.graph.fixed_weights import fix_weights
 from optim_plugins.ort.hardware import is_x86
@@ -20,7 +19,7 @@ from optim_plugins.ort.quantize.static.integer_initializers import StaticRewrite
 from optim_plugins.ort.quantize.static.qdq_writer import FloatBiasRewriter, PairRewriter
 from optim_plugins.ort.quantize.static.qoperator_writer import OperatorRewriter
 from optim_plugins.ort.quantize.static.quantizable_operators import make_friendly
-from optim_plugins.ort.quantize.static.scales_and_zero_points import Scale, WeightStyle, scale_of
+from optim_plugins.ort.quantize.static.scales_and_zero_points import FLOAT8, Scale, WeightStyle, scale_of
 from optim_plugins.ort.quantize.static.static_plan import Plan, make_plan
 
 if TYPE_CHECKING:
@@ -29,8 +28,17 @@ if TYPE_CHECKING:
 _NAMED = 5
 """Nodes that a note names."""
 
-_LEAST_OPSET = {"uint8": 13, "int8": 13, "uint16": 21, "int16": 21}
-"""Scales per channel came with 13, 16-bit integers with 21."""
+_LEAST_OPSET = {"uint8": 13, "int8": 13, FLOAT8: 19, "uint16": 21, "int16": 21}
+"""Scales per channel came with 13, floats of 8 bits with 19, 16-bit integers with 21."""
+
+_AS_WRITTEN = SessionConfig(
+    session_config={"session.disable_quant_qdq": "1"}, disabled_optimizers=("ClipQuantRewrite", "ReluQuantRewrite")
+)
+"""onnxruntime 1.31 takes floats of 8 bits for integers: it makes 8-bit operators of their pairs, and refuses its own
+graph; and it drops a Relu before QuantizeLinear, as if no number lay below a zero point of 0."""
+
+_STEPS = {"uint16": 1 << 16, "int16": 1 << 16}
+"""Numbers that a type has, where they are not 256."""
 
 
 def prepared(model: Model, activations: str) -> ir.Model:
@@ -86,11 +94,16 @@ def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Contex
     rewriter.finish()
     samples = "1 sample" if measured.samples == 1 else f"{measured.samples} samples"
     notes += [*left, f"ranges of {len(measured.ranges)} tensors from {samples}"]
-    return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts=counts)
+    made = context.save(graph, model)
+    if options.activations == FLOAT8:
+        made = made.with_session(_AS_WRITTEN)
+    return PassResult(made, changed=True, notes=tuple(notes), counts=counts)
 
 
 def _known_to_be_slow(options: QuantizeStaticOptions) -> str:
     """Why onnxruntime is slow with such integers on a processor; empty where it is not."""
+    if options.activations == FLOAT8:
+        return "products with float8_e4m3fn run in float between conversions; they are for accelerators"
     if options.activations.endswith("16"):
         return f"products with {options.activations} run in float between conversions; they are for accelerators"
     if options.activations == "int8" and options.format == "qoperator" and is_x86():
@@ -108,8 +121,7 @@ def _factors(plan: Plan, model: Model, options: QuantizeStaticOptions, context: 
 
 
 def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStaticOptions, context: Context) -> Measured:
-    info = np.iinfo(options.activations)
-    how = Calibration(options.calibration, options.percentile, int(info.max) - int(info.min) + 1)
+    how = Calibration(options.calibration, options.percentile, _STEPS.get(options.activations, 256))
     channels: dict[str, int | None] = {}
     if options.correct_bias:
         channels |= {one.sources[0].name or "": None for one in plan.nodes if one.node.op_type == "Conv"}

@@ -1,0 +1,150 @@
+"""From what stands behind ``--cluster`` to a client of dask."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from optim.errors import ExitStatus, OptimError, describe_exception
+
+CONNECT_S = 8
+"""An address where nobody listens is named within 10 s, of which imports take one."""
+
+_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+
+
+@contextmanager
+def client_of(cluster: str, resources: Mapping[str, float] | None = None) -> Iterator[Any]:
+    """A client of dask.
+
+    Args:
+        cluster: ``local:N``, an address of a scheduler, or ``package.module:function``.
+        resources: of each worker, where they are started here.
+
+    Raises:
+        OptimError[bad-cluster]: the text names none.
+        OptimError[cluster-missing]: dask is not installed.
+        OptimError[cluster-unreachable]: nobody answers at the address.
+        OptimError[cluster-unencrypted]: the address is on another machine, and nothing is encrypted.
+    """
+    try:
+        import distributed
+    except ImportError as error:
+        raise OptimError(
+            "cluster-missing",
+            "--cluster needs dask",
+            str(error),
+            'pip install "optim-core[cluster]"',
+            status=ExitStatus.USAGE,
+        ) from error
+    kind, _, rest = cluster.partition(":")
+    if kind == "local":
+        with (
+            distributed.LocalCluster(
+                n_workers=_count(rest, cluster),
+                threads_per_worker=1,
+                dashboard_address="127.0.0.1:0",  # another program may have the usual port
+                scheduler_kwargs={"dashboard": False},
+                silence_logs=logging.CRITICAL,
+                resources=dict(resources or {}),
+            ) as local,
+            distributed.Client(local) as client,
+        ):
+            yield client
+    elif "://" in cluster:
+        _require_private(cluster)
+        with connected(cluster) as client:
+            yield client
+    elif kind and rest and "/" not in cluster:
+        with _made_by(kind, rest, cluster) as client:
+            yield client
+    else:
+        raise _bad(cluster)
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """A client of the scheduler at an address.
+
+    Raises:
+        OptimError[cluster-unreachable]: nobody answers there.
+    """
+    import distributed
+
+    try:
+        client = distributed.Client(address, timeout=CONNECT_S)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise OptimError(
+            "cluster-unreachable",
+            f"no scheduler answers at {address}",
+            describe_exception(error),
+            "start one: dask scheduler; then a worker on each machine: dask worker ADDRESS --nthreads 1",
+            status=ExitStatus.TARGET_UNAVAILABLE,
+        ) from error
+    with client:
+        yield client
+
+
+def _count(text: str, cluster: str) -> int:
+    if not text:
+        return max(1, (os.cpu_count() or 1) // 2)
+    if not text.isdigit() or int(text) < 1:
+        raise _bad(cluster)
+    return int(text)
+
+
+@contextmanager
+def _made_by(module: str, name: str, cluster: str) -> Iterator[Any]:
+    """The client of a user's function, which returns a client or a cluster of dask."""
+    import distributed
+
+    try:
+        made = getattr(importlib.import_module(module), name)()
+    except Exception as error:  # code of the user's
+        raise OptimError(
+            "bad-cluster",
+            f"{cluster} gives no cluster",
+            describe_exception(error),
+            "name a function without arguments that returns a Client or a cluster of dask",
+            status=ExitStatus.USAGE,
+        ) from error
+    if isinstance(made, distributed.Client):
+        with made:
+            yield made
+        return
+    with made, distributed.Client(made) as client:
+        yield client
+
+
+def _bad(cluster: str) -> OptimError:
+    return OptimError(
+        "bad-cluster",
+        f"--cluster {cluster} names no cluster",
+        "it is none of local, local:N, tcp://HOST:PORT, tls://HOST:PORT and package.module:function",
+        "--cluster local:2",
+        status=ExitStatus.USAGE,
+    )
+
+
+def _require_private(address: str) -> None:
+    """What runs on a cluster is code: who can write to an open connection can run anything."""
+    import distributed
+
+    protocol, _, rest = address.partition("://")
+    host = rest.rpartition(":")[0] or rest
+    if protocol == "tls" or host in _LOCAL:
+        return
+    if protocol == "tcp" and distributed.Security().require_encryption:
+        return  # dask itself refuses it
+    raise OptimError(
+        "cluster-unencrypted",
+        f"{address} is another machine, and the connection is not encrypted",
+        "whoever can write to it can run code on every machine of the cluster",
+        "tls://HOST:PORT with certificates, as https://distributed.dask.org/en/stable/tls.html says; or a tunnel to a "
+        "port of this machine",
+        status=ExitStatus.USAGE,
+    )

@@ -1,0 +1,126 @@
+"""What a worker of a cluster is, so that it can be held against the others."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from optim.jobs.wire import from_wire, to_wire
+
+_RUNTIMES = ("onnx", "onnxruntime", "onnxruntime-gpu", "onnxruntime-qnn", "openvino", "numpy")
+"""What figures and results depend on beside optim and its plugins."""
+
+CLOCK = "optim-clock-"
+"""Begins the names of dask's resources that stand for a machine's clock; the rest is a target's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A target as a worker sees it.
+
+    Attributes:
+        reason: why it cannot be used there; empty where it can.
+        hardware: the device that is there.
+        free_bytes: of the device's memory; None where nobody can tell.
+    """
+
+    reason: str = ""
+    hardware: str = ""
+    free_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process that does what a run or a batch is made of.
+
+    Attributes:
+        host: name of its machine.
+        version: of optim and Python, for people.
+        core: digest of optim.
+        plugins: what stands for the code of each plugin, by name.
+        machine: what machines must have in common for their figures to be compared.
+        machine_key: of that very machine, as runs there use it.
+        runtimes: versions of libraries that results depend on.
+        targets: all that there are, by name; those that were asked for were looked at.
+        sees_folder: whether it can write to the batch's folder.
+        memory_bytes: that are free.
+        report: what a report says of its machine.
+    """
+
+    host: str
+    version: str
+    core: str
+    plugins: Mapping[str, str]
+    machine: str
+    machine_key: str
+    runtimes: Mapping[str, str]
+    targets: Mapping[str, Device]
+    sees_folder: bool = True
+    memory_bytes: int = 0
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """What figures and results depend on, in words."""
+        devices = [device.hardware for device in self.targets.values() if device.hardware]
+        versions = [f"{name} {version}" for name, version in self.runtimes.items()]
+        return ", ".join([self.machine, *versions, *devices])
+
+
+def describe(folder: str = "", targets: Sequence[str] = ()) -> str:
+    """This process as a :class:`Worker`, in JSON.
+
+    Args:
+        folder: of a batch; empty: none.
+        targets: to look at, as a user writes them.
+    """
+    import psutil
+
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.plugins.versions import core_digest, plugin_version_key
+    from optim._engine.reports.machine import this_machine, usable_cores
+    from optim._engine.search.keys import machine_key, machine_kind
+
+    registry = load_registry()
+    found: dict[str, Device] = dict.fromkeys(registry.targets(), Device())
+    for name in targets:
+        known = name.partition(":")[0]
+        if known in found:
+            target = registry.target(name)
+            free = target.free_memory() if target.free_memory else None
+            found[name] = Device(registry.unavailable(target) or "", target.plain.hardware, free)
+    worker = Worker(
+        host=platform.node(),
+        version=f"optim {importlib.metadata.version('optim-core')} on Python {platform.python_version()}",
+        core=core_digest(),
+        plugins={plugin.info.name: plugin_version_key(plugin.info) for plugin in registry.plugins},
+        machine=f"{machine_kind()}/{usable_cores()}",
+        machine_key=machine_key(),
+        runtimes=_versions(),
+        targets=found,
+        sees_folder=not folder or os.access(Path(folder), os.W_OK),
+        memory_bytes=psutil.virtual_memory().available,
+        report=this_machine().model_dump(mode="json"),
+    )
+    return json.dumps(to_wire(worker))
+
+
+def read(text: str) -> Worker:
+    """What :func:`describe` wrote."""
+    return from_wire(Worker, json.loads(text))
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _RUNTIMES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

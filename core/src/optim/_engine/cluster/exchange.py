@@ -1,0 +1,96 @@
+"""A folder or an fsspec URL where all machines of a cluster exchange files, each called by its sha256."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from optim._engine.cluster import files
+from optim._engine.cluster.order import File
+from optim.errors import ExitStatus, OptimError, describe_exception
+
+
+class Exchange:
+    """What lies at a URL.
+
+    Args:
+        url: ``file:///shared/optim``, ``s3://bucket/optim``, or what else fsspec knows and other machines can reach.
+
+    Raises:
+        OptimError[bad-store-url]: nobody knows such a URL, or only this process could reach it.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        if url.startswith("memory:"):
+            raise _bad(url, "what lies in one process's memory is nothing to another")
+        try:
+            import fsspec
+
+            self._system, self._folder = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError, OSError) as error:
+            raise _bad(url, describe_exception(error)) from error
+
+    def require_usable(self) -> None:
+        """See that something can be written there and read again.
+
+        Raises:
+            OptimError[bad-store-url]: it cannot.
+        """
+        path = f"{self._folder}/.optim-{uuid.uuid4().hex}"
+        try:
+            self._system.makedirs(self._folder, exist_ok=True)
+            self._system.pipe_file(path, b"optim")
+            read: Any = self._system.cat_file(path)
+            self._system.rm_file(path)
+        except Exception as error:  # of a library for some cloud
+            raise _bad(self._url, describe_exception(error)) from error
+        if read != b"optim":
+            raise _bad(self._url, "what is written there is not what is read")
+
+    def offer(self, wanted: Iterable[File], root: Path) -> int:
+        """Lay files there that are not there yet; returns their bytes."""
+        sent = 0
+        for file in wanted:
+            final = f"{self._folder}/{file.digest}"
+            if self._system.exists(final) and self._system.size(final) == file.size_bytes:
+                continue
+            temporary = f"{final}.{uuid.uuid4().hex}.tmp"
+            self._system.makedirs(self._folder, exist_ok=True)
+            with (root / file.name).open("rb") as stream, self._system.open(temporary, "wb") as there:
+                while piece := stream.read(files.PIECE_BYTES):
+                    there.write(piece)
+            self._system.mv(temporary, final)
+            sent += file.size_bytes
+        return sent
+
+    def fetch(self, file: File, root: Path) -> bool:
+        """Bring a file into a store; returns whether it was there.
+
+        Raises:
+            ValueError: it is not what its name says.
+        """
+        final = f"{self._folder}/{file.digest}"
+        if not self._system.exists(final):
+            return False
+        part = files.part_of(root, file, uuid.uuid4().hex)
+        try:
+            with self._system.open(final, "rb") as there, part.open("wb") as stream:
+                while piece := there.read(files.PIECE_BYTES):
+                    stream.write(piece)
+            files.placed(part, root, file)
+        finally:
+            part.unlink(missing_ok=True)
+        return True
+
+
+def _bad(url: str, cause: str) -> OptimError:
+    return OptimError(
+        "bad-store-url",
+        f"files cannot be exchanged at --store-url {url}",
+        cause,
+        "a folder that all machines see, as file:///shared/optim, or s3://BUCKET/FOLDER with s3fs installed",
+        status=ExitStatus.USAGE,
+    )

@@ -1,0 +1,265 @@
+"""The workers of a cluster as the place where a run's jobs are done."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from optim._engine.cluster import files, work
+from optim._engine.cluster.carrier import Carrier
+from optim._engine.cluster.connect import client_of
+from optim._engine.cluster.connection import Connection, LostError
+from optim._engine.cluster.exchange import Exchange
+from optim._engine.cluster.order import Order, Reply, State, error_of, incoming, outgoing, store_names
+from optim._engine.cluster.pool import Member, Needs, Pool, needs_of, seen_by
+from optim._engine.jobs.workplace import Done, Work
+from optim._engine.plugins.chosen_targets import choose_targets
+from optim._engine.store import Store
+from optim.errors import disk_error
+from optim.jobs.process import WorkerFailed
+from optim.jobs.wire import from_wire, to_wire
+
+if TYPE_CHECKING:
+    from optim._engine.plugins.registry import Registry
+    from optim._engine.search.settings import RunSettings
+
+_LOOK_S = 1.0
+"""While a job is waited for, it is looked at so often whether somebody is left who can do it."""
+
+_MOST_TRIES = 12
+"""Of one job: workers come and go, and files are sent before the second."""
+
+
+class Fleet:
+    """A :class:`~optim._engine.jobs.workplace.Workplace` of dask's workers, for one run.
+
+    Args:
+        connection: to the cluster.
+        pool: the workers.
+        store: of this machine.
+        needs: of the run.
+        url: where files are exchanged; empty: this process carries them.
+
+    Attributes:
+        carrier: of files.
+    """
+
+    def __init__(self, connection: Connection, pool: Pool, store: Store, needs: Needs, url: str = "") -> None:
+        self._connection = connection
+        self._pool = pool
+        self._root = store.root
+        self._needs = needs
+        self._url = url
+        self._exchange = Exchange(url) if url else None
+        self._run = uuid.uuid4().hex
+        self._marker = self._root / "active" / f"{self._run}.cluster"
+        self.carrier = Carrier(connection, self._root, self._run)
+
+    @property
+    def at_once(self) -> int:
+        """How many jobs the workers do at the same time."""
+        return max(1, sum(one.threads for one in self._pool.fit))
+
+    @property
+    def machine(self) -> str:
+        """What a timing made there depends on: the very machine where there is one, else the kind."""
+        keys = {one.worker.machine_key for one in self._pool.timing}
+        return keys.pop() if len(keys) == 1 else f"cluster of {self._pool.kind}"
+
+    @property
+    def available_bytes(self) -> int:
+        """Free memory where races are run."""
+        return min((one.worker.memory_bytes for one in self._pool.timing), default=0)
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """What a report says of the machine where races are run."""
+        return next(iter(one.worker.report for one in self._pool.timing), {})
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """The workers that take part."""
+        return self._pool.fit
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Take jobs; what is under way when this is left is ended."""
+        self._marker.touch()  # a worker that sees it has the same store
+        try:
+            yield
+        finally:
+            self._marker.unlink(missing_ok=True)
+            with suppress(Exception):  # who cannot be told does nothing any more, or ends at its time limit
+                self._connection.client.run(work.end_run, self._run)
+
+    def do(self, work: Work) -> Done:
+        """Have a worker do a job; where it is lost on the way, another.
+
+        Raises:
+            WorkerFailed: the job did not come back.
+            OptimError[cluster-unfit]: nobody can do it.
+            OptimError[cluster-lost]: the cluster is gone.
+        """
+        began, order = time.monotonic(), self._order(work)
+        sole, error = "", None
+        for _ in range(_MOST_TRIES):
+            try:
+                reply = self._ask(order, sole)
+                sole = ""
+                if reply.state is State.LACKS_FILES:
+                    sole = reply.worker if self._send(order, reply) else ""
+                    continue
+                if reply.state is State.UNFIT:
+                    error = error_of(reply.error) if reply.error else None
+                    self._pool.leave_out(reply.worker, reply.reason)
+                    continue
+                self._fetch(reply)
+            except LostError:
+                sole = ""
+                self._connection.restore(self._anybody)
+                continue
+            waited_s = time.monotonic() - began - reply.worked_s
+            return replace(self._received(reply), waited_s=max(0.0, waited_s))
+        raise error or self._pool.none_left()
+
+    def _order(self, work: Work) -> Order:
+        root = self._root
+        request = outgoing(json.loads(json.dumps(work.request)), root)
+        named = list(dict.fromkeys(store_names(request)))
+        there = [name for name in named if (root / name).exists()]
+        needed = tuple(files.file_at(root, name) for name in dict.fromkeys(files.with_parts(root, there)))
+        if self._exchange is not None:
+            self._exchange.offer(needed, root)
+        makes = tuple(name for name in named if name not in there)
+        marker = self._marker.relative_to(root).as_posix()
+        return Order(replace(work, request=request), needed, makes, self._run, self._needs.core, marker, self._url)
+
+    def _ask(self, order: Order, sole: str) -> Reply:
+        """Hand an order out, and wait for the reply.
+
+        Args:
+            order: what is to be done.
+            sole: the only worker that may do it; empty: any that can.
+
+        Raises:
+            LostError: who had it is gone.
+        """
+        try:
+            able = self._pool.timing if order.work.timed else self._pool.fit
+        except OSError as error:
+            raise LostError(str(error)) from error
+        addresses = [sole] if sole else [one.address for one in able]
+        if not addresses:
+            if self._pool.is_exhausted:
+                raise self._pool.none_left()
+            raise LostError("no worker is left")
+        future = self._connection.client.submit(
+            work.perform,
+            json.dumps(to_wire(order)),
+            key=f"optim-{order.work.module.rpartition('.')[2]}-{uuid.uuid4().hex}",
+            pure=False,
+            workers=addresses,
+            allow_other_workers=False,
+            resources=self._needs.clocks if order.work.timed else None,
+        )
+        return from_wire(Reply, json.loads(self._waited(future, set(addresses))))
+
+    def _waited(self, future: Any, addresses: set[str]) -> str:
+        import distributed
+
+        while True:
+            try:
+                text: str = future.result(timeout=_LOOK_S)
+            except TimeoutError:
+                if not self._is_any_there(addresses):
+                    with suppress(Exception):  # of a scheduler that is gone
+                        future.cancel()
+                    raise LostError("its worker is gone") from None
+            except CancelledError as error:
+                raise LostError(str(error)) from error
+            except distributed.KilledWorker as killed:
+                lost = f"its worker was lost {killed.allowed_failures + 1} times"
+                raise WorkerFailed(lost, "crashed") from killed
+            else:
+                return text
+
+    def _is_any_there(self, addresses: set[str]) -> bool:
+        try:
+            return bool(addresses & {one.address for one in self._pool.fit})
+        except OSError:
+            return False
+
+    def _anybody(self) -> bool:
+        self._pool.refresh()
+        if self._pool.is_exhausted:
+            raise self._pool.none_left()
+        return bool(self._pool.timing)
+
+    def _send(self, order: Order, reply: Reply) -> bool:
+        """Bring a worker the files that it lacks; False where it has no room, and is left out."""
+        try:
+            for file in order.files:
+                if file.name in reply.lacks:
+                    self.carrier.send(file, reply.worker)
+        except OSError as error:
+            self._pool.leave_out(reply.worker, disk_error(error, "there is no room in its cache").what)
+            return False
+        return True
+
+    def _fetch(self, reply: Reply) -> None:
+        for file in reply.made:
+            if self._exchange is None or files.has(self._root, file) or not self._exchange.fetch(file, self._root):
+                self.carrier.fetch(file, reply.worker)
+
+    def _received(self, reply: Reply) -> Done:
+        """The answer with this machine's paths.
+
+        Raises:
+            WorkerFailed: the job's failure.
+        """
+        if reply.failure is not None:
+            raise from_wire(type(reply.failure), incoming(to_wire(reply.failure), self._root)).raised()
+        assert reply.done is not None
+        done = reply.done
+        return replace(done, answer=incoming(done.answer, self._root), events=incoming(done.events, self._root))
+
+
+@contextmanager
+def fleet_of(settings: RunSettings, registry: Registry, store: Store, say: Callable[[str], None]) -> Iterator[Fleet]:
+    """The workers that can do a run's jobs; the registry sees targets as they do from then on.
+
+    Args:
+        settings: name the cluster, the targets, and where files are exchanged.
+        registry: of the plugins.
+        store: of this machine.
+        say: told who is left out.
+
+    Raises:
+        OptimError[cluster-unfit]: no worker can do them.
+        OptimError[bad-store-url]: files cannot be exchanged there.
+        OptimError: those of :func:`optim._engine.cluster.connect.client_of`.
+    """
+    chosen = choose_targets(registry, settings.target, here=False)
+    wanted = list({one.name: one for one in (chosen.baseline, *chosen.targets)}.values())
+    needs = needs_of(registry, wanted, alone=not chosen.compete)
+    if settings.store_url:
+        Exchange(settings.store_url).require_usable()
+    say(f"connecting to {settings.cluster}")
+    with client_of(settings.cluster, needs.clocks) as client:
+        connection = Connection(client, settings.cluster, say)
+        pool = Pool(lambda: connection.client, settings.cluster, needs, say)
+        pool.settle()
+        registry.look_elsewhere(partial(seen_by, pool.timing[0].worker))
+        fleet = Fleet(connection, pool, store, needs, settings.store_url)
+        try:
+            with fleet.working():
+                yield fleet
+        finally:
+            connection.close()

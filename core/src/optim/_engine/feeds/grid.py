@@ -1,0 +1,81 @@
+"""Feeds of sizes that the user names by dimension: ``batch=8``, ``sequence=128``."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from optim._engine.feeds.dimensions import HINTS, Measure, PlannedInput, fit_setting
+from optim._engine.feeds.settings import Setting
+from optim._engine.feeds.synthesize import MOST_BYTES, plan_model, sample_bytes
+from optim._engine.feeds.values import make_sample
+from optim.arrays import Feeds
+from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.model import Model
+
+_FIELDS = {
+    Measure.BATCH: "batch",
+    Measure.LENGTH: "length",
+    Measure.PAST: "past",
+    Measure.HEIGHT: "height",
+    Measure.WIDTH: "width",
+    Measure.FRAMES: "frames",
+    Measure.SAMPLES: "samples",
+    Measure.OTHER: "other",
+}
+
+
+def sized_feeds(model: Model, sizes: Mapping[str, int], seed: int) -> Feeds:
+    """One sample whose dimensions have these sizes; the others are as in feeds that are made up.
+
+    Args:
+        model: whose inputs they are.
+        sizes: by the name of a dimension in the model, or by what it counts: batch, sequence, past, height, ...
+        seed: of the values.
+
+    Raises:
+        OptimError[unknown-dimension]: no dimension that is free has such a name.
+        OptimError[bad-grid]: the model takes no such size, or its inputs would fill too much memory.
+    """
+    plans = plan_model(model)
+    fields: dict[str, Any] = {_field(plans, name): size for name, size in sizes.items()}
+    fitted = fit_setting(plans, replace(Setting(), **fields))
+    for name, size in sizes.items():
+        at_most = getattr(fitted, _field(plans, name))
+        if at_most != size:
+            raise _bad(f"{name} cannot be {size}", f"the model takes {at_most}")
+    if (needed := sample_bytes(plans, fitted)) > MOST_BYTES:
+        text = " ".join(f"{name}={size}" for name, size in sizes.items())
+        raise _bad(
+            f"inputs of {text} would be too large",
+            f"they take {needed >> 20} MiB, and at most {MOST_BYTES >> 20} are made",
+        )
+    return make_sample(plans, fitted, np.random.default_rng([seed, math.prod(sizes.values())]))
+
+
+def _field(plans: Sequence[PlannedInput], name: str) -> str:
+    """The field of a setting that gives a dimension its size.
+
+    Raises:
+        OptimError[unknown-dimension]: there is none.
+    """
+    free = {
+        symbol: measure
+        for plan in plans
+        for symbol, measure in zip(plan.symbols, plan.measures, strict=True)
+        if isinstance(symbol, str)
+    }
+    hinted = next((measure for pattern, measure in HINTS if re.search(pattern, name.lower())), None)
+    measure = free.get(name) or (hinted if hinted in free.values() else None)
+    if measure in _FIELDS:
+        return _FIELDS[measure]
+    raise unknown_name("dimension", name, sorted(free), fix="optim inspect MODEL shows the dimensions of its inputs")
+
+
+def _bad(what: str, cause: str) -> OptimError:
+    return OptimError("bad-grid", what, cause, "leave this size out of --grid", status=ExitStatus.USAGE)

@@ -1,0 +1,88 @@
+"""What ``optim bench --grid`` answers: a table, the same as CSV, and a plot."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from pydantic import Field
+
+from optim._engine.drawing.lines import Series, line_plot
+from optim._engine.drawing.svg import standalone
+from optim._engine.reports import notebook
+from optim._engine.reports.answers import Answer, TimedModel, percentile_texts
+
+_COLUMNS = ("model", "ms", "p50", "p90", "p95", "p99", "ratio", "low", "high", "samples a second", "error")
+
+
+class GridPoint(Answer):
+    """One combination of sizes."""
+
+    sizes: dict[str, int] = Field(description="by dimension")
+    error: str | None = Field(description="why nothing could be timed there; else null")
+    models: tuple[TimedModel, ...]
+
+
+class GridBenchmark(Answer):
+    """Models timed on a grid of sizes; ratios are to the first of them at the same point."""
+
+    target: str
+    points: tuple[GridPoint, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The dimensions, then the figures of a model."""
+        names = tuple(self.points[0].sizes) if self.points else ()
+        return (*names, *_COLUMNS)
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether something could not be timed somewhere."""
+        return any(point.error or any(timed.error for timed in point.models) for point in self.points)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A row for each model at each point, as :attr:`columns` says; one for a point that failed."""
+        found = []
+        for point in self.points:
+            sizes = tuple(map(str, point.sizes.values()))
+            if point.error:
+                found.append((*sizes, *[""] * (len(_COLUMNS) - 1), point.error))
+            found += [(*sizes, *_row(timed)) for timed in point.models]
+        return found
+
+    def as_csv(self) -> str:
+        """The rows as CSV, with a head."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerows([self.columns, *self.rows()])
+        return text.getvalue()
+
+    def as_svg(self) -> str:
+        """Latency against the first dimension with several sizes; a line for each model and the rest of the sizes."""
+        names = list(self.points[0].sizes)
+        across = next((n for n in names if len({point.sizes[n] for point in self.points}) > 1), names[0])
+        series: dict[str, list[tuple[float, float]]] = {}
+        for point in self.points:
+            rest = " ".join(f"{name}={size}" for name, size in point.sizes.items() if name != across)
+            for timed in point.models:
+                if timed.latency_ms is not None:
+                    about = f"{timed.model} {rest}".strip()
+                    series.setdefault(about, []).append((point.sizes[across], timed.latency_ms))
+        lines = [Series(name, tuple(points)) for name, points in series.items()]
+        return standalone(line_plot(lines, f"latency by {across} on {self.target}", across, "ms"))
+
+    def _repr_html_(self) -> str:
+        return notebook.table(f"timed on {self.target}", self.columns, self.rows())
+
+
+def _row(timed: TimedModel) -> tuple[str, ...]:
+    low, high = timed.latency_ratio_ci or (None, None)
+    figures = [timed.latency_ratio, low, high]
+    return (
+        timed.model,
+        "" if timed.latency_ms is None else f"{timed.latency_ms:.4g}",
+        *percentile_texts(timed),
+        *("" if figure is None else f"{figure:.3f}" for figure in figures),
+        "" if timed.throughput is None else f"{timed.throughput.samples_per_second:.4g}",
+        timed.error or "",
+    )

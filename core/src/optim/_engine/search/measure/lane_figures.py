@@ -1,0 +1,47 @@
+"""What the rounds of a lane say beside its ratio: of the goal's own clock, and of single calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from optim._engine.jobs.clocks.goal_clock import Figure
+from optim._engine.jobs.clocks.serving import Percentiles, Throughput, percentiles
+from optim._engine.search.measure.statistics import paired_ratio
+from optim._engine.search.state import Ratio
+
+
+def goal_ratio(own: Sequence[Figure], base: Sequence[Figure], kept: Sequence[int]) -> Ratio | None:
+    """What the goal's clock says, over rounds in which both were timed."""
+    rounds = [r for r in kept if r < min(len(own), len(base))]
+    return paired_ratio([own[r].seconds for r in rounds], [base[r].seconds for r in rounds]) if rounds else None
+
+
+def work_ratio(own: Sequence[float], base: Sequence[float], kept: Sequence[int]) -> Ratio | None:
+    """Processor seconds of a run, over rounds that count; those of a model that takes next to none say nothing."""
+    rounds = [r for r in kept if r < min(len(own), len(base)) and min(own[r], base[r]) > 0]
+    return paired_ratio([own[r] for r in rounds], [base[r] for r in rounds]) if rounds else None
+
+
+def sample_calls(calls: Sequence[Sequence[Sequence[float]]], kept: Sequence[int]) -> tuple[Percentiles, ...]:
+    """How long calls took, of each timed sample.
+
+    Args:
+        calls: seconds, by round, by sample.
+        kept: places of the rounds that count.
+    """
+    rounds = [calls[r] for r in kept if r < len(calls)]
+    samples = len(rounds[0]) if rounds else 0
+    each = (percentiles(seconds for one in rounds for seconds in one[i]) for i in range(samples))
+    return tuple(found for found in each if found is not None)
+
+
+def throughput(figures: Sequence[Figure], kept: Sequence[int]) -> Throughput | None:
+    """What a model did, where its figures say how it was run."""
+    served = next((figure.served for figure in figures if figure.served), None)
+    counted = [figures[r] for r in kept if r < len(figures)]
+    calls = percentiles(seconds for figure in counted for seconds in figure.calls)
+    if served is None or calls is None:
+        return None
+    return Throughput(served, 1 / float(np.median([figure.seconds for figure in counted])), calls)

@@ -1,0 +1,44 @@
+"""Weights that a node transposes, written as they are read.
+
+Before, as in an export that shares its weights with the checkpoint, which has them the other way round::
+
+    y = MatMul(x, Transpose(W))                                  W constant
+
+After::
+
+    y = MatMul(x, W_t)                                           W_t constant
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+def transposes_a_weight(node: ir.Node) -> bool:
+    """Whether a node is a Transpose of a constant."""
+    value = node.inputs[0] if node.inputs else None
+    is_transpose = node.op_type == "Transpose" and node.domain in ("", "ai.onnx")
+    return is_transpose and value is not None and value.is_initializer() and value.const_value is not None
+
+
+def fold_transposes(graph: ir.Graph) -> None:
+    """Take them out of the graph; what they gave keeps its name. Outputs of the graph stay what they are."""
+    import numpy as np
+    import onnx_ir as ir
+
+    for node in [node for node in graph if transposes_a_weight(node)]:
+        weight, given = node.inputs[0], node.outputs[0]
+        if weight is None or weight.const_value is None or given.is_graph_output():
+            continue
+        order = node.attributes.get_ints("perm", None)
+        values = weight.const_value.numpy().transpose(order)
+        tensor = ir.tensor(np.ascontiguousarray(values))
+        folded = ir.Value(name=given.name, type=weight.type, shape=ir.Shape(values.shape), const_value=tensor)
+        given.replace_all_uses_with(folded)
+        graph.remove(node, safe=True)
+        graph.register_initializer(folded)
+        if not weight.uses() and not weight.is_graph_output() and weight.name not in {one.name for one in graph.inputs}:
+            del graph.initializers[str(weight.name)]

@@ -1,0 +1,82 @@
+"""A run whose jobs are done by workers of dask that share no disk with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dask_machines import Machines, machines
+from feed_models import FLOAT, build, constant, value
+from onnx import helper, save
+
+from optim._engine.recipes.lock import Lock, load_recipe_or_lock
+from optim._engine.runs.run import run_settings
+from optim._engine.search.explore.kernel_gains import KernelGains
+from optim._engine.search.settings import Named, RunSettings
+from optim._engine.search.time_budget import TimeBudget
+from optim.errors import OptimError
+from optim.passes import Stage
+
+pytest.importorskip("distributed", reason="dask is not installed")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    with machines(tmp_path_factory.mktemp("machines"), 2) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(TimeBudget, "pace", 0.05)
+    monkeypatch.setattr(TimeBudget, "programs", False)
+    monkeypatch.setattr(KernelGains, "measures", False)
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def two_products(path: Path) -> Path:
+    """Write two products with weights of 64 KiB each, which lie beside a graph in the store."""
+    rng = np.random.default_rng(0)
+    weights = [constant(name, rng.standard_normal((128, 128)).astype(np.float32)) for name in ("v", "w")]
+    nodes = [helper.make_node("MatMul", ["x", "v"], ["h"]), helper.make_node("MatMul", ["h", "w"], ["y"])]
+    save(build(nodes, [value("x", FLOAT, [1, 128])], [value("y", FLOAT, [1, 128])], weights), path)
+    return path
+
+
+def asked(model: Path) -> RunSettings:
+    return RunSettings(
+        model,
+        goal="size",
+        stages=(Stage.QUANTIZE,),
+        named=(Named("ort.quantize-dynamic", {}),),
+        max_drift=1.0,
+        search_seconds=2.0,
+    )
+
+
+def test_its_model_is_that_of_a_run_on_one_machine(
+    two: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = asked(two_products(tmp_path / "m.onnx"))
+    far = run_settings(replace(settings, cluster=two.address), tmp_path / "far", print)
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "another"))
+    near = run_settings(settings, tmp_path / "near", print)
+    assert far.result is not None and near.result is not None, (far.reason, near.reason)
+    locks = [load_recipe_or_lock(tmp_path / name / "recipe.lock.toml") for name in ("far", "near")]
+    assert [lock.result.model_digest for lock in locks if isinstance(lock, Lock)] == [locks[0].result.model_digest] * 2
+    assert (tmp_path / "far" / "model.onnx").read_bytes() == (tmp_path / "near" / "model.onnx").read_bytes()
+    assert far.result.drift == near.result.drift
+    assert {step.status for step in far.steps if step.pass_name == "ort.quantize-dynamic"} == {"kept"}
+    assert any((two.cache(place) / "models").glob("*.onnx") for place in range(2))
+
+
+def test_a_target_that_no_worker_can_time(two: Machines, tmp_path: Path) -> None:
+    settings = RunSettings(two_products(tmp_path / "m.onnx"), target="openvino", cluster=two.address)
+    with pytest.raises(OptimError) as caught:
+        run_settings(settings, tmp_path / "out", print)
+    assert caught.value.reference == "cluster-unfit"
+    assert "lacks optim-clock-openvino" in caught.value.cause and "optim-clock-cpu" in caught.value.cause

@@ -1,0 +1,216 @@
+"""Goal throughput: how a model is best run is found by its lane, and calls that are too long cost it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from counted_clock import counted
+from installed_plugin import installed
+from jobs_here import done_here
+from timed_models import write_network
+
+from optim._engine.jobs.clocks import throughput
+from optim._engine.jobs.clocks.goal_clock import Figure, Subject
+from optim._engine.jobs.clocks.serving import Served, Serving, Tried, percentiles
+from optim._engine.jobs.clocks.throughput import ThroughputClock
+from optim._engine.plugins.registry import load_registry
+from optim._engine.reports.build import build_report
+from optim._engine.runs.execute import execute
+from optim._engine.runs.outcome import Outcome, RunStatus
+from optim._engine.runs.session_file import Opening, read_session_file, write_session_files
+from optim._engine.search.measure import race
+from optim._engine.search.settings import RunSettings
+from optim._engine.store import Store
+from optim.errors import OptimError
+from optim.model import Model, SessionConfig, TensorInfo
+from optim.passes import Stage
+from optim.target import Target
+
+CPU = Target("cpu", "ort", "CPUExecutionProvider")
+OWN = SessionConfig()
+
+
+class Session:
+    """A call takes 10 ms and 1 ms a row; with one thread of two half as much again."""
+
+    def __init__(self, threads: int | None, log: list[int]) -> None:
+        self.pace, self.log = 1.5 if threads == 1 else 1.0, log
+
+    def time_runs(self, feeds: Any, count: int) -> list[float]:
+        rows = feeds["x"].shape[0]
+        if rows > 16:
+            raise RuntimeError("out of memory")
+        self.log.append(rows)
+        return [self.pace * (0.010 + 0.001 * rows)] * count
+
+    def close(self) -> None:
+        self.log.append(-1)
+
+
+class Backend:
+    def __init__(self) -> None:
+        self.log: list[int] = []
+
+    def open(self, model: Model, target: Target) -> Session:
+        del target
+        threads = model.session.session_options.get("intra_op_num_threads")
+        return Session(int(threads) if threads is not None else None, self.log)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With a graph, as the digest of a model under other settings reads one."""
+    write_network(tmp_path / "m.onnx", {"a": 1})
+    return tmp_path
+
+
+def timer_of(
+    limit_s: float | None, dimension: str | int, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> tuple[Any, Backend]:
+    monkeypatch.setattr(throughput, "_processors", lambda: 2)
+    monkeypatch.setattr(throughput, "_LOOK_S", 0.0)
+    monkeypatch.setattr(throughput, "_ROUND_S", 0.0)
+    backend = Backend()
+    model = Model(folder / "m.onnx", "0", (TensorInfo("x", "float32", (dimension, 3)),), (), {"": 18}, 9)
+    feeds = {"x": np.zeros((1, 3), np.float32)}
+    subject = Subject(backend, model, CPU, Session(None, backend.log), (feeds,))  # type: ignore[arg-type]
+    return ThroughputClock(limit_s).start(subject), backend
+
+
+def test_batch_sessions_and_threads_are_what_gives_most_samples(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timer, _ = timer_of(None, "batch", monkeypatch, folder)
+    first = timer.round()
+    assert first.served.serving == Serving(16, 2, 1)
+    assert [one.serving.batch for one in first.served.tried if one.serving.sessions == 1] == [1, 2, 4, 8, 16, 32]
+    assert "out of memory" in first.served.tried[5].problem
+    assert first.seconds == pytest.approx(1.5 * 0.026 / 16 / 2)
+    again = timer.round()
+    assert again.served is None and again.seconds == first.seconds
+    timer.close()
+
+
+def test_calls_keep_within_the_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timer, _ = timer_of(0.0185, "batch", monkeypatch, folder)
+    served = timer.round().served
+    assert served.serving == Serving(8, 1, None), "two sessions have to be called with batches of 2"
+    assert (served.limit_ms, served.tried[-1].problem) == (18.5, "beyond the limit of latency")
+
+
+def test_where_nothing_keeps_within_it_the_shortest_calls_are_timed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timer, _ = timer_of(0.001, "batch", monkeypatch, folder)
+    assert timer.round().served.serving == Serving(1, 1, None)
+
+
+def test_a_model_that_takes_one_sample_gets_no_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timer, backend = timer_of(None, 1, monkeypatch, folder)
+    served = timer.round().served
+    assert (served.serving, served.note) == (Serving(1, 2, 1), "the model takes no other batch")
+    timer.close()
+    assert backend.log.count(-1) == 2, "both further sessions are closed"
+
+
+def test_percentiles_are_of_calls() -> None:
+    found = percentiles(place / 1e3 for place in range(101))
+    assert found is not None and (found.p50, found.p90, found.p95, found.p99, found.calls) == (50, 90, 95, 99, 101)
+    assert percentiles([]) is None
+
+
+SECONDS_A_NODE = 0.001
+
+
+def _opened(request: Any, *args: Any, **kwargs: Any) -> Any:
+    lane = _open(request, *args, **kwargs)
+    lane.counted = SECONDS_A_NODE * len(nodes_of(request))
+    lane.limit_s = request.clock.max_latency_s
+    return lane
+
+
+def nodes_of(request: Any) -> Any:
+    return onnx.load(request.model.path, load_external_data=False).graph.node
+
+
+def _run_lane(lane: Any, _timeout_s: float) -> float:
+    """Every call takes 1 ms a node, in a batch of 4, and a run as long as ever."""
+    lane.times.append([0.02] * len(lane.ready.run_s))
+    serving = Serving(4, 1, None)
+    limit_ms = lane.limit_s * 1e3 if lane.limit_s else None
+    served = Served(serving, (Tried(Serving(), 1 / lane.counted, lane.counted),), limit_ms)
+    lane.goal.append(Figure(lane.counted / 4, (lane.counted,) * 20, served))
+    return 0.0
+
+
+_open = race._open_one
+
+
+def outcome_of(folder: Path, limit_ms: float | None, monkeypatch: pytest.MonkeyPatch) -> Outcome:
+    folder.mkdir(exist_ok=True)
+    with installed(folder, "timed_plugin"), counted(), done_here():
+        monkeypatch.setattr(race, "_open_one", _opened)
+        monkeypatch.setattr(race, "_run_lane", _run_lane)
+        write_network(folder / "model.onnx", {"a": 6})
+        registry = load_registry()
+        others = {one.name for one in registry.offers(registry.target("cpu")) if not one.name.startswith("timed.")}
+        settings = RunSettings(
+            source=folder / "model.onnx",
+            without=tuple(sorted(others)),
+            stages=(Stage.FUSE,),
+            search_seconds=30.0,
+            most_samples=2,
+            goal="throughput",
+            max_latency_ms=limit_ms,
+        )
+        return execute(settings, registry, Store(), lambda _text: None)
+
+
+def test_what_does_more_samples_a_second_is_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = outcome_of(tmp_path, None, monkeypatch)
+    assert outcome.status is RunStatus.IMPROVED
+    report = build_report(outcome)
+    assert report.result is not None and report.result.throughput is not None and report.result.goal_ratio is not None
+    assert report.result.goal_ratio.value < 1.0 == report.result.latency_ratio
+    assert report.result.throughput.how == "batch 4, 1 session"
+    assert report.original.throughput is not None
+    assert report.result.throughput.samples_per_second > report.original.throughput.samples_per_second
+    assert "as many samples a second" in report.reason
+
+
+def test_a_limit_that_only_the_result_meets_is_met_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = outcome_of(tmp_path, None, monkeypatch)
+    assert outcome.original is not None and outcome.original.throughput is not None and outcome.throughput is not None
+    limit_ms = (outcome.original.throughput.calls.p95 + outcome.throughput.calls.p95) / 2
+    met = outcome_of(tmp_path / "again", limit_ms, monkeypatch)
+    assert met.status is RunStatus.IMPROVED
+    assert met.original is not None and met.original.throughput is not None and met.original.throughput.objection
+
+
+def test_a_limit_that_nothing_meets_is_a_missed_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = outcome_of(tmp_path, 0.01, monkeypatch)
+    assert outcome.status is RunStatus.BUDGET_MISSED and outcome.result is None
+    assert outcome.reason.startswith("no model keeps within the limit of latency; of the original 5 of 100 calls took")
+    assert any("--max-latency allows 0.01 ms" in attempt.reason for attempt in outcome.attempts)
+
+
+def test_the_session_file_says_how_it_was_run(tmp_path: Path) -> None:
+    write_session_files(tmp_path, OWN, CPU, opening=Opening(serving=Serving(8, 2, 1)))
+    found = read_session_file(tmp_path)
+    assert found.serving == Serving(8, 2, 1)
+    assert found.config.session_options == {"intra_op_num_threads": 1}
+    write_session_files(tmp_path, OWN, CPU)
+    assert "serving" not in json.loads((tmp_path / "session.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("goal", "limit_ms", "reference"),
+    [("latency", 5.0, "conflicting-request"), ("throughput", 0.0, "bad-budget"), ("throughput", -1.0, "bad-budget")],
+)
+def test_a_limit_that_cannot_be_one_is_refused(goal: Any, limit_ms: float, reference: str) -> None:
+    with pytest.raises(OptimError) as refused:
+        RunSettings(Path("m.onnx"), goal=goal, max_latency_ms=limit_ms).require_sound()
+    assert refused.value.reference == reference
