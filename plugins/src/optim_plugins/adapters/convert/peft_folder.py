@@ -166,8 +166,8 @@ def _why_not(config: Any) -> str:
     begun = str(getattr(config, "init_lora_weights", ""))
     if begun.startswith(_CHANGES_BASE):
         return (
-            f"it belongs to other base weights: peft changes them when it loads it (init_lora_weights: {begun}); save it "
-            "with path_initial_model_for_weight_conversion, which makes plain LoRA of it"
+            f"it belongs to other base weights: peft changes them when it loads it (init_lora_weights: {begun}); save "
+            "it with path_initial_model_for_weight_conversion, which makes plain LoRA of it"
         )
     return ""
 
