@@ -17,6 +17,8 @@ from optim_openvino.runtime.core import capabilities
 from optim_openvino.runtime.targets import TARGET
 from optim_openvino.tune.tune import Tune
 
+pytestmark = pytest.mark.slow
+
 
 class TestOpenVinoBackend(BackendConformance):
     max_drift = 1e-5

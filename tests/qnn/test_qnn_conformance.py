@@ -14,6 +14,8 @@ from optim_qnn.precision.convert_float16 import ConvertFloat16
 from optim_qnn.preprocess.preprocess import Preprocess
 from optim_qnn.quantize.quantize import Quantize
 
+pytestmark = pytest.mark.slow
+
 
 class Offline(PassConformance):
     """In the model's own precision: HTP rounds more than these passes may."""

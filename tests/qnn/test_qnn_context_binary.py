@@ -18,14 +18,13 @@ from optim.onnx.files import deliver, size_bytes
 from optim_qnn.compile.context_binary import ContextBinary
 from optim_qnn.quantize.quantize import Quantize
 
-pytestmark = on_htp
+pytestmark = [pytest.mark.slow, on_htp]
 
 
 def quantized(folder: Path):
     return apply(Quantize, small_net(folder), folder, images()).model
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("embed", [False, True])
 def test_a_compiled_model_is_reloaded_and_gives_the_same_outputs(embed: bool, tmp_path: Path) -> None:
     model, feeds = quantized(tmp_path), images(1)[0]
@@ -51,7 +50,6 @@ def test_a_delivered_compiled_model_is_a_graph_and_one_file_that_travel_together
     np.testing.assert_array_equal(run_on_htp(model, feeds)["y"], run_on_htp(again, feeds)["y"])
 
 
-@pytest.mark.slow
 def test_the_same_model_compiles_to_the_same_bytes(tmp_path: Path) -> None:
     model = quantized(tmp_path)
     assert apply(ContextBinary, model, tmp_path).model.digest == apply(ContextBinary, model, tmp_path).model.digest

@@ -15,6 +15,8 @@ from optim.testing import models
 from optim_qnn.preprocess.preprocess import Preprocess
 from optim_qnn.quantize.quantize import Quantize
 
+pytestmark = pytest.mark.slow
+
 
 def sentences(count: int = 3):
     rng = np.random.default_rng(3)

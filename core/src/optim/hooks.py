@@ -66,7 +66,7 @@ OWN_COMMANDS: Mapping[str, str] = {
 """Verbs of optim itself, with what ``optim --help`` says of each; a plugin's command may not be called like one."""
 
 
-_LAYOUTS = ("optimum",)
+_LAYOUTS = ("genai", "mlflow", "onnxruntime", "optimum", "transformers.js", "triton")
 _METRICS = ("cosine", "f1", "mean-iou", "perplexity", "token-agreement", "top-1", "top-k", "wer")
 
 RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {

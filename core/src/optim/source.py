@@ -21,6 +21,9 @@ Weights: TypeAlias = Literal["copy", "link"]
 CONFIG_FILE = "config.json"
 """What makes a folder a Hugging Face model."""
 
+MODULES_FILE = "modules.json"
+"""What makes a folder one of sentence-transformers."""
+
 ADAPTER_FILE = "adapter_config.json"
 """What makes a folder a PEFT adapter."""
 

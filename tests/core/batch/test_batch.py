@@ -18,6 +18,8 @@ from optim._engine.batch.program import Done, Work, end_programs, run_program
 from optim._engine.batch.runs import Told, claimed, run_batch
 from optim.errors import OptimError
 
+pytestmark = pytest.mark.slow
+
 QUIET = Told(lambda name, log: None, lambda rows, known: None)
 
 

@@ -45,7 +45,7 @@ def test_a_past_is_known_by_its_names() -> None:
     found = interface_of([IDS, past], ["logits", "present.0.key"])
     assert found.state == {"present.0.key": "past_key_values.0.key"}
     assert found.is_decoder and found.logits == "logits"
-    assert found.empty_state(3)["past_key_values.0.key"].shape == (3, 4, 0, 8)
+    assert found.zeros(3, 0)["past_key_values.0.key"].shape == (3, 4, 0, 8)
 
 
 def test_any_other_memory_is_told_by_the_export() -> None:
@@ -53,4 +53,4 @@ def test_any_other_memory_is_told_by_the_export() -> None:
     assert not interface_of([IDS, mems], ["scores", "present.mems.0"]).is_decoder
     found = interface_of([IDS, mems], ["scores", "present.mems.0"], {"present.mems.0": "mems.0"})
     assert found.is_decoder and found.logits == "scores"
-    assert found.empty_state(2)["mems.0"].dtype == np.float16
+    assert found.zeros(2, 0)["mems.0"].dtype == np.float16

@@ -41,7 +41,7 @@ def _logits(found: object, ids: np.ndarray) -> np.ndarray:
     decoder = found.decoder()  # type: ignore[attr-defined]
     positions = np.arange(ids.shape[1])[None]
     feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "position_ids": positions}
-    feeds |= decoder.interface.empty_state(1)
+    feeds |= decoder.interface.zeros(1, 0)
     return decoder.session.run(["logits"], feeds)[0]
 
 

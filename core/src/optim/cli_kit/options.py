@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -34,6 +35,26 @@ class _SecondsOrAuto(click.ParamType[Any]):
         """The number, or the word."""
         return value if value == "auto" else click.FLOAT.convert(value, param, ctx)
 
+
+class _ModelPath(click.Path):
+    """A file or a folder; an address is brought to this machine first."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path of what is named."""
+        from optim._engine.sources.optimum_folder import graph_of
+        from optim._engine.sources.remote.address import is_address
+
+        if not is_address(str(value)):
+            return graph_of(Path(str(super().convert(value, param, ctx))))
+        from optim._engine.sources.remote.fetch import fetched
+        from optim.cli_kit.progress import progress
+
+        with progress() as say:
+            return fetched(str(value), say)
+
+
+MODEL_PATH = _ModelPath(path_type=Path)
+"""Where a command takes a model: a path, ``hf://ORG/NAME/FILE``, or the URL of an ``.onnx`` file."""
 
 SECONDS = _Seconds(min=0, min_open=True)
 SECONDS_OR_AUTO = _SecondsOrAuto()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,6 +12,7 @@ from optim.model import Model, SessionConfig
 from optim.target import Target
 
 if TYPE_CHECKING:
+    from optim.arrays import Feeds, Outputs
     from optim.options import PassOptions
 
 
@@ -47,12 +48,14 @@ class Laid:
             not the result's own, the graph is timed as the consumer opens it.
         told: what :attr:`Layout.opener` is told, JSON values.
         notes: for the report, a sentence each.
+        tied_to: runtime and processor that the graph is made for alone; empty for one that every machine takes.
     """
 
     graph: str
     session: SessionConfig = field(default_factory=SessionConfig)
     told: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    tied_to: str = ""
 
 
 class Layout(ABC):
@@ -102,3 +105,27 @@ class Layout(ABC):
         Raises:
             OptimError: the result does not fit the layout.
         """
+
+    def samples(self, result: Result, feeds: Sequence[Feeds]) -> Sequence[Feeds]:
+        """Returns what the consumer runs; another thing than the run's feeds where it cannot be fed these.
+
+        Args:
+            result: that was laid out.
+            feeds: some samples of the run.
+        """
+        del result
+        return feeds
+
+    def expected(self, result: Result, sample: Feeds, outputs: Outputs) -> Outputs | None:
+        """Returns what the result itself gives for a sample of :meth:`samples`; None where that is one of the run's.
+
+        Args:
+            result: that was laid out.
+            sample: which one.
+            outputs: what the consumer gave for it.
+
+        Raises:
+            OptimError[layout-differs]: the consumer did something else than the result would.
+        """
+        del result, sample, outputs
+        return None

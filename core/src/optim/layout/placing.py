@@ -8,8 +8,11 @@ from pathlib import Path
 from optim.errors import ExitStatus, OptimError
 from optim.layout.contract import Result
 
+_LARGEST_GRAPH = (1 << 31) - (1 << 26)
+"""A graph is one message of protobuf, of 2 GiB at most; 64 MiB are left for nodes."""
 
-def place_graph(result: Result, path: Path, *, data_suffix: str = ".data") -> Path:
+
+def place_graph(result: Result, path: Path, *, data_suffix: str = ".data", embed: bool = False) -> Path:
     """Put the result's graph, with its weights, where a layout wants it.
 
     Files are copies, no hard links: onnx refuses weights in a file that has two names. A graph with external weights is
@@ -19,15 +22,22 @@ def place_graph(result: Result, path: Path, *, data_suffix: str = ".data") -> Pa
         result: whose graph.
         path: of the graph; its folder is made.
         data_suffix: what the name of the file of weights has behind that of the graph.
+        embed: whether weights go into the graph itself, for consumers that look for one file; not beyond 2 GB.
 
     Returns:
         ``path``.
+
+    Raises:
+        OptimError[external-data-outside]: the graph names a file elsewhere; others, where its weights are not there.
     """
     import onnx
     from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    from optim.onnx.external_data import check_external_data
+
     graph = onnx.load(result.model.path, load_external_data=False)
+    check_external_data(graph, result.model.path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     entries = [
         entry
         for tensor in _get_all_tensors(graph)
@@ -39,6 +49,9 @@ def place_graph(result: Result, path: Path, *, data_suffix: str = ".data") -> Pa
         shutil.copyfile(result.model.path, path)
         return path
     names = sorted({entry.value for entry in entries})
+    if embed and sum((result.model.path.parent / name).stat().st_size for name in names) < _LARGEST_GRAPH:
+        onnx.save(onnx.load(result.model.path), path)
+        return path
     new = {name: f"{path.name}{data_suffix}{f'.{number}' if number else ''}" for number, name in enumerate(names)}
     for name in names:
         shutil.copyfile(result.model.path.parent / name, path.parent / new[name])

@@ -54,6 +54,11 @@ class OnnxRuntimeSession(Session):
         return dict(zip(self._names, outputs, strict=True))
 
     @property
+    def inference_session(self) -> onnxruntime.InferenceSession:
+        """The runtime's own session, for who binds memory to it."""
+        return self._session
+
+    @property
     def executed_on(self) -> Mapping[str, float]:
         """Where onnxruntime's record says; without one all on the provider, as falling back is switched off."""
         return self._shares

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 CONFIG = "config.json"
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
-"""One of them makes ids of a text, as transformers calls them."""
-
-NAMES = (
-    CONFIG,
-    *TOKENIZERS,
+TOKENIZER_PARTS = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -19,6 +15,14 @@ NAMES = (
     "merges.txt",
     "source.spm",
     "target.spm",
+)
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+"""One of them makes ids of a text, as transformers calls them."""
+
+NAMES = (
+    CONFIG,
+    *TOKENIZERS,
+    *TOKENIZER_PARTS,
     "generation_config.json",
     "preprocessor_config.json",
     "processor_config.json",
@@ -45,11 +49,7 @@ def carry(files: Path, folder: Path) -> list[str]:
     Returns:
         Names of what was copied.
     """
-    copied = []
-    for name in NAMES:
-        if (files / name).is_file():
-            shutil.copyfile(files / name, folder / name)
-            copied.append(name)
+    copied = _copied(NAMES, files, folder)
     for module in sorted(files.glob(POOLING)):
         for file in sorted(module.iterdir()) if module.is_dir() else ():
             if file.is_file() and file.stat().st_size <= _LARGEST_MODULE:
@@ -57,6 +57,19 @@ def carry(files: Path, folder: Path) -> list[str]:
                 shutil.copyfile(file, folder / module.name / file.name)
                 copied.append(f"{module.name}/{file.name}")
     return copied
+
+
+def carry_tokenizer(files: Path, folder: Path) -> None:
+    """Copy the tokenizer alone; what lies there already is the same one."""
+    if files != folder:
+        _copied((*TOKENIZERS, *TOKENIZER_PARTS), files, folder)
+
+
+def _copied(names: Iterable[str], files: Path, folder: Path) -> list[str]:
+    there = [name for name in names if (files / name).is_file()]
+    for name in there:
+        shutil.copyfile(files / name, folder / name)
+    return there
 
 
 def missing_config(files: Path | None) -> str:

@@ -6,12 +6,19 @@ from collections.abc import Sequence
 
 from optim import hookimpl
 from optim.layout import Layout
+from optim_plugins.layouts.kinds.genai import Genai
+from optim_plugins.layouts.kinds.mlflow import MLflow
+from optim_plugins.layouts.kinds.onnxruntime import OnnxRuntime
 from optim_plugins.layouts.kinds.optimum import Optimum
+from optim_plugins.layouts.kinds.transformers_js import TransformersJs
+from optim_plugins.layouts.kinds.triton import Triton
 
 OPTIM_HOOK_API = 1
+
+LAYOUTS: tuple[type[Layout], ...] = (Genai, MLflow, OnnxRuntime, Optimum, TransformersJs, Triton)
 
 
 @hookimpl
 def optim_layouts() -> Sequence[type[Layout]]:
     """All of them."""
-    return (Optimum,)
+    return LAYOUTS

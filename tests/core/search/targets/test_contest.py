@@ -30,7 +30,7 @@ from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.errors import OptimError
 
-pytestmark = pytest.mark.usefixtures("jobs_here", "counted_clock")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here", "counted_clock")]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from optim_plugins.ort.fuse import fuse_transformer
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.fuse_transformer_options import Fusion
 
+pytestmark = pytest.mark.slow
+
 LOSSLESS = 1e-4
 TRANSFORMERS = [name for name in ort_models.EXPORTS if not name.startswith("convnet")]
 LIGHT = ("skip_layer_normalization", "attention")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,12 @@ from onnx import helper
 from ort_models import CPU, DATA, apply, drift, export, feeds_for, names_and_shapes, operators, proto, stored
 
 from optim import Decoder, Model, OptimError
+from optim._engine.generation.decoder import session_interface
+from optim._engine.generation.timing import WorkloadTimer
+from optim._engine.generation.workload import Workload
+from optim._engine.plugins.registry import load_registry
+from optim._engine.search.plan import make_plan
+from optim._engine.search.settings import Named, RunSettings
 from optim.decoders.shared_past import file_shares_past
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast
@@ -101,6 +108,26 @@ def test_who_reads_a_past_beside_its_attention_is_named(tmp_path: Path) -> None:
     graph.graph.node.append(helper.make_node("Neg", ["past_key_values.1.value"], ["negative"], name="reader"))
     graph.graph.output.append(helper.make_tensor_value_info("negative", onnx.TensorProto.FLOAT, ["b", 4, "p", 16]))
     assert "reader (Neg) reads 'past_key_values.1.value'" in _reason(graph, tmp_path)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_an_answer_is_timed_in_whole_steps(in_place: bool, tmp_path: Path) -> None:
+    model = export("llama.dynamo", tmp_path)
+    model = apply(SharePast, model, tmp_path).model if in_place else model
+    session = _session(model)
+    found = WorkloadTimer(session, session_interface(session), Workload(6, 5)).round()
+    assert found.depths == (6, 8, 10) and min(found.first_s, *found.token_s) > 0
+    token = 2 * 2 * 2 * 16 * 4  # layers, keys and values, heads, their size, bytes
+    assert found.past_bytes == tuple(token * ((n + 1) if in_place else (2 * n + 1)) for n in found.depths)
+
+
+def test_it_is_tried_where_answers_are_the_goal(tmp_path: Path) -> None:
+    settings, registry = RunSettings(tmp_path / "model.onnx"), load_registry(only={"ort"})
+    plan = make_plan(settings, registry, CPU)
+    reasons = {one.offered.name: one.reason for one in plan.left_out}
+    assert "generate (--goal)" in reasons["ort.share-past"]
+    assert "ort.share-past" in make_plan(replace(settings, goal="generate"), registry, CPU).names
+    assert "ort.share-past" in make_plan(replace(settings, named=(Named("ort.share-past"),)), registry, CPU).names
 
 
 def test_a_past_without_room_in_memory_is_refused_before_the_first_token(

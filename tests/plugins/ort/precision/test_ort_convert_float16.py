@@ -29,6 +29,8 @@ from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
 
+pytestmark = pytest.mark.slow
+
 
 def test_products_and_their_weights_become_float16_between_two_casts(tmp_path: Path) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="dense"), helper.make_node("Relu", ["p"], ["y"])]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim._engine.api.given import Data, named_data
 from optim._engine.api.request import require_models
-from optim._engine.search.settings import RunSettings, joined_targets
+from optim._engine.generation.workload import asked_workload
+from optim._engine.search.settings import Goal, RunSettings, joined_targets
+from optim._engine.sources.remote.fetch import fetched, quiet
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Benchmark
@@ -28,6 +31,7 @@ def bench(
     seed: int = 0,
     throughput: bool = False,
     max_latency_ms: float | None = None,
+    generate: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Benchmark:
     """Time models in turns, each in a process of its own.
@@ -43,6 +47,8 @@ def bench(
         seed: of made-up feeds, and of the order.
         throughput: also find how each does most samples a second: batch, sessions and threads.
         max_latency_ms: what 95 of 100 of those calls must keep within.
+        generate: of decoders also time a whole answer, for a prompt and an answer of so many tokens:
+            ``prompt=512,new=128``.
         say: told what is going on, a line at a time.
 
     Returns:
@@ -57,8 +63,8 @@ def bench(
         [('model.onnx', 1.0), ('out', 0.41)]
     """
     named = [models] if isinstance(models, str | PathLike) else models
-    paths = [Path(fspath(model)) for model in named]
-    asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms)
+    paths = [fetched(fspath(model), say or quiet) for model in named]
+    asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms, generate=generate)
     with named_data(data, seed) as feeds:
         conditions = _conditions(paths, feeds, target, say, seed=seed, component=component)
         from optim._engine.runs.compare.bench import bench_models
@@ -103,7 +109,7 @@ def bench_grid(
         [({'batch': 1}, 0.41), ({'batch': 8}, 0.38)]
     """
     named = [models] if isinstance(models, str | PathLike) else models
-    paths = [Path(fspath(model)) for model in named]
+    paths = [fetched(fspath(model), say or quiet) for model in named]
     asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms)
     conditions = _conditions(paths, data, target, say, seed=seed)
     from optim._engine.runs.compare.bench import bench_models
@@ -115,14 +121,18 @@ def bench_grid(
     return bench_points(paths, conditions, grid, at_point)
 
 
-def _asked(first: Path, *, throughput: bool, max_latency_ms: float | None) -> RunSettings:
+def _asked(first: Path, *, throughput: bool, max_latency_ms: float | None, generate: str | None = None) -> RunSettings:
     """What the clock is asked for beside latency.
 
     Raises:
         OptimError[bad-budget]: a limit that cannot be one.
-        OptimError[conflicting-request]: a limit of nothing.
+        OptimError[bad-workload]: an answer that cannot be one.
+        OptimError[conflicting-request]: a limit of nothing, or two clocks at once.
     """
-    asked = RunSettings(first, goal="throughput" if throughput else "latency", max_latency_ms=max_latency_ms)
+    goal: Goal = "throughput" if throughput else "latency"
+    asked = RunSettings(first, goal=goal, max_latency_ms=max_latency_ms)
+    if generate is not None:
+        asked = replace(asked, **asked_workload(generate, goal if throughput else None))
     asked.require_sound()
     return asked
 

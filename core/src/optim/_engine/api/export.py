@@ -65,9 +65,11 @@ def export(
     """
     from optim._engine.runs.export import export_source
     from optim._engine.sources.pipeline import Choice
+    from optim._engine.sources.remote.fetch import fetched, quiet
 
+    said = say or quiet
     request = SourceRequest(
-        fspath(source),
+        str(fetched(fspath(source), said)),
         arguments=dict(arguments or {}),
         dynamic={name: tuple(dimensions) for name, dimensions in (dynamic or {}).items()},
         state=tuple(state),
@@ -81,7 +83,7 @@ def export(
     return export_source(
         request,
         Path(output),
-        say or (lambda text: None),
+        said,
         target=target,
         choice=Choice(named, tuple(sorted(set(without)))),
         timeout_s=timeout,

@@ -13,6 +13,7 @@ from optim._engine.json_file import read_json
 from optim._engine.search.settings import RunSettings
 from optim._engine.sources.export_file import EXPORT_FILE, read_export_file
 from optim._engine.sources.naming import needs_export
+from optim._engine.sources.remote.address import name_of
 from optim.errors import ExitStatus, OptimError
 from optim.source import SourceRequest
 
@@ -126,7 +127,7 @@ def default_output(source: Path) -> Path:
     Raises:
         OptimError[not-our-folder]: a run of another model filled it.
     """
-    name = source.resolve().name.rpartition(":")[2]
+    name = name_of(source.resolve()).rpartition(":")[2]
     output = Path(f"{name.removesuffix('.onnx')}-optim")
     try:
         earlier = Path(read_json(output / _REPORT)["original"]["path"])

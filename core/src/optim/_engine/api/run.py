@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +12,7 @@ from optim._engine.api.request import default_output, require_run, settings_from
 from optim._engine.gate.max_loss import parse_max_loss
 from optim._engine.search.settings import Goal, Named, joined_targets, parse_stage
 from optim._engine.sources.naming import needs_export
+from optim._engine.sources.remote.fetch import fetched, quiet
 from optim.source import SourceRequest
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def run(
     target: str | Sequence[str] | None = None,
     data: Data | None = None,
     goal: Goal | None = None,
+    generate: str | None = None,
     max_latency_ms: float | None = None,
     max_drift: float | None = None,
     metric: TaskMetric | None = None,
@@ -54,14 +56,16 @@ def run(
     What is None is decided by the recipe, and where that is silent as on the command line.
 
     Args:
-        model: an ``.onnx`` file, a folder of :func:`optim.export`, a Hugging Face folder, or
-            ``package.module:factory``.
+        model: an ``.onnx`` file, by its path, its URL or as ``hf://ORG/NAME/FILE``; a folder of :func:`optim.export`, a
+            Hugging Face folder, ``hf://ORG/NAME``, or ``package.module:factory``.
         output: the run folder; absent, empty, or of an earlier run. By default ``MODEL-optim``.
         target: where it will run, see ``optim targets``; by default ``cpu``. Of several, or of all that can be timed
             here with ``"auto"``, the fastest is delivered.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; a sample, which is a mapping of
             names to arrays; several; or a function that returns them. By default they are made up.
-        goal: ``latency``, ``size``, ``memory``, ``startup`` or ``throughput``.
+        goal: ``latency``, ``size``, ``memory``, ``startup``, ``throughput``, or of a decoder ``generate``: the time of
+            an answer.
+        generate: tokens of a decoder's prompt and answer, ``prompt=512,new=128`` by default; its goal is ``generate``.
         max_latency_ms: with ``goal="throughput"``: what 95 of 100 calls keep within, in milliseconds.
         max_drift: largest relative L2 of any output that lossy passes may cause; by default 0.05, or no bound where
             ``max_loss`` is given.
@@ -100,11 +104,15 @@ def run(
         >>> report.status, report.result.latency_ratio
         ('improved', 0.41)
     """
-    path = Path(model)
+    from optim._engine.generation.workload import asked_workload
+
+    say = say or quiet
+    path = fetched(fspath(model), say)
     named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
-    given: dict[str, Any] = {
+    given: dict[str, Any] = asked_workload(generate, goal) if generate is not None else {}
+    given |= {
         "target": joined_targets(target),
-        "goal": goal,
+        "goal": given.get("goal", goal),
         "max_latency_ms": max_latency_ms,
         "max_drift": max_drift,
         "max_loss": parse_max_loss(str(max_loss)) if max_loss is not None else None,
@@ -118,7 +126,7 @@ def run(
         "seed": seed,
         "fresh": fresh or None,
     }
-    export = source or (SourceRequest(str(model), seed=seed or 0) if needs_export(str(model)) else None)
+    export = source or (SourceRequest(str(path), seed=seed or 0) if needs_export(str(path)) else None)
     with named_data(data, seed or 0) as feeds, named_metric(metric) as judged_by:
         given |= {"data": feeds, "metric": judged_by}
         said = {name: value for name, value in given.items() if value is not None}
@@ -131,7 +139,6 @@ def run(
         from optim._engine.runs.run import EXIT_STATUS
         from optim._engine.runs.source_run import run_asked
 
-        say = say or (lambda text: None)
         reports = run_asked(settings, folder, say, lock=lock, pick=pick, deliveries=deliveries)
     return max(reports.values(), key=lambda report: EXIT_STATUS[RunStatus(report.status)])
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from os import PathLike
-from pathlib import Path
+from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import require_models
 from optim._engine.gate.max_loss import parse_max_loss
+from optim._engine.sources.remote.fetch import fetched, quiet
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def verify(
         >>> found.within, found.drift.relative_l2
         (True, 0.0127)
     """
-    models = Path(reference), Path(reference if other is None else other)
+    said = say or quiet
+    first = fetched(fspath(reference), said)
+    models = first, first if other is None else fetched(fspath(other), said)
     if other is None and not other_target:
         raise OptimError(
             "nothing-to-compare",
@@ -73,9 +75,7 @@ def verify(
         from optim._engine.runs.compare.verify import verify_models
         from optim._engine.store import Store
 
-        conditions = Conditions(
-            load_registry(), Store(), say or (lambda text: None), data=feeds, target=target, seed=seed
-        )
+        conditions = Conditions(load_registry(), Store(), said, data=feeds, target=target, seed=seed)
         return verify_models(
             *models,
             conditions,

@@ -15,6 +15,8 @@ from optim.onnx.backend import OnnxRuntimeSession
 from optim.target import Target
 
 if TYPE_CHECKING:
+    import onnxruntime
+
     from optim._engine.backends.held import HeldBackend
 
 T = TypeVar("T")
@@ -108,6 +110,11 @@ class HeldSession(Session):
     def kernels(self) -> Sequence[KernelCount]:
         """Returns which kernels compute it."""
         return self._backend.blame("could not say its kernels", lambda: tuple(self._live().kernels()))
+
+    def onnxruntime_session(self) -> onnxruntime.InferenceSession | None:
+        """Returns what onnxruntime opened, to bind memory to; None of another runtime or where sessions take turns."""
+        live = self._live()
+        return live.inference_session if isinstance(live, OnnxRuntimeSession) and self._turns is None else None
 
     def time_runs(self, feeds: Feeds, count: int) -> list[float]:
         """Seconds of runs, all of one opening."""

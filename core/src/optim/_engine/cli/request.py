@@ -123,6 +123,7 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
     from optim._engine.api.request import settings_from
     from optim._engine.compare.metric_spec import parse_metric
     from optim._engine.gate.max_loss import parse_max_loss
+    from optim._engine.generation.workload import asked_workload
     from optim._engine.search.settings import RunSettings, parse_stage
 
     given = {key: value for key, value in words.items() if value is not None and value != () and value is not False}
@@ -136,6 +137,8 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
         changes["stages"] = tuple(parse_stage(name) for name in given["stages"])
     if "named" in given:
         changes["named"] = tuple(parse_named(text) for text in given["named"])
+    if "generate" in given:
+        changes |= asked_workload(given["generate"], given.get("goal"))
     if "metric" in given:
         changes["metric"] = parse_metric(given["metric"])
     if "max_loss" in given:

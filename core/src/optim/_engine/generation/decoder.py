@@ -16,6 +16,7 @@ from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
     from optim.adapters.session import AdaptedSession, Adapters
+    from optim.model import Model
 
 
 class Decoder:
@@ -38,14 +39,7 @@ class Decoder:
         self.encoder = encoder
         self.facts = dict(facts or {})
         self.interface = session_interface(session, self.facts.get("state"))
-        if not self.interface.is_decoder:
-            raise OptimError(
-                "not-a-decoder",
-                "the model is no decoder with a past",
-                f"it takes {', '.join(self.interface.inputs)} and returns {', '.join(self.interface.outputs)}",
-                "export it with --state, or run its session yourself",
-                status=ExitStatus.USAGE,
-            )
+        require_decoder(self.interface)
 
     @classmethod
     def of_sessions(cls, sessions: Mapping[str, AnySession], facts: Mapping[str, Any]) -> Decoder:
@@ -230,6 +224,27 @@ def session_interface(session: AnySession | AdaptedSession, state: Mapping[str, 
     """The interface of a session's graph."""
     outputs = [value.name for value in session.get_outputs()]
     return interface_of(session_inputs(session.get_inputs()), outputs, state)
+
+
+def require_generating(model: Model) -> None:
+    """Refuse a model whose answers cannot be timed; raises as :func:`require_decoder`."""
+    require_decoder(interface_of(model.inputs, [info.name for info in model.outputs]))
+
+
+def require_decoder(interface: DecoderInterface) -> None:
+    """Refuse a graph without a past.
+
+    Raises:
+        OptimError[not-a-decoder]: it has none.
+    """
+    if not interface.is_decoder:
+        raise OptimError(
+            "not-a-decoder",
+            "the model is no decoder with a past",
+            f"it takes {', '.join(interface.inputs)} and returns {', '.join(interface.outputs)}",
+            "export it with --state, or run its session yourself",
+            status=ExitStatus.USAGE,
+        )
 
 
 def _listed(value: Any) -> list[int]:

@@ -39,9 +39,9 @@ class DecoderInterface:
         """The output with the scores of the next token."""
         return "logits" if "logits" in self.outputs else next(name for name in self.outputs if name not in self.state)
 
-    def empty_state(self, batch: int) -> dict[str, Array]:
-        """A state of no tokens: every dimension with a name but the batch is 0."""
-        shapes = self.buffers(batch, 0)
+    def zeros(self, batch: int, tokens: int) -> dict[str, Array]:
+        """A state of so many tokens: every dimension with a name but the batch is theirs."""
+        shapes = self.buffers(batch, tokens)
         return {name: np.zeros(shape, dtype_of(self.inputs[name].dtype)) for name, shape in shapes.items()}
 
     def buffers(self, batch: int, capacity: int) -> dict[str, tuple[int, ...]]:

@@ -57,22 +57,32 @@ def steps_of(
 
 
 class GrowingSteps:
-    """A past that each step returns anew; on a GPU it stays there, and a step brings only its logits to the machine."""
+    """A past that each step returns anew; on a GPU it stays there, and a step brings only its logits to the machine.
+
+    Attributes:
+        state: the past, by the inputs that take it.
+    """
 
     def __init__(
         self, session: AnySession, interface: DecoderInterface, batch: int, constants: Mapping[str, Any]
     ) -> None:
         self._interface = interface
         self._tensors = tensors_of(session)
+        self._batch = batch
         self._constants = {name: self._tensors.put(tensor) for name, tensor in constants.items()}
-        self._state = {name: self._tensors.put(array) for name, array in interface.empty_state(batch).items()}
+        self.fill(0)
+
+    def fill(self, tokens: int) -> None:
+        """A past of so many tokens, all zeros."""
+        zeros = self._interface.zeros(self._batch, tokens)
+        self.state: dict[str, Any] = {name: self._tensors.put(array) for name, array in zeros.items()}
 
     def advance(self, ids: Array, mask: Array) -> Array:
         """As :meth:`Steps.advance`."""
         fresh = {name: self._tensors.put(array) for name, array in _fresh(self._interface, ids, mask).items()}
-        given = {**self._constants, **self._state, **fresh}
+        given = {**self._constants, **self.state, **fresh}
         outputs = self._tensors.run(given, (self._interface.logits,))
-        self._state = {taker: outputs[giver] for giver, taker in self._interface.state.items()}
+        self.state = {taker: outputs[giver] for giver, taker in self._interface.state.items()}
         return _by_token(as_array(outputs[self._interface.logits]))
 
 
@@ -87,8 +97,6 @@ class BufferSteps:
         capacity: int,
         constants: Mapping[str, Any],
     ) -> None:
-        import onnxruntime
-
         self._interface, self._session, self._capacity = interface, session, capacity
         self._memory = TensorMemory.of(session)
         self._binding = session.io_binding()
@@ -101,9 +109,7 @@ class BufferSteps:
         for name, value in {name: tensors.put(tensor) for name, tensor in constants.items()}.items():
             self._bind_input(name, value)
         for giver, taker in interface.state.items():
-            dtype = dtype_of(interface.inputs[taker].dtype)
-            place = (self._memory.kind, self._memory.index)
-            buffer = onnxruntime.OrtValue.ortvalue_from_shape_and_type(shapes[taker], dtype, *place)
+            buffer = self._memory.put(np.zeros(shapes[taker], dtype_of(interface.inputs[taker].dtype)))
             self._bind_input(taker, buffer)
             self._binding.bind_ortvalue_output(giver, buffer)
 

@@ -20,8 +20,9 @@ def check_file(path: Path) -> None:
         raise OptimError("model-is-a-folder", f"{path} is a folder, not a model", cause, fix)
     if not path.exists():
         if path.parts and path.parts[0] in _REMOTE:
-            what, cause = f"{path} is no file", "it is an address, and optim downloads nothing"
-            raise OptimError("model-missing", what, cause, "download the model, then name the file")
+            what, cause = f"{path} is no file", "it is an address that optim cannot follow, or one as a path"
+            fix = "hf://ORG/NAME/FILE, or https://HOST/FOLDER/model.onnx, as text; or download it, and name the file"
+            raise OptimError("model-missing", what, cause, fix)
         near = sorted(found.name for found in path.parent.glob("*.onnx")) if path.parent.is_dir() else []
         here = path.absolute().parent
         cause = f"{here} holds {', '.join(near[:8])}" if near else f"there is no .onnx file in {here}"

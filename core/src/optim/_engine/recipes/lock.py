@@ -113,7 +113,8 @@ class Lock(_Table):
     lock: Header
     source: LockedSource
     target: LockedTarget
-    goal: Literal["latency", "size", "memory", "startup", "throughput"]
+    goal: Literal["latency", "size", "memory", "startup", "throughput", "generate"]
+    generate: str | None = None
     metric: str | None = None
     budget: BudgetTable
     feeds: LockedFeeds
@@ -168,6 +169,8 @@ def lock_text(lock: Lock) -> str:
         document.add(tomlkit.comment(line))
     document.add(tomlkit.nl())
     document.add("goal", tomlkit.item(lock.goal))
+    if lock.generate is not None:
+        document.add("generate", tomlkit.item(lock.generate))
     if lock.metric is not None:
         document.add("metric", tomlkit.item(lock.metric))
     values = lock.model_dump(mode="json", exclude_none=True)

@@ -61,7 +61,10 @@ class Recipe(_Table):
     target: Annotated[str | None, BeforeValidator(_joined)] = Field(
         default=None, description="as in `optim targets`; a list of several, or auto: the fastest is delivered"
     )
-    goal: Literal["latency", "size", "memory", "startup", "throughput"] | None = Field(
+    generate: str | None = Field(
+        default=None, description="goal generate: tokens of a prompt and an answer, prompt=512,new=128"
+    )
+    goal: Literal["latency", "size", "memory", "startup", "throughput", "generate"] | None = Field(
         default=None, description="what better means"
     )
     data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from optim._engine.reports import notebook, words
 from optim._engine.reports.parts.fields import Figure
+from optim._engine.reports.parts.generation import GenerationReport
+from optim._engine.reports.parts.running import GoalRatioReport
 from optim._engine.reports.parts.serving import CallsReport, ThroughputReport
 from optim._engine.reports.schema import DriftReport, ExportStepReport, OutputReport
 
@@ -105,6 +107,8 @@ class TimedModel(Answer):
     rounds: int
     shapes: tuple[TimedShape, ...]
     throughput: ThroughputReport | None = Field(default=None, description="null where it was not asked for")
+    generation: GenerationReport | None = Field(default=None, description="an answer; null where none was asked for")
+    answer_ratio: GoalRatioReport | None = Field(default=None, description="of its time, to the first model's")
 
 
 class Benchmark(Answer):
@@ -118,17 +122,30 @@ class Benchmark(Answer):
     def columns(self) -> tuple[str, ...]:
         """What the rows are; of one model on several targets each begins with the target."""
         target = ("target",) if any(timed.target for timed in self.models) else ()
-        return (*target, *_COLUMNS, *(_SERVED if self._is_throughput else ()))
+        return (*target, *_COLUMNS, *(_SERVED if self._is_throughput else ()), *self._answer_columns)
 
     def rows(self) -> list[tuple[str, ...]]:
         """A row for each model, as :attr:`columns` says."""
-        return [(*filter(None, [timed.target]), *_row_of(timed), *self._served(timed)) for timed in self.models]
+        columns = len(self._answer_columns)
+        return [
+            (*filter(None, [timed.target]), *_row_of(timed), *self._served(timed), *_answer_texts(timed, columns))
+            for timed in self.models
+        ]
 
     def as_csv(self) -> str:
         """The rows as CSV, with a head."""
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows()])
         return text.getvalue()
+
+    @property
+    def _answer_columns(self) -> tuple[str, ...]:
+        """Of the first model that has an answer; all have the same depths."""
+        found = next((timed.generation for timed in self.models if timed.generation), None)
+        if found is None:
+            return ()
+        depths = [depth.tokens for depth in found.depths]
+        return "first token ms", *(f"tokens/s at {n}" for n in depths), f"past MB at {depths[-1]}", "answer", "ratio"
 
     @property
     def _is_throughput(self) -> bool:
@@ -159,6 +176,16 @@ def _row_of(timed: TimedModel) -> tuple[str, ...]:
         figures = f"{timed.latency_ms:.3f}", f"{timed.latency_ratio:.3f}", f"[{low:.3f}, {high:.3f}]"
     sizes = _megabytes(timed.size_bytes), _megabytes(timed.peak_memory_bytes)
     return timed.model, *figures, *percentile_texts(timed), *sizes, str(timed.rounds)
+
+
+def _answer_texts(timed: TimedModel, columns: int) -> tuple[str, ...]:
+    found, ratio = timed.generation, timed.answer_ratio
+    if found is None or ratio is None:
+        return ("",) * columns
+    speeds = (f"{depth.tokens_per_s:.1f}" for depth in found.depths)
+    past = f"{found.depths[-1].past_bytes / 1e6:.2f}"
+    about = f"{ratio.value:.3f} [{ratio.ci[0]:.3f}, {ratio.ci[1]:.3f}]"
+    return f"{found.first_ms:.1f}", *speeds, past, f"{found.answer_ms:.0f} ms", about
 
 
 def percentile_texts(timed: TimedModel) -> tuple[str, ...]:

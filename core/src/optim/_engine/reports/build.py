@@ -11,6 +11,7 @@ from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports.machine import this_machine
 from optim._engine.reports.parts.blamed import blame_report
+from optim._engine.reports.parts.generation import generation_report
 from optim._engine.reports.parts.running import batch_report, goal_ratio_report, start_report
 from optim._engine.reports.parts.serving import calls_report, throughput_report
 from optim._engine.reports.schema import (
@@ -100,6 +101,7 @@ def _original(outcome: Outcome) -> OriginalReport:
         operator_ms=outcome.operator_ms[0] if outcome.operator_ms else {},
         start=start_report(timed.ready.start if timed and timed.ready else None),
         batch=batch_report(timed),
+        generation=generation_report(timed.generation if timed else None),
         throughput=throughput_report(timed.throughput if timed else None),
     )
 
@@ -166,6 +168,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
         batch=batch_report(outcome.timing or outcome.original),
         throughput=throughput_report(outcome.throughput),
         goal_ratio=goal_ratio_report(found.goal),
+        generation=generation_report(found.generation or (outcome.timing.generation if outcome.timing else None)),
         load_script=outcome.load_script,
         requirements=outcome.requirements,
         kernels=tuple(KernelReport(**asdict(one)) for one in _kernels(outcome)),

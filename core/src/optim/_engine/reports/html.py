@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from optim._engine.drawing import svg
 from optim._engine.reports import plots, targets, words
+from optim._engine.reports.answer_figures import generation_figures, tokens_plot
 from optim._engine.reports.blame_section import blame_sections
 from optim._engine.reports.compiled import compiled_beside
+from optim._engine.reports.parts.generation import GenerationReport
 from optim._engine.reports.parts.running import StartReport
 from optim._engine.reports.schema import Report, StepReport
 from optim._engine.reports.words import not_here
@@ -147,6 +149,11 @@ def _plots(report: Report) -> list[Plot]:
             "Ratio to the original with its 95 % interval; what contended was timed in two processes of its own.",
             Markup(_both(plots.latency_plot, report)),
         ),
+        Plot(
+            "Tokens per second",
+            "One token behind a past of so many, of the original and of the result.",
+            Markup(_both(tokens_plot, report)),
+        ),
         Plot("Step by step", "After each step of the result, in order.", Markup(_both(plots.steps_plot, report))),
     ]
     return [plot for plot in drawn if plot.drawing]
@@ -214,6 +221,8 @@ def _figures(report: Report) -> list[Figure]:
         note = f"ratio {after.latency_ratio:.2f}" + (f", {interval[0]:.2f} to {interval[1]:.2f}" if interval else "")
         texts = words.latency_text(before.latency_ms), words.latency_text(after.latency_ms)
         found.append(Figure("Latency", *texts, after.latency_ratio, note))
+    if before.generation is not None and after.generation is not None:
+        found.append(_answer(before.generation, after.generation))
     if before.throughput is not None and after.throughput is not None and after.goal_ratio is not None:
         texts = words.throughput_text(before.throughput), words.throughput_text(after.throughput)
         found.append(Figure("Throughput", *texts, after.goal_ratio.value, f"time ratio {after.goal_ratio.value:.2f}"))
@@ -227,6 +236,13 @@ def _figures(report: Report) -> list[Figure]:
         if old and new:
             found.append(Figure(title, words.size_text(old), words.size_text(new), new / old, f"ratio {new / old:.2f}"))
     return found
+
+
+def _answer(before: GenerationReport, after: GenerationReport) -> Figure:
+    """An answer, with its first token and the others."""
+    *parts, (title, old, new) = generation_figures(before, after)
+    note = "; ".join(f"{name} {one} → {other}" for name, one, other in parts)
+    return Figure(title.capitalize(), old, new, after.answer_ms / before.answer_ms, note)
 
 
 def _start_up(before: StartReport, after: StartReport) -> Figure:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from optim._engine.reports.parts.blamed import BlameReport
 from optim._engine.reports.parts.fields import Figure, Part
+from optim._engine.reports.parts.generation import GenerationReport
 from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.reports.parts.running import BatchReport, GoalRatioReport, StartReport
 from optim._engine.reports.parts.serving import CallsReport, ThroughputReport
@@ -54,6 +55,7 @@ class OriginalReport(Part):
     )
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
     batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
+    generation: GenerationReport | None = Field(default=None, description="null where the goal is not generate")
     throughput: ThroughputReport | None = Field(default=None, description="null where it is not the goal")
 
 
@@ -189,6 +191,7 @@ class ResultReport(Part):
     batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
     throughput: ThroughputReport | None = Field(default=None, description="null where it is not the goal")
     goal_ratio: GoalRatioReport | None = Field(default=None, description="null where the goal has no clock of its own")
+    generation: GenerationReport | None = Field(default=None, description="as the original's")
 
 
 class StepReport(Part):
@@ -307,7 +310,7 @@ class Report(Part):
     targets: tuple[TargetReport, ...] = Field(
         default=(), description="those that competed; empty where one was asked for"
     )
-    goal: Literal["latency", "size", "memory", "startup", "throughput"]
+    goal: Literal["latency", "size", "memory", "startup", "throughput", "generate"]
     budget: BudgetReport
     original: OriginalReport
     export: ExportReport | None = Field(default=None, description="null where the source is an ONNX model")

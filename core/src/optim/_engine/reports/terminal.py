@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from optim._engine.reports.answer_figures import generation_figures
 from optim._engine.reports.parts.running import StartReport
 from optim._engine.reports.plots import front_of
 from optim._engine.reports.schema import Report, StepReport
@@ -176,6 +177,8 @@ def _figures(report: Report) -> Iterator[tuple[str, str, str]]:
         return
     if after.latency_ms is not None:
         yield "latency", latency_text(before.latency_ms), latency_text(after.latency_ms)
+    if before.generation is not None and after.generation is not None:
+        yield from generation_figures(before.generation, after.generation)
     if before.throughput is not None and after.throughput is not None:
         yield "throughput", throughput_text(before.throughput), throughput_text(after.throughput)
     if after.task is not None:

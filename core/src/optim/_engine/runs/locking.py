@@ -11,6 +11,7 @@ from typing import Any
 from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.feeds.named import GIVEN_FEEDS
 from optim._engine.gate.max_loss import parse_max_loss
+from optim._engine.generation.workload import Workload, asked_workload
 from optim._engine.recipes.lock import (
     Lock,
     LockedFeeds,
@@ -42,6 +43,7 @@ def lock_of(outcome: Outcome) -> Lock:
             versions=outcome.versions,
         ),
         goal=settings.goal,
+        generate=str(settings.workload) if settings.goal == "generate" else None,
         metric=settings.metric.text if settings.metric else None,
         budget=budget,
         feeds=LockedFeeds(
@@ -84,6 +86,7 @@ def apply_recipe(settings: RunSettings, path: Path | Mapping[str, Any]) -> tuple
         target=found.target.name,
         baseline=found.target.baseline or "",
         goal=found.goal,
+        workload=Workload.parse(found.generate or ""),
         data=data_beside(found, path),
         seed=found.feeds.seed,
         chain=found.chain(),
@@ -118,6 +121,7 @@ def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
     plain: dict[str, Any] = {
         "target": recipe.target,
         "goal": recipe.goal,
+        **(asked_workload(recipe.generate, recipe.goal) if recipe.generate is not None else {}),
         "data": recipe.data,
         "seed": recipe.seed,
         "search_seconds": recipe.search_seconds,

@@ -146,6 +146,8 @@ def _reason_against(offered: OfferedPass, stage: Stage, settings: RunSettings, f
         return f"stage {stage} was not asked for (--stage)"
     if settings.lossless and pass_class.lossy:
         return "it is lossy, and --lossless admits none"
+    if pass_class.goals and settings.goal not in pass_class.goals and not forced:
+        return f"it is tried where the goal is {' or '.join(pass_class.goals)} (--goal)"
     if settings.goal == "size" and pass_class.session_only and not forced:
         return "it sets how a model is opened, and that does not change its size (--goal size)"
     return ""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.max_loss import MaxLoss
+from optim._engine.generation.workload import Workload
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.passes import Stage
 from optim.source import SourceRequest
 
-Goal: TypeAlias = Literal["latency", "size", "memory", "startup", "throughput"]
+Goal: TypeAlias = Literal["latency", "size", "memory", "startup", "throughput", "generate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,9 @@ class Clocked:
 CLOCKED: Mapping[Goal, Clocked] = {
     "startup": Clocked(
         "start-up ratio", "starts {} times faster", "starts {} times slower", "starts as fast as before"
+    ),
+    "generate": Clocked(
+        "answer ratio", "answers {} times faster", "answers {} times slower", "answers as fast as before"
     ),
     "throughput": Clocked(
         "ratio of time per sample",
@@ -87,6 +91,7 @@ class RunSettings:
         max_latency_ms: what 95 of 100 calls must keep within, in milliseconds, where throughput is the goal; None: as
             long as it takes.
         batch_invariant: how far a sample's answer may move in a batch and with padding, relative L2; None: as it likes.
+        workload: of a decoder, where the goal is ``generate``.
         named: passes that must hold.
         without: passes left out; sorted, so that the same request has the same key.
         stages: only these; empty: all.
@@ -126,6 +131,7 @@ class RunSettings:
     component: str = ""
     baseline: str = ""
     batch_invariant: float | None = None
+    workload: Workload = field(default_factory=Workload)
     max_latency_ms: float | None = None
     cluster: str = ""
     store_url: str = ""

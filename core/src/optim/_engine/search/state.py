@@ -11,6 +11,7 @@ from optim._engine.diagnosis.blame_job import Answer as Blame
 from optim._engine.gate.budget import BeyondBudget
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
+from optim._engine.generation.timing import GenerationTimes
 from optim._engine.jobs.clocks.serving import Percentiles, Throughput
 from optim._engine.jobs.lane import Ready
 from optim._engine.plugins.offers import OfferedPass
@@ -238,6 +239,7 @@ class LaneResult:
         sample_calls: how long calls took, of each timed sample.
         throughput: what it did, where that is the goal.
         work: processor seconds of a run, to the base's; None where nobody counts them.
+        generation: what the time of an answer is made of, where that is the goal.
     """
 
     failure: str = ""
@@ -254,6 +256,7 @@ class LaneResult:
     sample_calls: tuple[Percentiles, ...] = ()
     throughput: Throughput | None = None
     work: Ratio | None = None
+    generation: GenerationTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +275,7 @@ class Measured:
         again: the ratio of a second race alone; None where there was none. ``ratio`` is that of both.
         goal: what the goal's own clock found, to the original's; None where the goal has none.
         work: processor seconds of a run, to the original's; None where nobody counts them.
+        generation: what the time of an answer is made of, where that is the goal.
     """
 
     candidate: Candidate
@@ -285,6 +289,7 @@ class Measured:
     again: float | None = None
     goal: Ratio | None = None
     work: Ratio | None = None
+    generation: GenerationTimes | None = None
 
     @property
     def digest(self) -> str:
@@ -310,6 +315,7 @@ class Measured:
             peak_memory_bytes=max(self.peak_memory_bytes, result.ready.peak_memory_bytes),
             goal=result.goal,
             work=result.work,
+            generation=result.generation,
         )
 
 

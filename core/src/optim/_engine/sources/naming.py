@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from optim.errors import ExitStatus, OptimError
-from optim.source import ADAPTER_FILE, CONFIG_FILE
+from optim.source import ADAPTER_FILE, CONFIG_FILE, MODULES_FILE
 
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -36,7 +36,7 @@ def needs_export(spec: str) -> bool:
             "source-is-hub-name",
             f"there is no folder {spec}, and nothing is downloaded",
             "it looks like the name of a model on the Hugging Face hub",
-            f"hf download {spec} --local-dir {path.name}    # then name the folder: {path.name}",
+            f"name it hf://{spec}; or hf download {spec} --local-dir {path.name}, and name that folder",
             status=ExitStatus.USAGE,
         )
     return False
@@ -71,7 +71,7 @@ def nothing_to_export(spec: str, output: Path) -> OptimError:
 
 
 def _folder_needs_export(path: Path) -> bool:
-    if (path / CONFIG_FILE).is_file() or (path / ADAPTER_FILE).is_file():
+    if any((path / name).is_file() for name in (CONFIG_FILE, ADAPTER_FILE, MODULES_FILE)):
         return True
     weights = sorted(file.name for file in path.iterdir() if file.suffix in (".safetensors", *_PICKLES))
     if weights and not any(path.glob("*.onnx")):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Source, SourceContext, SourcePass, SourceResult, Target
+from optim import APPLICABLE, Applicable, Source, SourceContext, SourcePass, SourceRequest, SourceResult, Target
 from optim_plugins.torch.available import transformers_available
 
 if TYPE_CHECKING:
     from optim.options import NoOptions
+    from optim_plugins.torch.sources.huggingface.sentence_encoder import SentenceParts
 
 
 class LoadHuggingFace(SourcePass):
@@ -29,10 +31,29 @@ class LoadHuggingFace(SourcePass):
     def apply(self, source: Source, options: NoOptions, context: SourceContext) -> SourceResult:
         """Load the model and split it into components."""
         from optim_plugins.torch.sources.huggingface.model_folder import load_folder
+        from optim_plugins.torch.sources.huggingface.sentence_encoder import sentence_parts
         from optim_plugins.torch.sources.huggingface.task_sources import huggingface_source
 
         del options, context
         assert source.request.folder is not None
+        if not source.request.task:  # a task is one of the transformer alone
+            parts = sentence_parts(source.request.folder)
+            if parts is not None:
+                return _sentence_encoder(parts, source.request)
         loaded = load_folder(source.request.folder, source.request)
         made = huggingface_source(loaded.model, source.request, loaded.weight_files)
         return SourceResult(made, True, loaded.notes, loaded.counts)
+
+
+def _sentence_encoder(parts: SentenceParts, request: SourceRequest) -> SourceResult:
+    """The transformer with its pooling, and what comes behind that, as one graph."""
+    from optim_plugins.torch.sources.huggingface.model_folder import load_folder
+    from optim_plugins.torch.sources.huggingface.sentence_encoder import SentenceEncoder
+    from optim_plugins.torch.sources.huggingface.task_sources import sentence_source
+
+    loaded = load_folder(parts.transformer, replace(request, task="feature-extraction"))
+    whole = SentenceEncoder(loaded.model, parts.after).eval().requires_grad_(False)
+    made = sentence_source(loaded.model, whole, request, (*loaded.weight_files, *parts.weight_files))
+    names = ", ".join(type(part).__name__ for part in parts.after)
+    notes = (*loaded.notes, f"a folder of sentence-transformers: the graph has its {names}")
+    return SourceResult(made, True, notes, loaded.counts)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optim.cli_kit.names import TARGET_NAME
-from optim.cli_kit.options import SECONDS, data_option, seed_option, targets_option
+from optim.cli_kit.options import MODEL_PATH, SECONDS, data_option, seed_option, targets_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus, OptimError, disk_error
 
@@ -35,7 +35,7 @@ class _GridCommand(click.Command):
 
 
 @click.command(cls=_GridCommand)
-@click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MODEL_OR_RUN_FOLDER...")
+@click.argument("models", nargs=-1, required=True, type=MODEL_PATH, metavar="MODEL_OR_RUN_FOLDER...")
 @data_option
 @targets_option("Where they run; of one model several with commas, or auto.", default="cpu")
 @click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="Of timing, at most.")
@@ -46,6 +46,7 @@ class _GridCommand(click.Command):
 @click.option(
     "--max-latency", "max_latency_ms", type=float, metavar="MS", help="What 95 of 100 of its calls keep within."
 )
+@click.option("--generate", metavar="prompt=N,new=N", help="Of decoders: also time a whole answer.")
 @click.option(
     "--grid", multiple=True, metavar="NAME=SIZE,... ...", help="Time every combination: batch=1,8 sequence=16,128."
 )
@@ -62,6 +63,7 @@ def bench(
     component: str,
     throughput: bool,
     max_latency_ms: float | None,
+    generate: str | None,
     grid: tuple[str, ...],
     table: Path | None,
     plot: Path | None,
@@ -79,7 +81,7 @@ def bench(
     served: dict[str, Any] = {"throughput": throughput, "max_latency_ms": max_latency_ms}
     _require_places(table, plot, grid=bool(grid))
     if grid:
-        _require_alone(beside, component)
+        _require_alone(beside, component, generate)
         with progress() as say:
             points = bench_grid(
                 models, parse_grid(grid), data=data, seconds=seconds, target=target, seed=seed, say=say, **served
@@ -95,6 +97,7 @@ def bench(
             component=component,
             seed=seed,
             say=say,
+            generate=generate,
             **served,
         )
     if table is not None:
@@ -148,7 +151,15 @@ def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> Non
         _write(table, "")  # before anything takes time
 
 
-def _require_alone(beside: Sequence[str], component: str) -> None:
+def _require_alone(beside: Sequence[str], component: str, generate: str | None) -> None:
+    if generate is not None:
+        raise OptimError(
+            "conflicting-request",
+            "--grid and --generate exclude each other",
+            "the sizes of an answer's steps are those of its prompt and its past",
+            "name another prompt in place of a grid: --generate prompt=1024,new=128",
+            status=ExitStatus.USAGE,
+        )
     if beside or component:
         raise OptimError(
             "conflicting-request",

@@ -42,18 +42,19 @@ def export(
     """Turn SOURCE into ONNX that is proved equal to it.
 
     SOURCE is a Hugging Face model folder, or package.module:factory, a function that returns a torch module, or a
-    module and example inputs. Nothing is downloaded.
+    module and example inputs; or hf://ORG/NAME, whose files are downloaded.
     """
     from optim._engine.cli.request import parse_named, source_request
     from optim._engine.runs.export import export_source
     from optim._engine.sources.pipeline import Choice
+    from optim._engine.sources.remote.fetch import fetched
     from optim.cli_kit.progress import progress
 
     passes = [parse_named(text) for text in named]
     choice = Choice({one.name: one.options for one in passes}, tuple(sorted(set(without))))
     with progress() as say:
         made = export_source(
-            source_request(source, words, seed),
+            source_request(str(fetched(source, say)), words, seed),
             output,
             say,
             target=target,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optim.cli_kit.options import MODEL_PATH
 from optim.cli_kit.output import echo, echo_json, print_fields, print_table
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _MOST_OPERATORS = 25
 
 
 @click.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=MODEL_PATH)
 @click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object.")
 def inspect(model: Path, as_json: bool) -> None:
     """Show inputs, outputs, opset, operators, size, weights by dtype, and what is dynamic."""

@@ -12,7 +12,15 @@ import click
 from optim._engine.cli.layouts import deliveries_of, layout_options, require_layouts
 from optim._engine.cli.request import source_options
 from optim.cli_kit.names import PASS_NAME, POINT_NAME, STAGE_NAME, disable_option
-from optim.cli_kit.options import SECONDS, SECONDS_OR_AUTO, SEED, data_option, metric_options, targets_option
+from optim.cli_kit.options import (
+    MODEL_PATH,
+    SECONDS,
+    SECONDS_OR_AUTO,
+    SEED,
+    data_option,
+    metric_options,
+    targets_option,
+)
 from optim.cli_kit.output import echo, echo_json, json_option, print_json, print_rich
 from optim.errors import ExitStatus, OptimError
 
@@ -22,14 +30,19 @@ if TYPE_CHECKING:
 
 
 @click.command
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source", type=MODEL_PATH)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The run folder. [default: MODEL-optim]")
 @targets_option("Where the model will run: a target, several with commas, or auto: the fastest is delivered.")
 @data_option
 @click.option(
     "--goal",
-    type=click.Choice(["latency", "size", "memory", "startup", "throughput"]),
+    type=click.Choice(["latency", "size", "memory", "startup", "throughput", "generate"]),
     help="What better means. [default: latency]",
+)
+@click.option(
+    "--generate",
+    metavar="prompt=N,new=N",
+    help="Goal generate: tokens of a decoder's prompt and answer. [default: prompt=512,new=128]",
 )
 @click.option(
     "--max-latency",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.cli_kit.names import TARGET_NAME
-from optim.cli_kit.options import data_option, metric_options, seed_option, target_option
+from optim.cli_kit.options import MODEL_PATH, data_option, metric_options, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @click.command
-@click.argument("reference", type=click.Path(path_type=Path))
-@click.argument("other", type=click.Path(path_type=Path), required=False)
+@click.argument("reference", type=MODEL_PATH)
+@click.argument("other", type=MODEL_PATH, required=False)
 @data_option
 @click.option("--max-drift", type=float, help="Largest relative L2 of any output. [default: 0.05]")
 @metric_options

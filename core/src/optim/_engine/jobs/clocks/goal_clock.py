@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from optim._engine.generation.timing import GenerationTimes
 from optim._engine.jobs.clocks.serving import Served
 
 if TYPE_CHECKING:
@@ -42,12 +43,20 @@ class Figure:
     Attributes:
         seconds: that the goal makes small; ratios are of these.
         calls: how long each call of the round took, in seconds, where calls are what the user waits for.
+        generation: of a decoder, what the seconds are made of.
         served: how the model is run from now on, where that was chosen in this round.
     """
 
     seconds: float
     calls: tuple[float, ...] = ()
     served: Served | None = None
+    generation: GenerationTimes | None = None
+
+
+def generation_of(figures: Sequence[Figure]) -> GenerationTimes | None:
+    """What the time of an answer is made of, over rounds; None where none was timed."""
+    found = [one.generation for one in figures if one.generation is not None]
+    return GenerationTimes.median(found) if found else None
 
 
 class Timer(ABC):

@@ -161,6 +161,8 @@ def _not_timed(model: str, target: str, reason: str) -> TimedModel:
 
 def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepare.Answer) -> TimedModel:
     from optim._engine.reports.answers import TimedModel, TimedShape
+    from optim._engine.reports.parts.generation import generation_report
+    from optim._engine.reports.parts.running import goal_ratio_report
     from optim._engine.reports.parts.serving import calls_report, throughput_report
 
     ratio, ready = result.ratio, result.ready
@@ -186,6 +188,8 @@ def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepa
             )
         ),
         throughput=throughput_report(result.throughput),
+        generation=generation_report(result.generation),
+        answer_ratio=goal_ratio_report(result.goal) if result.generation else None,
     )
 
 

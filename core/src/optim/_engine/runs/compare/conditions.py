@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optim._engine.generation.decoder import require_generating
 from optim._engine.jobs.runner import Runner, thread_executor
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.runs.session_file import MODEL_FILE, read_session_file
@@ -78,6 +79,8 @@ def workbench_for(
         )
         bench = Workbench(settings, registry, store, executor, say, exported)
         found = bench.ingest()
+        if settings.goal == "generate":
+            require_generating(found.model)
         bench.prepare(found.model)
         original = replace(bench.original, model=found.model.with_session(session))
         yield bench, original if exported else _where_it_was_made_for(bench, model, original)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optim._engine.plugins.registry import Registry, require_target
+from optim._engine.plugins.registry import Registry
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.reports.parts.laid_out import DELIVERY_FILE, LayoutReport
 from optim._engine.runs.compare.conditions import Conditions, workbench_for
@@ -25,6 +26,23 @@ from optim.target import Target
 
 LOCK_FILE = "recipe.lock.toml"
 Say = Callable[[str], None]
+Against = tuple[Target, Bench | str]
+
+_OF_ANOTHER_GRAPH = frozenset({"feeds-missing-input", "feeds-unknown-input", "feeds-shape", "feeds-dtype"})
+"""A pass may have changed what goes in: the feeds of the original do not fit then, and others are made up."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Feeds:
+    """Feeds to compare on.
+
+    Attributes:
+        data: as a user names them; None: made up.
+        named: whether the user named them for this very graph.
+    """
+
+    data: str | None
+    named: bool = False
 
 
 def deliver(
@@ -49,7 +67,8 @@ def deliver(
     lock = _lock_of(folder)
     require_files(asked, asked.files or folder)
     (one,) = asked.layouts
-    with _against(folder, lock, registry, say, data) as (target, against):
+    feeds = _Feeds(data, named=True) if data else _Feeds(_feeds_of(lock, folder / LOCK_FILE))
+    with _against(folder, lock, registry, say, feeds) as (target, against):
         result = result_of(folder, target, asked.files or folder)
         return _whole(one, result, output, against, asked.python)
 
@@ -88,7 +107,7 @@ def deliver_in_run(
         settings: of the run: its feeds, and the source whose files go along.
     """
     found = []
-    with _against(folder, _lock_of(folder), registry, say, settings.data) as (target, against):
+    with _against(folder, _lock_of(folder), registry, say, _Feeds(settings.data)) as (target, against):
         result = result_of(folder, target, asked.files or files_of(settings))
         for one in asked.layouts:
             output = folder if one.layout.in_place else folder / one.layout.name
@@ -125,20 +144,28 @@ def result_of(folder: Path, target: Target, files: Path | None) -> Result:
 
 
 @contextmanager
-def _against(
-    folder: Path, lock: Lock, registry: Registry, say: Say, data: str | None
-) -> Iterator[tuple[Target, Bench | str]]:
+def _against(folder: Path, lock: Lock, registry: Registry, say: Say, feeds: _Feeds) -> Iterator[Against]:
     """The target of a run, and its result prepared on it; or why it cannot be run here."""
     target = registry.target(lock.target.name)
     reason = registry.unavailable(target)
     if reason is not None:
         yield target, f"target {target.name} cannot be used on this machine: {reason}"
         return
-    given = data or data_beside(lock, folder / LOCK_FILE)
-    conditions = Conditions(registry, Store(), say, data=given, target=target.name, seed=lock.feeds.seed)
-    require_target(registry, target.name)
-    with workbench_for(folder, conditions) as (bench, own):
+    conditions = Conditions(registry, Store(), say, data=feeds.data, target=target.name, seed=lock.feeds.seed)
+    with ExitStack() as stack:
+        try:
+            bench, own = stack.enter_context(workbench_for(folder, conditions))
+        except OptimError as error:
+            if feeds.named or error.reference not in _OF_ANOTHER_GRAPH:
+                raise
+            bench, own = stack.enter_context(workbench_for(folder, replace(conditions, data=None)))
         yield target, Bench(bench, own)
+
+
+def _feeds_of(lock: Lock, path: Path) -> str | None:
+    """The feeds of a run where they still lie as files: a lock of somebody else may name a function, which is code."""
+    found = data_beside(lock, path)
+    return found if found is not None and Path(found).exists() else None
 
 
 def _whole(one: AskedLayout, result: Result, output: Path, against: Bench | str, python: Path) -> LayoutReport:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from optim._engine.compare.place import compare_run
 from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drift
+from optim._engine.gate.outputs import compare_sample
 from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.runs.layouts.asked import AskedLayout
+from optim._engine.runs.layouts.baking import baked
 from optim._engine.runs.layouts.cost import opened_cost
 from optim._engine.runs.layouts.not_carried import not_carried
 from optim._engine.runs.layouts.opening import open_laid
@@ -60,25 +63,59 @@ def lay_out(asked: AskedLayout, result: Result, folder: Path, against: Bench | s
         text="",
         not_carried=not_carried(result.model.session, laid.session),
         notes=laid.notes,
+        baked=laid.tied_to,
     )
     if isinstance(against, str):
         return report.model_copy(update={"text": against})
-    bench = against.bench
+    if report.not_carried and folder != result.folder and not laid.tied_to:
+        with baked(against.bench, result, laid) as better:
+            if better is not None:
+                _empty(folder)
+                laid = _written(asked, better.result, folder)
+                lost = not_carried(better.left, laid.session)
+                report = report.model_copy(update={"not_carried": lost, "baked": better.tied_to})
+    if report.not_carried:
+        cost = opened_cost(against.bench, against.own, folder / laid.graph, laid.session)
+        report = report.model_copy(update={"cost": cost})
+    return _compared(asked, result, _Place(folder, laid, python), against.bench, report)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a layout lies, and who opens it there."""
+
+    folder: Path
+    laid: Laid
+    python: Path
+
+
+def _compared(
+    asked: AskedLayout, result: Result, place: _Place, bench: Workbench, report: LayoutReport
+) -> LayoutReport:
+    """The report with what the consumer made of it.
+
+    Raises:
+        OptimError[layout-differs]: it computes something else.
+    """
     bench.say(f"opening {asked.layout.name} by its consumer")
-    samples = bench.prepared.compared[:_SAMPLES]
-    feeds = [bench.reference.feed_set().sample(index) for index in samples]
-    opened = open_laid(asked.layout, laid, folder, feeds, python)
-    cost = opened_cost(against.bench, against.own, folder / laid.graph, laid.session) if report.not_carried else None
-    report = report.model_copy(update={"cost": cost})
+    indexes = bench.prepared.compared[:_SAMPLES]
+    feeds = [bench.reference.feed_set().sample(index) for index in indexes]
+    samples = asked.layout.samples(result, feeds)
+    opened = open_laid(asked.layout, place.laid, place.folder, samples, place.python)
     if opened.missing:
         text = f"{opened.missing}; {asked.layout.consumer}, then optim deliver opens it too"
         return report.model_copy(update={"text": text})
     found: dict[str, OutputComparison] = {}
-    for index, sample, outputs in zip(samples, feeds, opened.outputs, strict=True):
-        found = merge_samples(found, compare_run(outputs, bench.reference, index, sample, ()))
+    for index, sample, outputs in zip(indexes, samples, opened.outputs, strict=True):
+        own = asked.layout.expected(result, sample, outputs)
+        if own is None:
+            compared = compare_run(outputs, bench.reference, index, sample, ())
+        else:
+            compared = compare_sample(own, outputs, sample, result.model.inputs, result.model.outputs)
+        found = merge_samples(found, compared)
     drift, tolerance = worst_drift(found.values()).relative_l2, bench.prepared.tolerance
-    if drift > tolerance or any(one.problem for one in found.values()):
-        problem = next((f"{one.name}: {one.problem}" for one in found.values() if one.problem), "")
+    problem = next((f"{one.name}: {one.problem}" for one in found.values() if one.problem), "")
+    if problem or drift > tolerance:
         raise OptimError(
             "layout-differs",
             f"{opened.consumer} computes something else from layout {asked.layout.name}",
@@ -87,15 +124,14 @@ def lay_out(asked: AskedLayout, result: Result, folder: Path, against: Bench | s
             asked.plugin,
             ExitStatus.NOT_HELD,
         )
-    return report.model_copy(
-        update={
-            "status": "opened",
-            "text": f"by {opened.consumer}",
-            "drift": drift,
-            "tolerance": tolerance,
-            "samples": len(samples),
-        }
-    )
+    measured = {"drift": drift, "tolerance": tolerance, "samples": len(samples)}
+    return report.model_copy(update={"status": "opened", "text": f"by {opened.consumer}", **measured})
+
+
+def _empty(folder: Path) -> None:
+    """Take away what a layout wrote, to write it once more."""
+    shutil.rmtree(folder)
+    folder.mkdir()
 
 
 def _written(asked: AskedLayout, result: Result, folder: Path) -> Laid:

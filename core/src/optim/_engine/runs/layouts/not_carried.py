@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from optim.layout.settings import SWITCHED_OFF, switched_off
 from optim.model import SessionConfig
-
-SPECIFIED = "optimization.disable_specified_optimizers"
-"""Config entry of ONNX Runtime that switches optimizers off too, with semicolons between."""
 
 
 def not_carried(tuned: SessionConfig, carried: SessionConfig) -> tuple[str, ...]:
@@ -18,9 +16,10 @@ def not_carried(tuned: SessionConfig, carried: SessionConfig) -> tuple[str, ...]
     lost = [
         f"{name}={value}" for name, value in tuned.session_options.items() if carried.session_options.get(name) != value
     ]
-    lost += [f"{key}={text}" for key, text in tuned.session_config.items() if carried.session_config.get(key) != text]
-    off = {*carried.disabled_optimizers, *carried.session_config.get(SPECIFIED, "").split(";")}
-    lost += [f"without {name}" for name in tuned.disabled_optimizers if name not in off]
+    for key, text in tuned.session_config.items():
+        if key != SWITCHED_OFF and carried.session_config.get(key) != text:
+            lost.append(f"{key}={text}")
+    lost += [f"without {name}" for name in sorted(switched_off(tuned) - switched_off(carried))]
     for provider, options in tuned.provider_options.items():
         there = carried.provider_options.get(provider, {})
         lost += [f"{provider} {name}={text}" for name, text in options.items() if there.get(name) != text]

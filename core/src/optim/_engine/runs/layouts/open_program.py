@@ -38,7 +38,9 @@ def _loaded(path: str) -> Any:
     spec = importlib.util.spec_from_file_location("optim_opener", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    kept, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # beside a plugin's file, for another Python
     spec.loader.exec_module(module)
+    sys.dont_write_bytecode = kept
     return module
 
 

@@ -111,6 +111,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
     elif process.poll() is None:
         process.kill()
+    if process.stdout is not None:
+        process.stdout.close()
     process.wait()
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from optim._engine.jobs.clocks.goal_clock import Figure
+from optim._engine.jobs.clocks.goal_clock import Figure, generation_of
 from optim._engine.jobs.lane import JOB, Ready, Request
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.lane_figures import goal_ratio, sample_calls, throughput, work_ratio
@@ -277,6 +277,7 @@ def _figures(lane: _Lane, base: _Lane, rounds: _Rounds) -> LaneResult:
         latency_ms=float(np.exp(np.log(base_ms).mean())) * ratio.value,
         sample_ms=tuple(ms * one.value for ms, one in zip(base_ms.tolist(), each, strict=True)),
         sample_ratio=each,
+        generation=generation_of([lane.goal[r] for r in rounds.kept if r < len(lane.goal)]),
         goal=goal_ratio(lane.goal, base.goal, rounds.kept),
         work=work_ratio(lane.work, base.work, rounds.kept),
         sample_calls=sample_calls(lane.calls, rounds.kept),

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
-from optim.passes import Role
 
 if TYPE_CHECKING:
     from optim import NoOptions
@@ -26,7 +25,7 @@ class SharePast(Pass):
 
     name = "ort.share-past"
     summary = "attention of decoders that adds to the past in place, in one buffer of a fixed size"
-    role = Role.REQUESTED
+    goals = ("generate",)
     after = ("ort.clean",)
     before = ("ort.fuse-transformer",)
 

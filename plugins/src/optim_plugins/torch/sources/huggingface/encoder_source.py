@@ -15,11 +15,17 @@ from optim_plugins.torch.sources.huggingface.encoder_inputs import EncoderInputs
 _SKIPPED_OUTPUTS = frozenset({"hidden_states", "attentions", "past_key_values", "loss", "cross_attentions"})
 
 
-def encoder_source(model: Any, request: SourceRequest) -> Source:
-    """One component ``model`` with the outputs that the model names, without hidden states and attentions."""
+def encoder_source(model: Any, request: SourceRequest, whole: Any = None) -> Source:
+    """One component ``model`` with the outputs that the model names, without hidden states and attentions.
+
+    Args:
+        model: of transformers.
+        request: what the user asked for.
+        whole: a module around it that is called as it is, and becomes the graph; None: the model itself.
+    """
     maker = EncoderInputs(model.forward, model.config, model.main_input_name, request.seed)
     example, sizes = maker.make(2, maker.sizes[1], padded="right"), maker.sizes_of(2, 1)
-    module = FlatModule(model, list(example))
+    module = FlatModule(model if whole is None else whole, list(example))
     module.output_names = _output_names(module, example)
     other, other_sizes = maker.make(3, maker.sizes[2]), maker.sizes_of(3, 2)
     inputs = with_named_dimensions(maker.declare(example), example, request)

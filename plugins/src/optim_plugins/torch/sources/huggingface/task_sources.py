@@ -38,6 +38,25 @@ def huggingface_source(model: Any, request: SourceRequest, weight_files: Sequenc
     return replace(source, facts=facts, weight_files=tuple(weight_files))
 
 
+def sentence_source(model: Any, whole: Any, request: SourceRequest, weight_files: Sequence[Path]) -> Source:
+    """A transformer with what sentence-transformers puts behind it; raises as :func:`huggingface_source`.
+
+    Args:
+        model: the transformer, whose inputs it takes.
+        whole: both as one module.
+        request: what the user asked for.
+        weight_files: that its parameters are mapped from.
+    """
+    try:
+        source = encoder_source(model, request, whole)
+    except OptimError:
+        raise
+    except Exception as error:
+        raise _needs_a_factory(model, "sentence embeddings", error) from error
+    facts = {"task": "sentence-similarity", "architecture": type(model).__name__, **source.facts}
+    return replace(source, facts=facts, weight_files=tuple(weight_files))
+
+
 def _needs_a_factory(model: Any, task: str, error: Exception) -> OptimError:
     name = type(model).__name__
     said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

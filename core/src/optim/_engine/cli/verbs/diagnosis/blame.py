@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit.options import data_option, seed_option, target_option
+from optim.cli_kit.options import MODEL_PATH, data_option, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus, OptimError
 
@@ -20,8 +20,8 @@ _NAMES = 6
 
 
 @click.command
-@click.argument("reference", type=click.Path(path_type=Path))
-@click.argument("other", type=click.Path(path_type=Path))
+@click.argument("reference", type=MODEL_PATH)
+@click.argument("other", type=MODEL_PATH)
 @data_option
 @click.option(
     "--map", "pairs", multiple=True, metavar="A=B", help="Input or output A of REFERENCE is B of OTHER; repeatable."

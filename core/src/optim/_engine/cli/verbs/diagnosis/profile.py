@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit.options import SECONDS, data_option, seed_option, target_option
+from optim.cli_kit.options import MODEL_PATH, SECONDS, data_option, seed_option, target_option
 from optim.cli_kit.output import NOTHING, echo, json_option, print_json, print_table, size_text
 from optim.errors import ExitStatus, OptimError
 
@@ -22,7 +22,7 @@ _GROWTH_PAYS = 1.5
 
 
 @click.command
-@click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MODEL_OR_RUN_FOLDER...")
+@click.argument("models", nargs=-1, required=True, type=MODEL_PATH, metavar="MODEL_OR_RUN_FOLDER...")
 @data_option
 @target_option
 @click.option("--seconds", type=SECONDS, default=3.0, show_default=True, help="Of runs, for each model.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit.options import SECONDS
+from optim.cli_kit.options import MODEL_PATH, SECONDS
 from optim.cli_kit.output import echo, json_option, print_json, size_text
 from optim.errors import ExitStatus, OptimError
 
@@ -30,7 +30,7 @@ _MOST_INSIDE = 1 << 30
 
 
 @click.command
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=MODEL_PATH)
 @click.option(
     "--while",
     "command",

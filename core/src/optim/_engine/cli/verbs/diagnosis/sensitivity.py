@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optim.cli_kit.names import CONVERSION_NAME
-from optim.cli_kit.options import SECONDS, data_option, seed_option, target_option
+from optim.cli_kit.options import MODEL_PATH, SECONDS, data_option, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _BAR = 20
 
 
 @click.command
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=MODEL_PATH)
 @click.option(
     "--as",
     "wanted",

@@ -1,0 +1,137 @@
+"""How long a decoder takes for an answer: its first token, and each one after it.
+
+A round does not generate all tokens: it runs the prompt, and a few single tokens at three depths, on a past of these
+lengths. What lies between is interpolated, for the time of a token grows evenly with its depth.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optim._engine.generation.interface import DecoderInterface
+from optim._engine.generation.steps import BufferSteps, GrowingSteps, steps_of
+from optim._engine.generation.workload import Workload
+from optim.arrays import Array, dtype_of
+
+_TOKENS = 3
+"""Single tokens at each depth of a round, whose median counts: one alone may meet another program."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationTimes:
+    """How long a workload takes, with one prompt at a time.
+
+    Attributes:
+        prompt: tokens of the prompt.
+        new: tokens of the answer.
+        first_s: until the first token.
+        depths: tokens of the past at which a token was timed, rising.
+        token_s: of one token at each of them.
+        past_bytes: memory of the past at each of them; of a past that each step returns anew it is there twice.
+    """
+
+    prompt: int
+    new: int
+    first_s: float
+    depths: tuple[int, ...]
+    token_s: tuple[float, ...]
+    past_bytes: tuple[int, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole answer."""
+        mean = float(np.interp(np.arange(self.depths[0], self.depths[-1] + 1), self.depths, self.token_s).mean())
+        return self.first_s + (self.new - 1) * mean
+
+    @classmethod
+    def median(cls, rounds: Sequence[GenerationTimes]) -> GenerationTimes:
+        """Of several rounds, each figure by itself."""
+        first = rounds[0]
+        tokens = tuple(statistics.median(column) for column in zip(*(one.token_s for one in rounds), strict=True))
+        least = statistics.median(one.first_s for one in rounds)
+        return cls(first.prompt, first.new, least, first.depths, tokens, first.past_bytes)
+
+
+class WorkloadTimer:
+    """Times a workload on a session.
+
+    Args:
+        session: of the decoder: what has ``run``, ``get_inputs`` and ``get_outputs``.
+        interface: of its graph.
+        workload: what it is used for.
+
+    Raises:
+        OptimError[past-too-large]: the machine has not the memory for the past.
+    """
+
+    def __init__(self, session: Any, interface: DecoderInterface, workload: Workload) -> None:
+        self._workload = workload
+        self._interface = interface
+        capacity = workload.prompt + workload.new
+        random = np.random.default_rng(0)
+        self._ids = random.integers(0, _vocabulary(session, interface), (1, workload.prompt))
+        constants = _constants(interface)
+        self._steps = steps_of(session, interface, 1, capacity, constants)
+        self._deep = {}
+        if isinstance(self._steps, GrowingSteps):
+            for depth in workload.depths:
+                self._deep[depth] = steps = GrowingSteps(session, interface, 1, constants)
+                steps.fill(depth)
+
+    def round(self) -> GenerationTimes:
+        """The prompt, and a few tokens at each depth."""
+        work = self._workload
+        first_s = self._first_s()
+        tokens = tuple(statistics.median(self._token_s(depth) for _ in range(_TOKENS)) for depth in work.depths)
+        return GenerationTimes(work.prompt, work.new, first_s, work.depths, tokens, self._past_bytes())
+
+    def _first_s(self) -> float:
+        started = time.perf_counter()
+        if isinstance(self._steps, GrowingSteps):
+            self._steps.fill(0)
+        self._steps.advance(self._ids, np.ones_like(self._ids)).argmax(-1)
+        return time.perf_counter() - started
+
+    def _token_s(self, depth: int) -> float:
+        ids, mask = self._ids[:, :1], np.ones((1, depth + 1), np.int64)
+        steps = self._deep.get(depth, self._steps)
+        before = steps.state if isinstance(steps, GrowingSteps) else {}
+        started = time.perf_counter()
+        steps.advance(ids, mask).argmax(-1)
+        took = time.perf_counter() - started
+        if isinstance(steps, GrowingSteps):
+            steps.state = before
+        return took
+
+    def _past_bytes(self) -> tuple[int, ...]:
+        if isinstance(self._steps, BufferSteps):
+            return tuple(_bytes(self._interface, depth + 1) for depth in self._workload.depths)
+        return tuple(_bytes(self._interface, 2 * depth + 1) for depth in self._workload.depths)
+
+
+def _bytes(interface: DecoderInterface, tokens: int) -> int:
+    shapes = interface.buffers(1, tokens)
+    return sum(math.prod(shape) * dtype_of(interface.inputs[name].dtype).itemsize for name, shape in shapes.items())
+
+
+def _constants(interface: DecoderInterface) -> dict[str, Array]:
+    """Inputs that say nothing of tokens: zeros, of size 1 where they are free."""
+    known = {*interface.state.values(), "input_ids", "attention_mask", "position_ids"}
+    return {
+        name: np.zeros([size if isinstance(size, int) else 1 for size in info.shape or ()], dtype_of(info.dtype))
+        for name, info in interface.inputs.items()
+        if name not in known
+    }
+
+
+def _vocabulary(session: Any, interface: DecoderInterface) -> int:
+    """Tokens that there are, as far as the logits say; of a model that does not, few enough for any."""
+    shape = next(value.shape for value in session.get_outputs() if value.name == interface.logits)
+    return shape[-1] if shape and isinstance(shape[-1], int) else 32

@@ -1,0 +1,64 @@
+"""What counts as an address; imports nothing heavy, as every command reads one."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from optim.errors import ExitStatus, OptimError
+
+_URL = re.compile(r"https?://[^/]+/.*", re.IGNORECASE)
+_HUB = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([^/]+))?(?:/(.+?))?/?")
+_SET = ("1", "ON", "YES", "TRUE")
+
+
+@dataclass(frozen=True, slots=True)
+class HubAddress:
+    """``hf://ORG/NAME[@REVISION][/FILE]``.
+
+    Attributes:
+        repo: organization and name.
+        revision: branch, tag or commit; None: the main branch.
+        file: in the repository; empty: all that a source needs.
+    """
+
+    repo: str
+    revision: str | None
+    file: str
+
+
+def is_address(spec: str) -> bool:
+    """Returns whether it is an address, and no path."""
+    return spec.startswith("hf://") or _URL.fullmatch(spec) is not None
+
+
+def hub_address(spec: str) -> HubAddress:
+    """The parts of an address of the hub.
+
+    Raises:
+        OptimError[bad-address]: it is none.
+    """
+    found = _HUB.fullmatch(spec)
+    if found is None or ".." in spec:
+        raise OptimError(
+            "bad-address",
+            f"{spec} is no address of the Hugging Face hub",
+            "it is hf://ORG/NAME, with @REVISION and /FILE where they are wanted",
+            "hf://sentence-transformers/all-MiniLM-L6-v2/onnx/model.onnx",
+            status=ExitStatus.USAGE,
+        )
+    return HubAddress(found[1], found[2], found[3] or "")
+
+
+def is_offline() -> bool:
+    """Whether the user forbids the network, as huggingface_hub reads it."""
+    return any(os.environ.get(name, "").upper() in _SET for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
+
+
+def name_of(path: Path) -> str:
+    """The name of a file or a folder; of a repository in huggingface_hub's cache its own, and not its commit."""
+    repo = path.parent.parent.name
+    cached = path.parent.name == "snapshots" and repo.startswith("models--")
+    return repo.rpartition("--")[2] if cached else path.name

@@ -1,0 +1,113 @@
+"""``hf://``: files of the Hugging Face hub, through huggingface_hub and its cache, tokens and offline rules."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from optim._engine.sources.naming import needs_export
+from optim._engine.sources.remote.address import HubAddress, hub_address, is_offline
+from optim._engine.sources.remote.fetch import bring_model, downloads
+from optim.errors import ExitStatus, OptimError
+
+_SOURCE_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py")
+"""What a model folder is exported from: no pickles, and no weights of other frameworks."""
+
+
+def from_hub(spec: str, say: Callable[[str], None]) -> Path:
+    """A file of a repository with what it refers to, or the folder of a source.
+
+    The graph is copied out of the hub's cache, whose links to content onnx refuses for weights beside a graph.
+
+    Raises:
+        OptimError: see :func:`~optim._engine.sources.remote.fetch.fetched`.
+    """
+    address = hub_address(spec)
+    with _told(spec):
+        if not address.file:
+            return _source_folder(address, say)
+        say(f"looking for {spec}")
+        first = _download(address, address.file)
+        inside = PurePosixPath(address.file)
+        # a file of the cache lies at snapshots/COMMIT/FILE: another commit is another folder of ours
+        commit = first.parents[len(inside.parts) - 1].name
+        key = hashlib.sha256(f"{address.repo}@{commit}/{address.file}".encode()).hexdigest()[:24]
+
+        def get(name: str, to: Path) -> None:
+            found = first if name == inside.name else _download(address, str(inside.parent / name), commit)
+            shutil.copyfile(found, to)
+
+        return bring_model(downloads() / key, inside.name, get)
+
+
+def _source_folder(address: HubAddress, say: Callable[[str], None]) -> Path:
+    """The folder of a repository as the cache has it.
+
+    Raises:
+        OptimError[address-not-found]: it has nothing that can be exported.
+    """
+    from huggingface_hub import snapshot_download
+
+    say(f"looking for hf://{address.repo}")
+    folder = Path(
+        snapshot_download(
+            address.repo, revision=address.revision, allow_patterns=list(_SOURCE_FILES), local_files_only=is_offline()
+        )
+    )
+    if not needs_export(str(folder)):
+        raise OptimError(
+            "address-not-found",
+            f"hf://{address.repo} has no model that can be exported",
+            "there is no config.json with weights as safetensors in it",
+            f"name a file: hf://{address.repo}/onnx/model.onnx",
+            status=ExitStatus.BAD_INPUT,
+        )
+    return folder
+
+
+def _download(address: HubAddress, file: str, revision: str | None = None) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    asked = revision or address.revision
+    return Path(hf_hub_download(address.repo, file, revision=asked, local_files_only=is_offline()))
+
+
+@contextmanager
+def _told(spec: str) -> Iterator[None]:
+    """What huggingface_hub raises, as errors of ours."""
+    try:
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+    except ImportError as error:
+        raise OptimError(
+            "hub-missing",
+            f"{spec} needs huggingface_hub",
+            "it is not installed",
+            "pip install 'optim-core[hub]'",
+            status=ExitStatus.USAGE,
+        ) from error
+    try:
+        yield
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled, ConnectionError) as error:
+        raise offline(spec, "huggingface_hub does not have it in its cache") from error
+    except HfHubHTTPError as error:  # no such repository, revision or file, or not for this user
+        said = str(error).strip().splitlines()
+        raise OptimError(
+            "address-not-found",
+            f"{spec} cannot be had",
+            said[-1] if said else type(error).__name__,
+            "look at the repository's page; hf auth login, where it is private or asks for consent",
+        ) from error
+
+
+def offline(spec: str, lacks: str) -> OptimError:
+    """The error for what is not here while the network is not."""
+    why = "HF_HUB_OFFLINE forbids the network" if is_offline() else "the network cannot be reached"
+    return OptimError(
+        "address-offline",
+        f"{spec} is not on this machine",
+        f"{lacks}, and {why}",
+        "run it once with a network, or name a file that is here",
+    )

@@ -1,0 +1,113 @@
+"""``https://`` and ``http://``: an ``.onnx`` file and the weights beside it, kept until the server has others."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.request import Request, urlopen
+
+from optim._engine.json_file import read_json
+from optim._engine.sources.remote.address import is_offline
+from optim._engine.sources.remote.fetch import bring_model, downloads, forget
+from optim._engine.sources.remote.hub import offline
+from optim.errors import ExitStatus, OptimError
+
+_PATIENCE_S = 30.0
+"""Without a byte: a server that is slower than that will not bring a model."""
+
+
+def from_url(url: str, say: Callable[[str], None]) -> Path:
+    """The file that a URL leads to, with the files that it refers to.
+
+    A copy is kept with the tag that the server gives it (``ETag`` or ``Last-Modified``), and asked about each time;
+    offline, and where the server cannot be reached, it is taken as it is.
+
+    Raises:
+        OptimError: see :func:`~optim._engine.sources.remote.fetch.fetched`.
+    """
+    name = unquote(PurePosixPath(urlsplit(url).path).name)
+    if not name.endswith(".onnx"):
+        raise OptimError(
+            "bad-address",
+            f"{url} leads to no .onnx file",
+            f"its last part is '{name}'",
+            "name the file itself, as https://host/folder/model.onnx",
+            status=ExitStatus.USAGE,
+        )
+    place = downloads() / hashlib.sha256(url.encode()).hexdigest()[:24]
+    known = _known(place)
+    if is_offline():
+        if known is None:
+            raise offline(url, "it was not downloaded before")
+        return known[0]
+    try:
+        tag = _tag(url)
+        if known is not None and tag and known[1] == tag:
+            return known[0]
+        say(f"downloading {url}")
+        return _download(url, name, place, tag)
+    except HTTPError as error:
+        with error:
+            raise OptimError(
+                "address-not-found",
+                f"{url} cannot be had",
+                f"the server says {error.code} {error.reason}",
+                "look at it in a browser",
+            ) from error
+    except (URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+        if known is not None:
+            say(f"{url} cannot be reached: the copy that was downloaded before is taken")
+            return known[0]
+        raise offline(url, f"the server does not answer ({getattr(error, 'reason', None) or error})") from error
+
+
+def _download(url: str, name: str, place: Path, tag: str) -> Path:
+    """A new copy, which takes the place of the one before once it is whole."""
+
+    def get(file: str, to: Path) -> None:
+        address = url if file == name else urljoin(url, quote(file))
+        with _opened(address, "GET") as answer, to.open("wb") as stream:
+            shutil.copyfileobj(answer, stream)
+            told = answer.headers.get("Content-Length")
+            if told is not None and int(told) != stream.tell():
+                raise http.client.IncompleteRead(b"", int(told) - stream.tell())
+
+    version = place / hashlib.sha256(tag.encode()).hexdigest()[:12]
+    place.mkdir(exist_ok=True)
+    if not tag:
+        forget(version)  # nobody can say whether it is the same
+    path = bring_model(version, name, get)
+    before = _known(place)
+    (place / "now.json").write_text(json.dumps({"folder": version.name, "name": name, "tag": tag}), encoding="utf-8")
+    if before is not None and before[0].parent != version:
+        forget(before[0].parent)
+    return path
+
+
+def _known(place: Path) -> tuple[Path, str] | None:
+    """The copy that was made last, and its tag."""
+    try:
+        said: dict[str, Any] = read_json(place / "now.json")
+        path = place / said["folder"] / said["name"]
+        return (path, str(said["tag"])) if path.is_file() else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _tag(url: str) -> str:
+    """What tells this content from another; empty where the server does not say."""
+    with _opened(url, "HEAD") as answer:
+        return answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
+
+
+def _opened(url: str, method: str) -> http.client.HTTPResponse:
+    asked = Request(url, method=method, headers={"User-Agent": "optim"})
+    answer: http.client.HTTPResponse = urlopen(asked, timeout=_PATIENCE_S)
+    return answer

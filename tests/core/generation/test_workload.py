@@ -1,0 +1,60 @@
+"""What a decoder is used for, and what the time of an answer is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from optim._engine.api.request import settings_from
+from optim._engine.generation.timing import GenerationTimes
+from optim._engine.generation.workload import Workload, asked_workload
+from optim._engine.jobs.clocks.kinds import clock_of
+from optim._engine.recipes.recipe import recipe_from
+from optim._engine.runs.locking import apply_recipe
+from optim._engine.search.settings import RunSettings
+from optim.errors import OptimError
+
+TIMES = GenerationTimes(4, 5, 1.0, (4, 6, 8), (0.1, 0.2, 0.3), (40, 60, 80))
+
+
+def test_a_workload_is_read_and_written_as_one_text() -> None:
+    assert Workload.parse("prompt=64,new=8") == Workload(64, 8)
+    assert Workload.parse("new=8") == Workload(512, 8)
+    assert Workload.parse(str(Workload(3, 4))) == Workload(3, 4)
+    assert Workload(4, 5).depths == (4, 6, 8) and Workload(7, 1).depths == (7,)
+
+
+@pytest.mark.parametrize("text", ["prompt=0", "new=-1", "prompt=x", "depth=4", "prompt=9999999", "prompt"])
+def test_what_is_no_workload_is_refused(text: str) -> None:
+    with pytest.raises(OptimError, match="bad-workload"):
+        Workload.parse(text)
+
+
+def test_a_workload_sets_the_goal_and_excludes_another() -> None:
+    assert asked_workload("new=9", None) == {"goal": "generate", "workload": Workload(512, 9)}
+    with pytest.raises(OptimError, match="exclude each other"):
+        asked_workload("new=9", "size")
+
+
+def test_a_recipe_says_the_workload_too() -> None:
+    recipe = {"goal": "generate", "generate": "prompt=32,new=4"}
+    assert recipe_from(recipe, Path("recipe")).generate == "prompt=32,new=4"
+    settings, _ = apply_recipe(RunSettings(Path("model.onnx")), recipe)
+    assert settings.goal == "generate" and settings.workload == Workload(32, 4)
+    told, _ = settings_from(Path("model.onnx"), None, None, asked_workload("prompt=32,new=4", None), trust_code=False)
+    clock = clock_of(told)
+    assert clock is not None and clock.kind == "generate" and (clock.prompt, clock.new) == (32, 4)
+
+
+def test_an_answer_is_its_first_token_and_the_others_at_their_depths() -> None:
+    assert TIMES.seconds == pytest.approx(1.0 + 4 * 0.2)
+    late = GenerationTimes(4, 5, 1.0, (4, 6, 8), (0.1, 0.1, 0.4), (40, 60, 80))
+    assert late.seconds == pytest.approx(1.0 + 4 * (0.1 + 0.1 + 0.1 + 0.25 + 0.4) / 5)
+
+
+def test_the_median_of_rounds_is_taken_figure_by_figure() -> None:
+    slow = GenerationTimes(4, 5, 9.0, (4, 6, 8), (0.1, 0.9, 0.3), (40, 60, 80))
+    other = GenerationTimes(4, 5, 1.5, (4, 6, 8), (0.4, 0.1, 0.3), (40, 60, 80))
+    found = GenerationTimes.median([TIMES, slow, other])
+    assert found.first_s == 1.5 and found.token_s == (0.1, 0.2, 0.3)

@@ -1,0 +1,339 @@
+"""``optim deliver`` and ``--deliver``: what is left on the disk, what is said, and what is refused."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx import TensorProto, helper
+
+import optim
+from optim import Model, OptimError, SessionConfig
+from optim._engine.cli.main import optim as command
+from optim._engine.runs.layouts.not_carried import not_carried
+from optim._engine.runs.session_file import write_session_files
+from optim.errors import ExitStatus
+from optim.layout import Laid, Layout, Result, disabled_as_config, place_graph
+from optim.onnx.files import describe
+from optim.onnx.sessions import PLAIN_CPU
+from optim.testing import models
+from optim_plugins.layouts import plugin
+
+OPENER = """
+def missing():
+    return {missing!r}
+
+def open_and_run(folder, samples, told):
+    {first}
+    import onnxruntime
+    session = onnxruntime.InferenceSession(folder / "net.onnx")
+    return "a viewer", [{{"y": session.run(None, one)[0] * {times}}} for one in samples]
+"""
+
+
+class Viewer(Layout):
+    """A layout with no place for any setting."""
+
+    name = "viewer"
+    summary = "for these tests"
+    consumer = "pip install viewer"
+    opener = Path("opener.py")
+
+    def refuse(self, files, options):
+        return ""
+
+    def write(self, result, folder, options):
+        place_graph(result, folder / "net.onnx")
+        return Laid("net.onnx")
+
+
+def write_model(path):
+    """y = x @ (a + b): the runtime folds the sum, unless that is switched off."""
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", s]) for n, s in (("x", 4), ("y", 2))]
+    two = [onnx.numpy_helper.from_array(np.full((4, 2), v, np.float32), n) for v, n in ((1.0, "a"), (2.0, "b"))]
+    nodes = [helper.make_node("Add", ["a", "b"], ["w"]), helper.make_node("MatMul", ["x", "w"], ["y"])]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], two)
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), path)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPTIM_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory, cache, jobs_here):
+    folder = tmp_path_factory.mktemp("run")
+    write_model(folder / "model.onnx")
+    optim.run(folder / "model.onnx", folder / "out", stages=["post-process"], search_seconds=0)
+    return folder / "out"
+
+
+@pytest.fixture
+def viewer(tmp_path, monkeypatch):
+    """Has the plugin offer the layout, with a consumer that does as it is told."""
+
+    def offered(missing="", times=1, first="pass"):
+        Viewer.opener = tmp_path / "opener.py"
+        Viewer.opener.write_text(OPENER.format(missing=missing, times=times, first=first))
+        monkeypatch.setattr(plugin, "LAYOUTS", (Viewer,))
+        return Viewer
+
+    return offered
+
+
+def left_in(folder):
+    return sorted(entry.name for entry in folder.iterdir() if entry.name != "opener.py")
+
+
+def test_what_is_opened_and_right_is_there_with_its_figures(run_folder, viewer, tmp_path):
+    viewer()
+    report = optim.deliver(run_folder, "viewer", tmp_path / "out")
+    assert (report.status, report.text, report.baked, report.cost) == ("opened", "by a viewer", "", None)
+    assert report.drift <= report.tolerance
+    written = json.loads((tmp_path / "out" / "delivery.json").read_text())
+    assert written == json.loads(report.model_copy(update={"folder": "."}).model_dump_json())
+    assert left_in(tmp_path) == ["out"]
+
+
+def test_without_its_consumer_it_is_written_and_marked(run_folder, viewer, tmp_path):
+    viewer(missing="viewer is not installed")
+    report = optim.deliver(run_folder, "viewer", tmp_path / "out")
+    assert report.status == "not-opened"
+    assert "viewer is not installed; pip install viewer" in report.line
+    assert (tmp_path / "out" / "net.onnx").is_file()
+
+
+@pytest.mark.parametrize(
+    ("consumer", "reference"),
+    [
+        ({"times": 1.01}, "layout-differs"),
+        ({"first": "raise ValueError('no such version')"}, "no such version"),
+        ({"first": "import os; os._exit(7)"}, "exit status 7"),
+        ({"first": "return 'a viewer', [{'z': one['x']} for one in samples]"}, "interface-changed"),
+    ],
+)
+def test_a_consumer_that_does_something_else_leaves_nothing(run_folder, viewer, tmp_path, consumer, reference):
+    viewer(**consumer)
+    with pytest.raises(OptimError, match=reference):
+        optim.deliver(run_folder, "viewer", tmp_path / "out")
+    assert left_in(tmp_path) == []
+
+
+def test_a_consumer_that_hangs_is_ended(run_folder, viewer, tmp_path, monkeypatch):
+    monkeypatch.setattr("optim._engine.runs.layouts.opening._OPEN_S", 0.5)
+    viewer(first="import time; time.sleep(60)")
+    with pytest.raises(OptimError, match="it was not done within 0 s"):
+        optim.deliver(run_folder, "viewer", tmp_path / "out")
+
+
+def test_a_layout_that_breaks_names_its_plugin(run_folder, viewer, tmp_path, monkeypatch):
+    monkeypatch.setattr(viewer(), "write", lambda *_: 1 // 0)
+    with pytest.raises(OptimError, match="ZeroDivisionError") as refused:
+        optim.deliver(run_folder, "viewer", tmp_path / "out")
+    assert refused.value.package.startswith("optim-plugins ")
+    assert left_in(tmp_path) == []
+
+
+def test_a_full_disk_leaves_nothing_half_written(run_folder, viewer, tmp_path, monkeypatch):
+    def full(self, result, folder, options):
+        (folder / "half").write_text("x")
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder / "net.onnx"))
+
+    monkeypatch.setattr(viewer(), "write", full)
+    with pytest.raises(OptimError, match="disk-full"):
+        optim.deliver(run_folder, "viewer", tmp_path / "out")
+    assert left_in(tmp_path) == []
+
+
+def test_a_name_that_is_taken_is_refused(run_folder, viewer, tmp_path):
+    viewer()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for name in ("out", "file"):
+        with pytest.raises(OptimError, match="folder-taken"):
+            optim.deliver(run_folder, "viewer", tmp_path / name)
+    assert left_in(tmp_path / "out") == ["mine.txt"]
+    (tmp_path / "out" / "mine.txt").unlink()
+    assert optim.deliver(run_folder, "viewer", tmp_path / "out").status == "opened"  # an empty folder is none of yours
+
+
+def test_what_is_no_run_folder_is_refused(viewer, tmp_path):
+    viewer()
+    for folder in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(OptimError, match="not-a-run-folder"):
+            optim.deliver(folder, "viewer", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("words", "reference"),
+    [
+        (["--as", "vewer"], "unknown-layout"),
+        (["--as", "viewer:tag='x'"], "unknown-option"),
+        (["--as", "viewer:tag="], "bad-option"),
+        (["--as", "viewer", "--files", "absent"], "no-such-files"),
+        (["--as", "viewer", "--opened-by", "absent"], "no-such-files"),
+    ],
+)
+def test_words_that_make_no_sense_are_refused(run_folder, viewer, tmp_path, words, reference):
+    viewer()
+    found = CliRunner().invoke(command, ["deliver", str(run_folder), *words, "-o", str(tmp_path / "out")])
+    assert found.exception.reference == reference
+    assert found.exception.status is ExitStatus.USAGE
+
+
+def test_a_run_lays_its_result_out_beside_the_model(viewer, tmp_path):
+    viewer()
+    write_model(tmp_path / "model.onnx")
+    words = ["run", str(tmp_path / "model.onnx"), "-o", str(tmp_path / "out"), "--stage", "post-process"]
+    found = CliRunner().invoke(command, [*words, "--search-seconds", "0", "--deliver", "viewer"])
+    assert "layout viewer: opened: by a viewer" in found.stdout
+    assert (tmp_path / "out" / "viewer" / "net.onnx").is_file()
+    (laid,) = json.loads((tmp_path / "out" / "report.json").read_text())["layouts"]
+    assert (laid["status"], laid["folder"]) == ("opened", "viewer")
+    assert "Other layouts of the result" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_layout_that_fails_costs_the_run_nothing_but_itself(viewer, tmp_path):
+    viewer(times=2)
+    write_model(tmp_path / "model.onnx")
+    words = ["run", str(tmp_path / "model.onnx"), "-o", str(tmp_path / "out"), "--stage", "post-process"]
+    found = CliRunner().invoke(command, [*words, "--search-seconds", "0", "--deliver", "viewer"], standalone_mode=False)
+    assert found.return_value == ExitStatus.NOT_HELD
+    assert "error[layout-failed]: layout viewer was not delivered" in found.stderr
+    assert (tmp_path / "out" / "model.onnx").is_file()
+    assert not (tmp_path / "out" / "viewer").exists()
+
+
+def test_a_folder_of_yours_in_the_run_folder_is_not_replaced(viewer, run_folder, tmp_path):
+    viewer()
+    write_model(tmp_path / "model.onnx")
+    (tmp_path / "out" / "viewer").mkdir(parents=True)
+    with pytest.raises(OptimError, match="folder-taken"):
+        optim.run(tmp_path / "model.onnx", tmp_path / "out", deliver=["viewer"])
+    with pytest.raises(OptimError, match="layout-twice"):
+        optim.run(tmp_path / "model.onnx", tmp_path / "new", deliver=["viewer", "viewer"])
+
+
+@pytest.fixture
+def tuned(run_folder, tmp_path):
+    """The same run folder with other settings."""
+
+    def folder(session):
+        copy = tmp_path / "tuned"
+        copy.mkdir()
+        for name in ("model.onnx", "recipe.lock.toml", "run.json"):
+            (copy / name).write_bytes((run_folder / name).read_bytes())
+        write_session_files(copy, session, PLAIN_CPU)
+        return copy
+
+    return folder
+
+
+def test_a_lock_of_somebody_else_has_no_code_run_for_its_feeds(tuned, viewer, tmp_path, monkeypatch):
+    viewer()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "planted.py").write_text("open('ran', 'w').close()\n")
+    folder = tuned(SessionConfig())
+    lock = folder / "recipe.lock.toml"
+    lock.write_text(lock.read_text().replace("[feeds]", '[feeds]\ndata = "planted:feeds"'))
+    assert optim.deliver(folder, "viewer", tmp_path / "out").status == "opened"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_feeds_of_another_graph_are_no_hindrance_unless_they_were_named(tuned, viewer, tmp_path):
+    viewer()
+    folder = tuned(SessionConfig())
+    np.savez(folder / "feeds.npz", image=np.zeros((1, 3), np.float32))
+    lock = folder / "recipe.lock.toml"
+    lock.write_text(lock.read_text().replace("[feeds]", '[feeds]\ndata = "feeds.npz"'))
+    assert optim.deliver(folder, "viewer", tmp_path / "out").status == "opened"
+    with pytest.raises(OptimError, match="feeds-"):
+        optim.deliver(folder, "viewer", tmp_path / "other", data=str(folder / "feeds.npz"))
+
+
+def test_settings_that_are_lost_are_named_and_what_that_costs_is_timed(tuned, viewer, tmp_path):
+    viewer()
+    report = optim.deliver(tuned(SessionConfig({"intra_op_num_threads": 1})), "viewer", tmp_path / "out")
+    assert report.not_carried == ("intra_op_num_threads=1",)
+    assert report.cost.ci[0] <= report.cost.ratio <= report.cost.ci[1]
+    assert "times as long" in report.line
+    assert report.baked == ""
+
+
+def test_a_graph_that_stays_as_the_settings_make_it_has_them_baked_in(tuned, viewer, tmp_path):
+    viewer()
+    level = SessionConfig({"graph_optimization_level": "ORT_ENABLE_BASIC"})
+    report = optim.deliver(tuned(level), "viewer", tmp_path / "out")
+    assert report.not_carried == ()
+    assert report.baked.startswith("onnxruntime ") and " on " in report.baked
+    graph = onnx.load(tmp_path / "out" / "net.onnx").graph
+    assert [node.op_type for node in graph.node] == ["MatMul"]
+
+
+def test_what_the_consumer_would_optimize_again_is_not_baked(tuned, viewer, tmp_path):
+    viewer()
+    off = SessionConfig(disabled_optimizers=("ConstantFolding",))
+    report = optim.deliver(tuned(off), "viewer", tmp_path / "out")
+    assert report.not_carried == ("without ConstantFolding",)
+    assert (report.baked, report.cost is not None) == ("", True)
+    graph = onnx.load(tmp_path / "out" / "net.onnx").graph
+    assert [node.op_type for node in graph.node] == ["Add", "MatMul"]
+
+
+def test_a_switched_off_optimizer_is_carried_in_either_way_of_saying_it():
+    off = SessionConfig({"intra_op_num_threads": 2}, {"a": "1"}, ("Cast", "Gelu"))
+    entry = disabled_as_config(off)
+    assert entry.session_config == {"a": "1", "optimization.disable_specified_optimizers": "Cast;Gelu"}
+    assert not_carried(off, entry) == ()
+    assert not_carried(entry, off) == ()
+    assert not_carried(off, SessionConfig()) == ("intra_op_num_threads=2", "a=1", "without Cast", "without Gelu")
+
+
+def test_a_graph_that_names_a_file_elsewhere_has_nothing_copied(tmp_path):
+    (tmp_path / "secret").write_bytes(bytes(32))
+    (tmp_path / "run").mkdir()
+    write_model(tmp_path / "run" / "model.onnx")
+    graph = onnx.load(tmp_path / "run" / "model.onnx")
+    onnx.external_data_helper.set_external_data(graph.graph.initializer[0], "../secret")
+    graph.graph.initializer[0].ClearField("raw_data")
+    (tmp_path / "run" / "model.onnx").write_bytes(graph.SerializeToString())
+    result = Result(tmp_path / "run", describe_unread(tmp_path / "run" / "model.onnx"), PLAIN_CPU)
+    with pytest.raises(OptimError, match="external-data-outside"):
+        place_graph(result, tmp_path / "out" / "net.onnx")
+    assert not (tmp_path / "out").exists()
+
+
+def describe_unread(path):
+    return Model(path, "", (), (), {"": 17}, 8)
+
+
+def test_weights_beside_the_graph_go_along_under_its_name(tmp_path):
+    source = models.mlp(tmp_path)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    onnx.save(
+        onnx.load(source),
+        folder / "model.onnx",
+        save_as_external_data=True,
+        location="model.onnx.data",
+        size_threshold=0,
+    )
+    result = Result(folder, describe(folder / "model.onnx"), PLAIN_CPU)
+    place_graph(result, tmp_path / "a" / "b.onnx", data_suffix="_data")
+    place_graph(result, tmp_path / "c" / "d.onnx", embed=True)
+    assert left_in(tmp_path / "a") == ["b.onnx", "b.onnx_data"]
+    assert left_in(tmp_path / "c") == ["d.onnx"]
+    weights = [
+        sorted((t.name, t.raw_data) for t in onnx.load(p).graph.initializer)
+        for p in (source, tmp_path / "a" / "b.onnx", tmp_path / "c" / "d.onnx")
+    ]
+    assert weights[0] == weights[1] == weights[2]
