@@ -90,6 +90,26 @@ def test_every_figure_of_a_difference_is_what_it_says():
     assert found.ulp == 300.0 / np.spacing(np.float32(304.0))
 
 
+def test_another_evaluator_finds_the_same_numbers(example):
+    """onnx-diagnostic's, node by node on the same two runtimes, and its figures of a difference."""
+    peers = pytest.importorskip("onnx_diagnostic.reference")
+    import torch
+    from onnx_diagnostic.helpers import max_diff
+
+    x = (np.random.default_rng(0).random((2, 32, 64), np.float32) - np.float32(0.5)) * 120
+    model = example.layer_norm_model(64)
+    evaluator = NodeEvaluator(model, require_target("cpu"))
+    ours = {kernel: evaluator.run({"X": x}, {}, kernel).outputs["Z"] for kernel in ("ort", "torch")}
+    assert np.array_equal(ours["ort"], peers.OnnxruntimeEvaluator(model, whole=False).run(None, {"X": x})[0])
+    by_torch = peers.TorchOnnxEvaluator(model).run(None, {"X": torch.from_numpy(x)})[0].numpy()
+    assert np.array_equal(ours["torch"], by_torch)
+    theirs = max_diff(ours["torch"], ours["ort"], hist=[0.0, 1e-6, 1e-5])
+    found = difference(ours["torch"], ours["ort"], x.dtype)
+    assert (found.n, found.max_abs, found.nan) == (theirs["n"], theirs["abs"], theirs["dnan"])
+    assert np.isclose(found.total, theirs["sum"]) and np.isclose(found.relative, theirs["rel"], rtol=1e-3)
+    assert found.above[0] == theirs["rep"][">0.0"] > 0
+
+
 def branching() -> onnx.ModelProto:
     """A node with bodies that read what is around them, an operator without a kernel of torch, and a Conv."""
     info, node = helper.make_tensor_value_info, helper.make_node
@@ -117,9 +137,9 @@ def branching() -> onnx.ModelProto:
 def test_what_torch_has_no_kernel_of_runs_on_onnxruntime_and_is_told(tmp_path):
     x = np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
     rows = attribute(branching(), {"x": x}, [parse_kernels("Conv=ort")], require_target("cpu"), "", tmp_path)
-    torch = next(row for row in rows if row.combination == "torch")
-    assert set(torch.on_ort) == {"ReduceMax", "Greater"}
-    assert torch.to["float64"].max_abs < 1e-5
+    pure = next(row for row in rows if row.combination == "torch")
+    assert set(pure.on_ort) == {"ReduceMax", "Greater"}
+    assert pure.to["float64"].max_abs < 1e-5
 
 
 def test_nodes_of_the_branch_that_is_taken_run_on_the_kernels_that_were_chosen(tmp_path):

@@ -177,6 +177,50 @@ def test_gptq_measures_what_products_are_given(tmp_path: Path) -> None:
     assert drift(model, with_data.model, feeds) < 0.9 * drift(model, without.model, feeds)
 
 
+def _after_a_normalization(folder: Path, *, read_by_a_sum: bool) -> tuple[Model, list[dict[str, Any]]]:
+    """Two products of channels of which a few are large, as trained normalizations give them; and samples."""
+    rng = np.random.default_rng(0)
+    scale = np.where(rng.random(64) < 0.05, 30, 1).astype(np.float32)
+    nodes = [
+        helper.make_node("LayerNormalization", ["x", "scale", "shift"], ["h"], name="norm"),
+        helper.make_node("MatMul", ["h", "w"], ["p"], name="one"),
+        helper.make_node("MatMul", ["h", "v"], ["q"], name="two"),
+        helper.make_node("Add", ["p", "q"], ["r" if read_by_a_sum else "y"]),
+    ]
+    if read_by_a_sum:
+        nodes.append(helper.make_node("Add", ["r", "h"], ["y"]))
+    weights = {"w": random_weight(64, 64), "v": random_weight(64, 64, seed=3), "scale": scale}
+    model = _model(folder, nodes, {**weights, "shift": 0.1 * random_weight(64)}, 64)
+    return model, [{"x": random_weight(40, 64, seed=seed)} for seed in range(3)]
+
+
+@pytest.mark.parametrize("method", ["scale-estimation", "gptq"])
+def test_awq_lets_a_normalization_scale_large_channels_down(method: str, tmp_path: Path) -> None:
+    model, samples = _after_a_normalization(tmp_path, read_by_a_sum=False)
+    options = {"bits": 4, "block_size": 32, "accuracy_level": 1, "method": method}
+    plain, scaled = (apply(QuantizeWeights, model, tmp_path, samples, awq=awq, **options) for awq in (False, True))
+    assert scaled.counts["normalizations that scale"] == 1
+    assert operators(scaled.model) == operators(plain.model)
+    assert size_bytes(scaled.model) == pytest.approx(size_bytes(plain.model), abs=200)
+    feeds = {"x": random_weight(40, 64, seed=9)}
+    assert drift(model, scaled.model, feeds) < 0.8 * drift(model, plain.model, feeds)
+
+
+def test_awq_leaves_what_something_else_reads_as_it_is(tmp_path: Path) -> None:
+    model, samples = _after_a_normalization(tmp_path, read_by_a_sum=True)
+    options = {"bits": 4, "block_size": 32, "accuracy_level": 1, "method": "gptq", "awq": True}
+    assert apply(QuantizeWeights, model, tmp_path, samples, **options).counts["normalizations that scale"] == 0
+    kept = apply(
+        QuantizeWeights,
+        _after_a_normalization(tmp_path, read_by_a_sum=False)[0],
+        tmp_path,
+        samples,
+        keep=("two",),
+        **options,
+    )
+    assert kept.counts["normalizations that scale"] == 0
+
+
 @pytest.mark.parametrize("method", ["scale-estimation", "gptq"])
 @pytest.mark.parametrize("why", ["no sample", "no row", "not finite"])
 def test_without_samples_that_show_something_it_says_so(method: str, why: str, tmp_path: Path) -> None:
@@ -218,7 +262,7 @@ def test_an_accuracy_level_without_a_fast_kernel_is_told(tmp_path: Path) -> None
 
 
 def test_options_that_do_not_fit_each_other_are_refused() -> None:
-    for options in ({"method": "hqq", "bits": 8, "symmetric": False}, {"method": "hqq", "bits": 4}, {"bits": 3}):
+    for options in ({"method": "hqq", "bits": 8, "symmetric": False}, {"method": "hqq", "bits": 4}, {"awq": True}):
         with pytest.raises(OptimError) as caught:
             parse_options(QuantizeWeights, options)
         assert caught.value.reference == "bad-option"
@@ -226,9 +270,37 @@ def test_options_that_do_not_fit_each_other_are_refused() -> None:
 
 def test_auto_tries_four_bits_only_where_few_rows_come_at_a_time(tmp_path: Path) -> None:
     model = _with_table(tmp_path)
-    for length, bits in ((1, [8, 8, 4]), (128, [8])):
+    for length, bits in ((1, [8, 8, 4, 4, 4]), (128, [8])):
         asked = context(tmp_path, [{"ids": np.zeros(length, np.int64)}])
         assert [one.bits for one in QuantizeWeights().candidates(model, CPU, asked)] == bits
+
+
+def test_auto_gives_8_bits_to_head_and_way_down_and_lets_the_clock_choose_the_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "up"], ["wide"], name="up"),
+        helper.make_node("MatMul", ["wide", "down"], ["narrow"], name="down"),
+        helper.make_node("MatMul", ["narrow", "same"], ["h"], name="same"),
+        helper.make_node("MatMul", ["h", "head"], ["y"], name="head"),
+    ]
+    sizes = {"up": (64, 256), "down": (256, 64), "same": (64, 64), "head": (64, 96)}
+    model = _model(tmp_path, nodes, {name: random_weight(*size) for name, size in sizes.items()})
+    monkeypatch.setattr("optim_plugins.ort.measure.sample_rows.rows_at_a_time", lambda *_: 1)
+    found = [one for one in QuantizeWeights().candidates(model, CPU, context(tmp_path)) if one.bits == 4]
+    assert [(one.finer, one.accuracy_level) for one in found] == [((), 4), (("down", "head"), 4), ((), 1)]
+
+
+@pytest.mark.parametrize(
+    ("given", "most", "method"), [(True, 10**9, "gptq"), (True, 10, "scale-estimation"), (False, 10**9, "k-quant")]
+)
+def test_auto_rounds_by_samples_that_are_the_users(
+    given: bool, most: int, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("optim_plugins.ort.quantize.weights.block_plan._MOST_BY_GPTQ", most)
+    asked = replace(context(tmp_path, [{"ids": np.zeros(1, np.int64)}]), feeds_given=given)
+    found = QuantizeWeights().candidates(_with_table(tmp_path), CPU, asked)
+    assert {one.method for one in found if one.bits == 4} == {method}
 
 
 @pytest.mark.parametrize("name", EXPORTS)

@@ -12,9 +12,11 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from optim._engine.cluster.order import File
+from optim.errors import ExitStatus, OptimError
 from optim.folders import cache_folder
 
 PIECE_BYTES = 4 << 20
@@ -61,8 +63,6 @@ def has(root: Path, file: File) -> bool:
 
 def with_parts(root: Path, names: Iterable[str]) -> Iterator[str]:
     """Files behind names: those of a folder, and of a graph its weights and compiled files too."""
-    from optim.onnx.external_data import external_files
-
     for name in names:
         path = root / name
         if path.is_dir():
@@ -70,7 +70,31 @@ def with_parts(root: Path, names: Iterable[str]) -> Iterator[str]:
         elif path.is_file():
             yield name
             if path.suffix == ".onnx":
-                yield from (f"{Path(name).parent.as_posix()}/{part}" for part in external_files(path))
+                yield from (f"{Path(name).parent.as_posix()}/{part}" for part in _parts(path))
+
+
+@lru_cache(maxsize=1024)
+def _parts(path: Path) -> tuple[str, ...]:
+    """Files beside a graph of the store, which is called by its digest and never another.
+
+    Raises:
+        OptimError[weights-elsewhere]: it is linked to files that do not lie in the store.
+    """
+    import onnx
+
+    from optim.onnx.external_data import external_files
+    from optim.onnx.linked import linked_files
+
+    linked = linked_files(onnx.load(path, load_external_data=False))
+    if linked:
+        raise OptimError(
+            "weights-elsewhere",
+            "the model's weights lie where other machines cannot read them",
+            f"it is linked to {min(linked)}",
+            "export it with --weights copy",
+            status=ExitStatus.USAGE,
+        )
+    return tuple(external_files(path))
 
 
 def placed(part: Path, root: Path, file: File) -> None:

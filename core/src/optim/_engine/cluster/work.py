@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import logging
+import shutil
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,9 @@ _LOG = logging.getLogger("distributed.worker.optim")
 
 _orders: Counter[str] = Counter()
 _processes: dict[WorkerProcess, str] = {}
+_filled: defaultdict[str, set[Path]] = defaultdict(set)
+"""Folders that jobs of a run have filled, and that are called otherwise where the run keeps them."""
+
 _guard = threading.Lock()
 
 
@@ -47,14 +52,23 @@ def perform(text: str) -> str:
     return json.dumps(to_wire(reply))
 
 
-def end_run(run: str) -> None:
-    """End what this worker does for a run."""
+async def end_run(run: str) -> None:
+    """End what this worker does for a run, and keep its cache below its cap; the event loop goes on meanwhile."""
+    await asyncio.to_thread(_end_run, run)
+
+
+def _end_run(run: str) -> None:
     with _guard:
         if set(+_orders) == {run}:
             kill_all()  # lanes of a race too
         for process, whose in _processes.items():
             if whose == run:
                 process.kill()
+        filled = _filled.pop(run, set())
+    for folder in filled:
+        shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OptimError):  # of a disk that cannot be read: the run has ended
+        Store().trim()
 
 
 def _perform(order: Order) -> Reply:
@@ -109,6 +123,8 @@ def _done(order: Order, root: Path, here: Reply, *, shared: bool) -> Reply:
         return replace(here, state=State.FAILED, failure=told, worked_s=turns.now() - began)
     answer = outgoing(done.answer, root)
     made = () if shared else tuple(_made(order, answer, root))
+    with _guard:
+        _filled[order.run].update((root / name).parent for name in order.makes if not shared)
     if made and order.url:
         from optim._engine.cluster.exchange import Exchange
 

@@ -59,6 +59,13 @@ class Product:
         return int(tensor.shape.numpy()[1 if self.transposed else 0])
 
     @property
+    def columns(self) -> int:
+        """How many numbers come of each row, N."""
+        tensor = self.weight.const_value
+        assert tensor is not None
+        return int(tensor.shape.numpy()[0 if self.transposed else 1])
+
+    @property
     def addend(self) -> ir.Value | None:
         """What a Gemm adds that is not a constant [N]."""
         has_one = self.node.op_type == "Gemm" and len(self.node.inputs) > 2 and self.vector is None

@@ -114,6 +114,16 @@ def fold_smoothing(smoothed: Mapping[str, ir.Value]) -> int:
     return sum(_fold(value) for value in smoothed.values())
 
 
+def can_absorb(value: ir.Value, readers: Sequence[ir.Node]) -> bool:
+    """Whether a normalization gives a value that only these read, as their first input, and can scale its channels."""
+    producer = value.producer()
+    if producer is None or value is not producer.outputs[0] or value.is_graph_output():
+        return False
+    if {(use.node, use.idx) for use in value.uses()} != {(reader, 0) for reader in readers}:
+        return False
+    return _scales_of(producer) is not None
+
+
 def _largest_of_rows(product: Product) -> NDArray[np.float32]:
     """The largest weight of each input channel, [K]."""
     tensor = product.weight.const_value
@@ -149,12 +159,8 @@ def _fold(value: ir.Value) -> int:
     normalization = source.producer() if source is not None else None
     if source is None or normalization is None or source is not normalization.outputs[0]:
         return 0
-    if normalization.op_type not in _NORMALIZATIONS or only_reader(source) is not node:
-        return 0
-    places = _NORMALIZATIONS[normalization.op_type]
-    given = dict(enumerate(normalization.inputs))
-    arrays = {place: read_constant(given[place]) for place in places if given.get(place) is not None}
-    if any(array is None or array.shape != inverse.shape for array in arrays.values()) or places[0] not in arrays:
+    arrays = _scales_of(normalization)
+    if only_reader(source) is not node or arrays is None or any(a.shape != inverse.shape for a in arrays.values()):
         return 0
     graph = node.graph
     assert isinstance(graph, ir.Graph)
@@ -164,3 +170,12 @@ def _fold(value: ir.Value) -> int:
     ir.convenience.replace_all_uses_with(value, source)
     graph.remove(node, safe=True)
     return 1
+
+
+def _scales_of(normalization: ir.Node) -> dict[int, Floats] | None:
+    """What scales and shifts its channels, by place among its inputs; None where that is not constant."""
+    places = _NORMALIZATIONS.get(normalization.op_type, ())
+    given = dict(enumerate(normalization.inputs))
+    arrays = {place: read_constant(given[place]) for place in places if given.get(place) is not None}
+    known = places and places[0] in arrays and all(array is not None and array.ndim == 1 for array in arrays.values())
+    return arrays if known else None

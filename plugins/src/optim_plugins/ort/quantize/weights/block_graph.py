@@ -84,6 +84,8 @@ class BlockRewriter(ProductRewriter):
             assert tensor is not None
             array = tensor.numpy()
             columns = array if transposed else array.T
+            if inputs is not None and inputs.factor is not None:
+                columns = columns * inputs.factor
             if rounding.by_samples and inputs is None:
                 self.without_samples.append(reader)
             found = round_weight(columns, rounding, inputs, self._orders_of(inputs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import onnx_ir as ir
 
@@ -25,6 +25,13 @@ LEAST_ELEMENTS = 4096
 _GROUP_BYTES = 512 << 20
 """Of the sums that gptq needs for the weights it works on together; each group runs the samples once more."""
 
+_MOST_BY_GPTQ = 32_000_000
+"""Weights of products that a search rounds by gptq, some 20 s on two cores; more would take most of its time."""
+
+_DOWN = 2
+"""So many times as many inputs as outputs; 2.7 to 4 in transformers, up to 1.5 in their other products."""
+
+Method: TypeAlias = Literal["rtn", "k-quant", "scale-estimation", "hqq", "gptq"]
 Place: TypeAlias = Product | Embedding
 
 
@@ -64,6 +71,22 @@ def share_of_weights(graph: ir.Model) -> float:
     tensors = {value: value.const_value for value in values if value.dtype == ir.DataType.FLOAT}
     sizes = {value: tensor.size for value, tensor in tensors.items() if tensor is not None}
     return sum(sizes.get(value, 0) for value in own) / max(1, sum(sizes.values()))
+
+
+def method_for(graph: ir.Model, *, samples_given: bool) -> Method:
+    """How a search rounds to few bits; what is made up does not show what inputs are like."""
+    if not samples_given:
+        return "k-quant"
+    weights = {one.weight for one in find_places(graph, tables=False) if isinstance(one, Product)}
+    count = sum(weight.const_value.size for weight in weights if weight.const_value is not None)
+    return "gptq" if count <= _MOST_BY_GPTQ else "scale-estimation"
+
+
+def names_that_err_most(graph: ir.Model) -> tuple[str, ...]:
+    """Heads, whose errors nothing evens out, and products that add up many inputs: a layer's way down."""
+    outputs = set(graph.graph.outputs)
+    products = [place for place in find_places(graph, tables=False) if isinstance(place, Product)]
+    return tuple(one.name for one in products if one.last.outputs[0] in outputs or one.rows >= _DOWN * one.columns)
 
 
 def rounding_of(place: Place, options: QuantizeWeightsOptions) -> Rounding | None:

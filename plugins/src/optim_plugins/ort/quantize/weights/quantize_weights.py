@@ -80,15 +80,27 @@ class QuantizeWeights(Pass):
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeWeightsOptions]:
-        """Eight bits in large blocks are fast, in small ones close; four bits where few rows make them faster still."""
+        """Eight bits in large blocks are fast, in small ones close; four bits where few rows make them faster still.
+
+        Four bits come by themselves, then with 8 for what errs most, and computed in floats: the clock says whether
+        that is worth it.
+        """
         del target
         from optim_plugins.ort.measure.sample_rows import FEW_ROWS, rows_at_a_time
+        from optim_plugins.ort.quantize.weights.block_plan import method_for, names_that_err_most
         from optim_plugins.ort.quantize.weights.quantize_weights_options import QuantizeWeightsOptions
 
         yield QuantizeWeightsOptions(block_size=128)
-        if rows_at_a_time(model, context) < FEW_ROWS:
-            yield QuantizeWeightsOptions(block_size=32)
-            yield QuantizeWeightsOptions(bits=4, block_size=32, symmetric=False, method="k-quant")
+        if rows_at_a_time(model, context) >= FEW_ROWS:
+            return
+        yield QuantizeWeightsOptions(block_size=32)
+        graph = model.ir()
+        method = method_for(graph, samples_given=context.feeds_given)
+        four = QuantizeWeightsOptions(bits=4, block_size=32, symmetric=False, method=method)
+        yield four
+        if finer := names_that_err_most(graph):
+            yield four.model_copy(update={"finer": finer})
+        yield four.model_copy(update={"accuracy_level": 1})
 
     def keepable(self, model: Model, options: QuantizeWeightsOptions) -> list[str]:
         """Every product and look-up it would quantize."""
@@ -116,6 +128,7 @@ class QuantizeWeights(Pass):
         from optim_plugins.ort.graph.products import Product
         from optim_plugins.ort.quantize.weights.block_graph import BlockRewriter
         from optim_plugins.ort.quantize.weights.block_plan import find_places, gptq_groups, rounding_of
+        from optim_plugins.ort.quantize.weights.scaling import scale_channels
         from optim_plugins.ort.quantize.weights.seen_inputs import gather_inputs
 
         graph = model.ir()
@@ -128,16 +141,20 @@ class QuantizeWeights(Pass):
         for group in gptq_groups(work):
             wanted = [p for p, rounding in group if rounding.by_samples and isinstance(p, Product)]
             inputs = gather_inputs(model, context, wanted, squares_only=options.method != "gptq")
+            if options.awq:
+                inputs, scaled = scale_channels(graph, group, inputs)
+                counts["normalizations that scale"] = counts.get("normalizations that scale", 0) + scaled
             for place, rounding in group:
                 kind = "products quantized" if isinstance(place, Product) else "tables quantized"
                 counts[kind] += rewriter.rewrite(place, rounding, inputs)
                 done += 1
                 context.report_progress(done / len(work), "rounding weights")
         notes = tuple(_notes(options, {place.name for place in found}, rewriter))
-        if not any(counts.values()):
+        rounded = counts["products quantized"] + counts["tables quantized"]
+        if not rounded:
             return PassResult(model, changed=False, notes=(*notes, "no weight is left to quantize"))
         rewriter.finish()
-        counts["left in float"] = len(found) - sum(counts.values())
+        counts["left in float"] = len(found) - rounded
         return PassResult(context.save(graph, model), changed=True, notes=notes, counts=counts)
 
 

@@ -21,6 +21,11 @@ class QuantizeWeightsOptions(PassOptions):
         "as much as their inputs are large; gptq makes up for each error in the weights still to be rounded, too: both "
         "need samples; hqq gives each block a fractional zero point, which onnxruntime has no fast kernel for",
     )
+    awq: bool = Field(
+        False,
+        description="let normalizations scale channels down that are large, and weights up, where that makes products "
+        "err less; for scale-estimation and gptq",
+    )
     accuracy_level: Literal[0, 1, 4] = Field(
         4,
         description="what products are computed in: 4 is 8-bit integers, 1 is float32, 0 leaves it to the runtime; "
@@ -36,4 +41,6 @@ class QuantizeWeightsOptions(PassOptions):
             raise ValueError("hqq has 2 or 4 bits: onnxruntime takes no fractional zero points for 8")
         if self.method == "hqq" and self.symmetric:
             raise ValueError("hqq moves zero points, and symmetric leaves none: set symmetric to false")
+        if self.awq and self.method not in ("scale-estimation", "gptq"):
+            raise ValueError("awq looks at samples: set method to scale-estimation or gptq")
         return self

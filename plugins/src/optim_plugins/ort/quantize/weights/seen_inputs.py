@@ -29,11 +29,13 @@ class Inputs:
         products: float32 [k, k] for at most ``PART`` inputs after the other, the sum of x x^T; none where only squares
             were asked for.
         rows: how many x there were.
+        factor: [K], what the product's weights are to be multiplied with, where its inputs are divided by it.
     """
 
     squares: Floats
     products: tuple[Floats, ...]
     rows: int
+    factor: Floats | None = None
 
     @property
     def importance(self) -> Floats:
@@ -41,6 +43,12 @@ class Inputs:
         mean = max(float(self.squares.mean()), 1e-30)
         # A channel that no sample reached may be reached later.
         return np.asarray(self.squares / mean + _LEAST_IMPORTANCE, np.float32)
+
+    def scaled(self, factor: Floats) -> Inputs:
+        """What it would have been given, divided by ``factor``."""
+        places = zip(parts(len(factor)), self.products, strict=bool(self.products))
+        products = tuple(summed / factor[place, None] / factor[place] for place, summed in places)
+        return Inputs(self.squares / factor**2, products, self.rows, factor)
 
     def moments(self, part: Floats) -> Floats:
         """E[x x^T] of a part, [k, k], drawn to its diagonal the more the fewer rows there were.

@@ -1,0 +1,90 @@
+"""Files and paths on their way between machines."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from optim._engine.cluster import files
+from optim._engine.cluster.exchange import Exchange
+from optim._engine.cluster.order import File, incoming, outgoing, store_names
+from optim.errors import OptimError
+
+CONTENT = bytes(range(256)) * 40
+FILE = File("references/key/made/0.npz", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "worker"))
+    return tmp_path / "worker"
+
+
+def bring(content: bytes, file: File = FILE) -> None:
+    for offset in range(0, len(content), 4096):
+        files.take(file.name, file.digest, "run", offset, content[offset : offset + 4096])
+    asyncio.run(files.put(file.name, file.size_bytes, file.digest, "run"))
+
+
+def test_a_file_comes_in_pieces_and_is_in_its_place_when_it_is_whole(worker: Path) -> None:
+    files.take(FILE.name, FILE.digest, "run", 0, CONTENT[:100])
+    assert not (worker / FILE.name).exists() and not files.is_there(FILE.name, FILE.size_bytes, FILE.digest)
+    bring(CONTENT)
+    assert (worker / FILE.name).read_bytes() == CONTENT
+    assert files.is_there(FILE.name, FILE.size_bytes, FILE.digest)
+    assert files.give(FILE.name, 256, 3) == CONTENT[256:259]
+
+
+def test_a_damaged_file_is_refused_and_gone(worker: Path) -> None:
+    with pytest.raises(ValueError, match="arrived damaged"):
+        bring(CONTENT[:-1] + b"?")
+    assert not (worker / FILE.name).exists() and not list((worker / "incoming").iterdir())
+
+
+def test_no_file_is_put_outside_the_store(worker: Path) -> None:
+    with pytest.raises(ValueError, match="no file of the store"):
+        bring(CONTENT, File("../victim", FILE.size_bytes, FILE.digest))
+    assert not (worker.parent / "victim").exists()
+
+
+def test_a_file_that_was_changed_in_place_is_not_there(worker: Path) -> None:
+    bring(CONTENT)
+    (worker / FILE.name).write_bytes(CONTENT[::-1])
+    assert not files.is_there(FILE.name, FILE.size_bytes, FILE.digest)
+
+
+def test_paths_of_one_store_are_those_of_another(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    said = {"model": {"path": str(here / "models" / "a.onnx")}, "store": str(here / "models"), "text": f"bad {here}/x"}
+    sent = outgoing(said, here)
+    assert str(here) not in str(sent)
+    assert list(store_names(sent)) == ["models/a.onnx"]  # a shelf is no file, nor is a text
+    assert incoming(sent, there)["model"]["path"] == str(there / "models" / "a.onnx")
+    assert incoming(sent, here) == said
+    assert list(store_names(["optim-store:///models/../../etc/passwd"])) == []
+
+
+def test_files_are_exchanged_at_a_url(tmp_path: Path) -> None:
+    exchange = Exchange(f"file://{tmp_path / 'shared'}")
+    exchange.require_usable()
+    path = tmp_path / "here" / FILE.name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT)
+    assert not exchange.fetch(FILE, tmp_path / "there")
+    assert exchange.offer([FILE], tmp_path / "here") == len(CONTENT)
+    assert exchange.offer([FILE], tmp_path / "here") == 0  # it is there
+    assert exchange.fetch(FILE, tmp_path / "there")
+    assert (tmp_path / "there" / FILE.name).read_bytes() == CONTENT
+    (tmp_path / "shared" / FILE.digest).write_bytes(CONTENT[::-1])
+    with pytest.raises(ValueError, match="arrived damaged"):
+        exchange.fetch(FILE, tmp_path / "another")
+
+
+@pytest.mark.parametrize("url", ["memory://optim", "nonsense://x", "file:///proc/nowhere"])
+def test_a_url_where_nothing_can_be_exchanged(url: str) -> None:
+    with pytest.raises(OptimError) as caught:
+        Exchange(url).require_usable()
+    assert caught.value.reference == "bad-store-url"
