@@ -169,6 +169,8 @@ def test_a_name_that_is_taken_is_refused(run_folder, viewer, tmp_path):
 
 def test_what_is_no_run_folder_is_refused(viewer, tmp_path):
     viewer()
+    write_model(tmp_path / "model.onnx")
+    (tmp_path / "recipe.lock.toml").write_text('target = "cpu"\n')  # a recipe, and no lock
     for folder in (tmp_path, tmp_path / "absent"):
         with pytest.raises(OptimError, match="not-a-run-folder"):
             optim.deliver(folder, "viewer", tmp_path / "out")
