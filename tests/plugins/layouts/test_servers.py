@@ -131,6 +131,6 @@ def test_a_configuration_that_is_not_the_graphs_is_noticed(tuned, consumers, tmp
 @pytest.mark.parametrize("layout", [Triton(), MLflow()])
 def test_a_result_for_another_runtime_is_refused(tuned, tmp_path, layout):
     elsewhere = replace(tuned, target=Target("openvino", "openvino", runtime="openvino"))
-    with pytest.raises(OptimError, match="layout-not-for-target.*\n.*it runs on openvino"):
+    with pytest.raises(OptimError, match="it runs on openvino; "):
         layout.write(elsewhere, tmp_path / "out", TritonOptions())
     assert not (tmp_path / "out").exists()
