@@ -117,7 +117,7 @@ def test_without_its_consumer_it_is_written_and_marked(run_folder, viewer, tmp_p
         ({"times": 1.01}, "layout-differs"),
         ({"first": "raise ValueError('no such version')"}, "no such version"),
         ({"first": "import os; os._exit(7)"}, "exit status 7"),
-        ({"first": "return 'a viewer', [{'z': one['x']} for one in samples]"}, "interface-changed"),
+        ({"first": "return 'a viewer', [{'z': one['x']} for one in samples]"}, "it gives z, and the result y"),
     ],
 )
 def test_a_consumer_that_does_something_else_leaves_nothing(run_folder, viewer, tmp_path, consumer, reference):

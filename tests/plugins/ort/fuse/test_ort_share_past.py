@@ -27,6 +27,7 @@ from optim.model import SessionConfig
 from optim.onnx.files import deliver
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast
+from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 
 DECODERS = ("gpt2.dynamo", "gpt2.ts", "llama.dynamo", "llama.ts")
 FACTS = {"eos": [], "pad": 0}
@@ -58,6 +59,15 @@ def test_it_generates_in_a_buffer_what_it_generates_with_a_past_that_grows(name:
     expected = growing.generate(prompts, max_new_tokens=8)
     assert len(set(expected.ravel().tolist())) > 1
     assert np.array_equal(adding.generate(prompts, max_new_tokens=8), expected)
+
+
+def test_a_past_of_float16_lies_in_a_buffer_too(tmp_path: Path) -> None:
+    shared = apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model
+    half = apply(ConvertFloat16, shared, tmp_path, [feeds_for("llama", sequence=1)], io="convert").model
+    assert {info.dtype for info in half.inputs if info.name.startswith("past_")} == {"float16"}
+    assert "Cast" not in _readers_of_pasts(half) and file_shares_past(half.path)
+    expected = Decoder(_session(shared), FACTS).generate([[5, 6, 7]], max_new_tokens=6)
+    assert np.array_equal(Decoder(_session(half), FACTS).generate([[5, 6, 7]], max_new_tokens=6), expected)
 
 
 def test_load_py_generates_in_a_buffer_without_optim(tmp_path: Path) -> None:
