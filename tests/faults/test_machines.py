@@ -21,6 +21,7 @@ from optim._engine.cluster.fleet import Fleet
 from optim._engine.cluster.order import Order, Reply
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.runs.run import run_settings
+from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.time_budget import TimeBudget
 from optim.errors import OptimError
@@ -37,6 +38,7 @@ _WITH_A_CLOCK = ("kernels", "session_digests", "race_job", "operators_job")
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(TimeBudget, "pace", 0.05)
+    monkeypatch.setattr(KernelGains, "measures", True)
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
 
 
@@ -125,7 +127,7 @@ def test_a_worker_is_killed_in_the_middle_of_a_job(
     more = timed if kind in _WITH_A_CLOCK else close if kind == "repair_job" else {}
     far = run_settings(smaller(model, two.address, **more), tmp_path / "far", print)
     assert struck == [kind, "struck"]
-    assert far.result is not None
+    assert far.result is not None or kind == "repair_job"  # which may find nothing that keeps so close
     if not more:
         monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "another"))
         run_settings(smaller(model), tmp_path / "near", print)
