@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from optim._engine.gate.mixed import FINER_PRICE, Precisions, find_mix
+from optim._engine.gate.mixed import FINER_PRICE, find_mix
+from optim._engine.gate.precisions import Precisions
 from optim._engine.gate.repair import OutOfEvaluations
 
 NAMES = tuple("abcdefgh")
@@ -101,3 +102,43 @@ def test_where_nodes_are_many_or_time_is_over_nothing_is_found() -> None:
         raise OutOfEvaluations
 
     assert find_mix(precisions(), late, WHOLE, 0.5 * WHOLE, 40, {}) is None
+
+
+MANY = tuple(f"n{place}" for place in range(1000))
+BAD = frozenset({*MANY[400:403], MANY[900]})
+
+
+def of_many(*, most: int, refinable: frozenset[str] = frozenset(MANY), counted: list[int] | None = None) -> Precisions:
+    """A thousand nodes, of which four err by far the most."""
+
+    def guess(converted: frozenset[str], finer: frozenset[str]) -> float:
+        if counted is not None:
+            counted.append(1)
+        errors = [1.0 if name in BAD else 0.01 for name in converted]
+        return math.hypot(0.0, *errors, *(0.1 if name in BAD else 0.001 for name in finer))
+
+    return Precisions(guess, MANY, refinable, (), most)
+
+
+def test_of_many_nodes_segments_around_the_worst_are_chosen_for() -> None:
+    counted: list[int] = []
+    known, whole = of_many(most=300, counted=counted), math.hypot(*([1.0] * 4 + [0.01] * 996))
+    found = find_mix(known, Measured(of_many(most=300)), whole, 0.5, 40, {})
+    assert found is not None
+    assert frozenset(found.finer) | frozenset(found.keep) >= BAD
+    assert len(found.finer) + len(found.keep) < 100
+    assert found.drift <= 0.5
+    assert len(counted) <= 300
+    assert list(found.finer) == sorted(found.finer, key=MANY.index)
+
+
+def test_nodes_of_a_segment_without_a_precision_between_stay_in_the_pass_s() -> None:
+    known, whole = of_many(most=300, refinable=BAD), math.hypot(*([1.0] * 4 + [0.01] * 996))
+    found = find_mix(known, Measured(known), whole, 0.5, 40, {})
+    assert found is not None
+    assert frozenset(found.finer) <= BAD
+    assert found.drift <= 0.5
+
+
+def test_with_too_few_guesses_for_segments_there_is_no_choice() -> None:
+    assert find_mix(of_many(most=100), Measured(of_many(most=100)), 2.0, 0.5, 40, {}) is None

@@ -150,7 +150,12 @@ def test_the_scale_is_that_of_the_adapter_and_not_of_the_export(folder, tmp_path
     [
         ({"modules_to_save": ["classifier"]}, "lora", "adapter-not-convertible"),
         ({"bias": "all"}, "lora", "adapter-not-convertible"),
+        ({"bias": "lora_only"}, "lora", "adapter-not-convertible"),
         ({"lora_bias": True}, "lora", "adapter-not-convertible"),
+        ({"init_lora_weights": "pissa"}, "lora", "adapter-not-convertible"),
+        ({"init_lora_weights": "olora"}, "lora", "adapter-not-convertible"),
+        ({"alora_invocation_tokens": [1, 2], "task_type": "CAUSAL_LM"}, "lora", "adapter-not-convertible"),
+        ({"trainable_token_indices": [1]}, "lora", "adapter-not-convertible"),
         ({}, "dora", "adapter-does-not-fit"),
     ],
 )

@@ -21,7 +21,9 @@ from optim.testing import PassConformance
 from optim.testing.trial import Trial
 from optim_plugins.adapters.extract.extract import Extract
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
+from optim_plugins.ort.prepare.clean import Clean
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
 
 CPU = Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
@@ -59,7 +61,14 @@ class TestExtract(PassConformance):
 
 @pytest.mark.parametrize(
     ("kind", "style"),
-    [("lora", "dynamo"), ("lora", "torchscript"), ("lora", "folded"), ("dora", "dynamo"), ("loha", "torchscript")],
+    [
+        ("lora", "dynamo"),
+        ("lora", "torchscript"),
+        ("lora", "folded"),
+        ("lora", "names"),
+        ("dora", "dynamo"),
+        ("loha", "torchscript"),
+    ],
 )
 def test_it_computes_what_peft_computes_with_the_adapter_and_without(tmp_path, kind, style):
     _, result = extracted(adapted_model(tmp_path, kind, style=style), tmp_path / "trial")
@@ -168,6 +177,51 @@ def test_a_quantized_base_keeps_its_adapters_in_float(tmp_path, transformation, 
     base = outputs(made.model, {"x": X}) - outputs(model, {"x": X})
     fed = outputs(made.model, {"x": X, **weights}) - outputs(model, {"x": X, **weights})
     assert np.linalg.norm(base) > 0 and np.linalg.norm(fed) < 3 * np.linalg.norm(base)
+
+
+def relative(found, wanted):
+    return np.linalg.norm(found.astype(np.float64) - wanted) / np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize("kind", ["lora", "dora"])
+def test_a_model_in_float16_without_types_of_values_keeps_its_adapter_in_float16(tmp_path, kind):
+    _, result = extracted(adapted_model(tmp_path, kind, dtype=np.float16), tmp_path / "trial")
+    arrays = read_adapter(*result.model.attachments.values(), ONNX_ADAPTER).arrays
+    assert {array.dtype.name for array in arrays.values()} == {"float16"}
+    x = X.astype(np.float16)
+    assert relative(outputs(result.model, {"x": x, **arrays}), reference(X, adapter_weights(kind))) < 2e-3
+    assert relative(outputs(result.model, {"x": x}), reference(X, None)) < 2e-3
+
+
+@pytest.mark.parametrize("style", ["dynamo", "names"])
+@pytest.mark.parametrize("transformation", [QuantizeStatic, QuantizeDynamic, Clean])
+def test_a_model_that_was_quantized_or_folded_before_is_still_served(tmp_path, transformation, style):
+    """Activations in integers too: data passes through them on its way to the adapter."""
+    trial = Trial.of(adapted_model(tmp_path, style=style, rank=16), tmp_path / "float", CPU, Cpu())
+    before = trial.apply(transformation(), trial.model, trial.options(transformation, {}))
+    assert before.changed
+    deliver(before.model, tmp_path / "before")
+    _, result = extracted(tmp_path / "before" / "model.onnx", tmp_path / "trial")
+    weights = read_adapter(*result.model.attachments.values(), ONNX_ADAPTER).arrays
+    assert relative(outputs(result.model, {"x": X, **weights}), outputs(before.model, {"x": X})) < 1e-5
+    assert relative(outputs(result.model, {"x": X}), reference(X, None)) < 0.02
+
+
+@pytest.mark.parametrize(("operator", "cause"), [("MatMul", "folded with others"), ("Conv", "folded with others")])
+def test_what_peft_computes_in_a_layer_and_cannot_be_told_is_refused(tmp_path, operator, cause):
+    """A LoHa whose matrices TorchScript made one, or a convolution: left alone it would stay in the base."""
+    path = adapted_model(tmp_path, style="names")
+    proto = onnx.load(path)
+    extra = np.zeros((64, 64) if operator == "MatMul" else (64, 3, 1), np.float32)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(extra, "onnx::MatMul_9"))
+    proto.graph.node.append(
+        onnx.helper.make_node(operator, ["x", "onnx::MatMul_9"], ["z"], name=f"/enc/down/{operator}_1")
+    )
+    proto.graph.output.append(onnx.helper.make_tensor_value_info("z", 1, None))
+    onnx.save(proto, path)
+    with pytest.raises(OptimError) as caught:
+        extracted(path, tmp_path / "trial")
+    assert caught.value.reference == "adapter-not-extractable" and cause in caught.value.cause
 
 
 @pytest.mark.parametrize("bits", [4, 8])

@@ -14,8 +14,10 @@ from adapter_models import adapted_model, adapter_weights, peft_folder, referenc
 import optim
 from optim._engine.graphs.ingest import ingest
 from optim._engine.runs.session_file import Opening, write_session_files
-from optim.adapters.adapter_file import read_adapter, write_adapter
+from optim.adapters.adapter_file import Adapter, read_adapter, write_adapter
+from optim.adapters.share import share_out
 from optim.errors import OptimError
+from optim.model import AdapterInput, TensorInfo
 from optim.onnx.adapter_inputs import SUPPLIED
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.files import deliver
@@ -147,3 +149,24 @@ def test_options_that_contradict_each_other_are_refused(tmp_path):
     ):
         found = refusal(lambda values=values: parse_options(Extract, values))
         assert found.reference == "bad-option" and why in found.cause
+
+
+def test_arrays_go_to_the_model_that_takes_them(folder):
+    """An encoder and a decoder beside it; what is for neither, or for both, is not dropped."""
+    inputs = {
+        model: [AdapterInput(TensorInfo(f"{model}.q.lora_A", "float32", (4, "rank")), f"{model}.q", "down")]
+        for model in ("encoder", "decoder")
+    }
+    one, two = (Adapter({f"{model}.q.lora_A": np.ones((4, 2), np.float32)}) for model in inputs)
+    for given in ((one, two), Adapter({**one.arrays, **two.arrays})):
+        shared = share_out(given, {**inputs, "vocoder": ()})
+        assert {model: [list(part.arrays) for part in found] for model, found in shared.items()} == {
+            "encoder": [["encoder.q.lora_A"]],
+            "decoder": [["decoder.q.lora_A"]],
+        }
+    assert share_out((), inputs) == {"encoder": (), "decoder": ()}
+    nobody = Adapter({"nobody": np.ones(2, np.float32)})
+    assert "no model" in refusal(lambda: share_out(nobody, inputs)).cause
+    both = {"a": inputs["encoder"], "b": inputs["encoder"]}
+    assert "a and b" in refusal(lambda: share_out(one, both)).cause
+    assert refusal(lambda: share_out(one, {"a": ()})).reference == "adapter-not-taken"

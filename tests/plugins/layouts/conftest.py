@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +18,7 @@ from optim.testing import models
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[2] / ".cache" / "layouts"
+PACKAGE = "@huggingface/transformers@4.3.1"
 WORDS = ["[PAD]", "[UNK]", "the", "cat", "sat"]
 
 
@@ -39,6 +41,26 @@ def consumers() -> Path:
             )
             (folder / "installed").touch()
     return python
+
+
+@pytest.fixture(scope="session")
+def npm():
+    """A folder whose ``node_modules`` has the package; installed once, and kept in ``.cache``."""
+    folder = CACHE.parent / "npm" / PACKAGE.replace("/", "-")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "installed").is_file():
+            folder.mkdir(exist_ok=True)
+            quiet = [
+                "--ignore-scripts",
+                "--no-audit",
+                "--no-fund",
+                "--omit=dev",
+            ]  # a script would fetch CUDA's libraries
+            command = [shutil.which("npm"), "install", "--prefix", folder, *quiet, PACKAGE]
+            subprocess.run(command, check=True, capture_output=True)
+            (folder / "installed").touch()
+    return folder
 
 
 @pytest.fixture(scope="module")

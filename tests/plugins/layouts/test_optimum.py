@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -14,6 +15,7 @@ from optim.onnx.files import describe
 from optim.onnx.sessions import PLAIN_CPU
 from optim.testing import LayoutConformance
 from optim_plugins.layouts.kinds.optimum import Optimum
+from optim_plugins.layouts.options import OptimumOptions
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +82,12 @@ class TestOptimum(LayoutConformance):
     @pytest.fixture
     def result(self, encoder_run, hub_files):
         return Result(encoder_run, describe(encoder_run / "model.onnx"), PLAIN_CPU, hub_files)
+
+
+def test_a_graph_that_pools_itself_is_for_optimum_alone(encoder_run, hub_files, tmp_path):
+    model = describe(encoder_run / "model.onnx")
+    pooled = replace(model, outputs=(replace(model.outputs[0], name="sentence_embedding"),))
+    laid = Optimum().write(Result(encoder_run, pooled, PLAIN_CPU, hub_files), tmp_path, OptimumOptions())
+    assert not (tmp_path / "modules.json").exists()
+    assert not (tmp_path / "1_Pooling").exists()
+    assert any("--task feature-extraction" in note for note in laid.notes)

@@ -4,40 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 
 import numpy as np
 import onnx
 import pytest
-from filelock import FileLock
 from onnx import TensorProto, helper
 
-from conftest import CACHE
 from optim_plugins.layouts.kinds.transformers_js import TransformersJs
 from optim_plugins.layouts.options import TransformersJsOptions
 from optim_plugins.layouts.precision import dtype_of_graph
-
-PACKAGE = "@huggingface/transformers@4.3.1"
-
-
-@pytest.fixture(scope="module")
-def npm():
-    """A folder whose ``node_modules`` has the package; installed once, and kept in ``.cache``."""
-    folder = CACHE.parent / "npm" / PACKAGE.replace("/", "-")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "installed").is_file():
-            folder.mkdir(exist_ok=True)
-            quiet = [
-                "--ignore-scripts",
-                "--no-audit",
-                "--no-fund",
-                "--omit=dev",
-            ]  # a script would fetch CUDA's libraries
-            command = [shutil.which("npm"), "install", "--prefix", folder, *quiet, PACKAGE]
-            subprocess.run(command, check=True, capture_output=True)
-            (folder / "installed").touch()
-    return folder
 
 
 def test_node_opens_it_without_a_network_and_computes_the_same(deliver, npm, tmp_path, monkeypatch):

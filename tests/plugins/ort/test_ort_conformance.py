@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
+from ort_models import DATA
 
 from optim import Stage
 from optim.testing import PassConformance, models
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 from optim_plugins.ort.prepare.clean import Clean
@@ -48,6 +50,18 @@ class TestFuseTransformer(OnEncoder):
     @pytest.fixture
     def pass_class(self):
         return FuseTransformer
+
+
+class TestSharePast(PassConformance):
+    max_drift = 1e-5
+
+    @pytest.fixture
+    def model_path(self):
+        return DATA / "llama.dynamo.onnx"
+
+    @pytest.fixture
+    def pass_class(self):
+        return SharePast
 
 
 class TestFuseConvolution(PassConformance):

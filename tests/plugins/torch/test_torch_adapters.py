@@ -10,8 +10,6 @@ import pytest
 from exporting import Exported, export
 from tiny_models import build, save
 
-from optim import SessionConfig
-from optim._engine.generation.decoder import Decoder
 from optim.errors import OptimError
 
 pytestmark = [
@@ -73,30 +71,3 @@ def test_the_model_of_an_adapter_must_be_here(adapter: Path, tmp_path: Path) -> 
     with pytest.raises(OptimError) as caught:
         export(lonely, tmp_path / "out")
     assert caught.value.reference == "adapter-base-missing" and "acme/llama" in caught.value.cause
-
-
-def test_adapters_extract_makes_the_merging_step_back(adapter: Path, tmp_path: Path) -> None:
-    """Naming it is enough; the graph with the adapter fed, and greedy generation, are the export's own."""
-    from optim.adapters.session import AdaptedSession
-    from optim.onnx.files import describe
-    from optim.onnx.sessions import open_session
-    from optim_plugins.adapters.commands.extracting import write_extracted
-
-    found = export(adapter, tmp_path, named={"adapters.extract": None})
-    assert found.steps["torch.merge-lora"].status == "skipped"
-    assert "adapters.extract" in found.steps["torch.merge-lora"].reason
-    made = write_extracted(found.path(), tmp_path / "out", required=False, rank=None)
-    assert made.drift < 1e-5 and made.base_drift == 0
-    session = AdaptedSession(open_session(made.model, SessionConfig()), describe(made.model).adapters)
-    taken = Decoder(session, found.evidence.facts)
-    ids = [[5, 6, 7]]
-    expected = found.decoder().generate(ids, max_new_tokens=8)
-    assert np.array_equal(taken.generate(ids, max_new_tokens=8, adapter=made.adapter), expected)
-    base = taken.generate(ids, max_new_tokens=8)
-    assert not np.array_equal(base, expected)
-    session.default = session.adapters(made.adapter)
-    assert np.array_equal(taken.generate(ids, max_new_tokens=8), expected)
-    assert np.array_equal(taken.generate(ids, max_new_tokens=8, adapter=()), base)
-    with pytest.raises(OptimError) as caught:
-        found.decoder().generate(ids, adapter=made.adapter)
-    assert caught.value.reference == "adapter-not-taken"

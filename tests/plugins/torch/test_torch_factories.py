@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from exporting import export
 
@@ -141,3 +142,13 @@ def test_a_cast_runs_only_when_named_and_is_held_to_its_own_limit(tmp_path: Path
     assert 1e-6 < found.verified["model"].drift.relative_l2 < 1e-2
     feeds = {"x": np.ones((1, 2, 4), np.float16), "scale": np.ones((1, 1, 1), np.float16)}
     assert found.session().run(None, feeds)[0].dtype == np.float16
+
+
+def test_an_exported_program_that_is_quantized_keeps_its_integers(tmp_path: Path) -> None:
+    found = export(f"{MODULE}:exported_program", tmp_path)
+    graph = onnx.load(found.graphs["model"].model.path)
+    steps = sorted(node.op_type for node in graph.graph.node if node.op_type.endswith("Linear"))
+    assert steps == ["DequantizeLinear", "DequantizeLinear", "QuantizeLinear"]
+    weights = [tensor for tensor in graph.graph.initializer if sorted(tensor.dims) == [3, 4]]
+    assert {tensor.data_type for tensor in weights} == {onnx.TensorProto.INT8}
+    assert found.verified["model"].drift.relative_l2 < 1e-5

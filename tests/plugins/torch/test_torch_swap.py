@@ -179,3 +179,32 @@ def test_plots_and_the_table_have_every_combination(example, rows):
     assert drawn.startswith("<svg")
     assert drawn.count("<rect") == 3
     assert example.table(rows).count("\n| cpu | float16 |") == 2 + 2 + 3 + 3
+
+
+def test_numbers_that_are_drawn_anew_are_said_to_move_the_rows(tmp_path, capsys):
+    node, info = helper.make_node, helper.make_tensor_value_info
+    nodes = [node("RandomNormalLike", ["x"], ["noise"], "noise"), node("Add", ["x", "noise"], ["y"], "sum")]
+    ends = [info(name, TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    assert main(["swap", str(path)]) == ExitStatus.DELIVERED
+    assert "rows differ by chance too" in capsys.readouterr().out
+
+
+def test_bfloat16_behind_integers_and_outputs_that_are_left_out_are_run(tmp_path):
+    node, info = helper.make_node, helper.make_tensor_value_info
+    draw = np.random.default_rng(0)
+    sizes = {"table": (9, 4), "w": (1, 9, 4), "r": (1, 9, 3)}
+    weights = [numpy_helper.from_array(draw.random(size, np.float32), name) for name, size in sizes.items()]
+    nodes = [
+        node("Gather", ["table", "ids"], ["x"], "look_up"),
+        node("GRU", ["x", "w", "r"], ["", "y"], "gru", hidden_size=3),
+    ]
+    ends = [info("ids", TensorProto.INT64, [5, 2]), info("y", TensorProto.FLOAT, [1, 2, 3])]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    rows = attribute(model, {"ids": np.ones((5, 2), np.int64)}, [], require_target("cpu"), "bfloat16", tmp_path)
+    made = {row.combination: row for row in rows}
+    assert made["ort"].dtype == "bfloat16" and "GRU" in made["ort"].rounded
+    assert 0 < made["ort"].to["float64"].max_abs < 0.02

@@ -34,6 +34,17 @@ RUNTIME: Mapping[str, tuple[str, ...]] = {
 }
 """Files of onnxruntime-web that the page loads, by what the model is made for; the first is its module."""
 
+_LOADS: Mapping[str, str] = {
+    WASM: f"export * as ort from './ort/{RUNTIME[WASM][0]}';\nexport const provider = '{WASM}';\n",
+    WEBGPU: (
+        "// where the browser has no WebGPU the build for WASM is taken: that for WebGPU lacks kernels there\n"
+        f"export const provider = (await navigator.gpu?.requestAdapter()) ? '{WEBGPU}' : '{WASM}';\n"
+        f"const names = {{ {WEBGPU}: '{RUNTIME[WEBGPU][0]}', {WASM}: '{RUNTIME[WASM][0]}' }};\n"
+        "export const ort = await import(`./ort/${names[provider]}`);\n"
+    ),
+}
+"""``runtime.mjs`` of the page."""
+
 TOLERANCE = 1e-3
 """Relative L2 of the delivered folder, opened anew, to the model that was judged: threads add in another order."""
 
@@ -111,13 +122,12 @@ def write_page(delivery: Delivery, plan: Plan | None) -> None:
         "external": sorted(external_files(folder / "model.onnx")),
         "session": web_options(delivery.model.session),
         "runtime": "@".join(ONNXRUNTIME_WEB),
-        "providers": [provider] if provider == WASM else [provider, WASM],
     }
     (folder / "plan.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     package = require(ONNXRUNTIME_WEB)
     (folder / "ort").mkdir(exist_ok=True)
-    (folder / "runtime.mjs").write_text(f"export * from './ort/{RUNTIME[provider][0]}';\n", encoding="utf-8")
-    for name in RUNTIME[provider]:
+    (folder / "runtime.mjs").write_text(_LOADS[provider], encoding="utf-8")
+    for name in (*RUNTIME[provider], *(RUNTIME[WASM] if provider != WASM else ())):
         shutil.copyfile(package / "dist" / name, folder / "ort" / name)
 
 

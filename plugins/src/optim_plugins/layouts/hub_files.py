@@ -26,11 +26,11 @@ NAMES = (
     "generation_config.json",
     "preprocessor_config.json",
     "processor_config.json",
-    "modules.json",
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
 )
 """Files that are taken along; weights are in the graph."""
+
+HEAD = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+"""What sentence-transformers does with the outputs of a graph."""
 
 POOLING = "[0-9]_*"
 """Folders of sentence-transformers' modules, e.g. ``1_Pooling``."""
@@ -39,18 +39,19 @@ _LARGEST_MODULE = 100 << 20
 """A dense layer of sentence-transformers has some megabytes; what is larger is no module of a head."""
 
 
-def carry(files: Path, folder: Path) -> list[str]:
+def carry(files: Path, folder: Path, *, head: bool = True) -> list[str]:
     """Copy what belongs to a model, and is not its weights.
 
     Args:
         files: a Hugging Face folder; links in it are followed, as in the cache of the hub.
         folder: where to.
+        head: what sentence-transformers does behind the graph too.
 
     Returns:
         Names of what was copied.
     """
-    copied = _copied(NAMES, files, folder)
-    for module in sorted(files.glob(POOLING)):
+    copied = _copied((*NAMES, *(HEAD if head else ())), files, folder)
+    for module in sorted(files.glob(POOLING)) if head else ():
         for file in sorted(module.iterdir()) if module.is_dir() else ():
             if file.is_file() and file.stat().st_size <= _LARGEST_MODULE:
                 (folder / module.name).mkdir(exist_ok=True)

@@ -24,8 +24,10 @@ from optim._engine.runs.outcome import RunStatus
 from optim._engine.runs.pick import picked
 from optim._engine.runs.run import write_run
 from optim._engine.runs.session_file import read_session_file
+from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.targets.entrants import TargetStatus
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.errors import OptimError
@@ -139,6 +141,16 @@ def test_the_original_on_another_target_is_a_result_of_its_own(run):
     assert outcome.status is RunStatus.IMPROVED
     assert (outcome.target.name, passes(outcome.result.candidate)) == ("swift", [])
     assert outcome.result.ratio == pytest.approx(0.5)
+
+
+def test_without_time_to_look_what_the_original_promises_somewhere_is_proven(run, monkeypatch):
+    monkeypatch.setattr(TimeBudget, "is_up", property(lambda time: True))
+    outcome, _ = run("cpu,sluggish,swift", fresh=True)
+    assert outcome.status is RunStatus.IMPROVED
+    assert (outcome.target.name, passes(outcome.result.candidate)) == ("swift", [])
+    assert rows(outcome)["sluggish"].reason.startswith("the time of the run was over")
+    tried = [one for one in outcome.attempts if one.step.pass_name.startswith("timed.")]
+    assert {one.reason for one in tried} == {OUT_OF_TIME, "it runs only when named (--with)"}
 
 
 def test_what_drifts_beyond_rounding_there_is_not_delivered_without_a_lossy_pass(run):

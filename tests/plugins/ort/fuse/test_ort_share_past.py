@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +19,15 @@ from optim._engine.generation.decoder import session_interface
 from optim._engine.generation.timing import WorkloadTimer
 from optim._engine.generation.workload import Workload
 from optim._engine.plugins.registry import load_registry
+from optim._engine.runs.session_file import write_session_files
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import Named, RunSettings
 from optim.decoders.shared_past import file_shares_past
+from optim.model import SessionConfig
+from optim.onnx.files import deliver
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast
+from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 
 DECODERS = ("gpt2.dynamo", "gpt2.ts", "llama.dynamo", "llama.ts")
 FACTS = {"eos": [], "pad": 0}
@@ -53,6 +59,46 @@ def test_it_generates_in_a_buffer_what_it_generates_with_a_past_that_grows(name:
     expected = growing.generate(prompts, max_new_tokens=8)
     assert len(set(expected.ravel().tolist())) > 1
     assert np.array_equal(adding.generate(prompts, max_new_tokens=8), expected)
+
+
+def test_a_past_of_float16_lies_in_a_buffer_too(tmp_path: Path) -> None:
+    shared = apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model
+    half = apply(ConvertFloat16, shared, tmp_path, [feeds_for("llama", sequence=1)], io="convert").model
+    assert {info.dtype for info in half.inputs if info.name.startswith("past_")} == {"float16"}
+    assert "Cast" not in _readers_of_pasts(half) and file_shares_past(half.path)
+    expected = Decoder(_session(shared), FACTS).generate([[5, 6, 7]], max_new_tokens=6)
+    assert np.array_equal(Decoder(_session(half), FACTS).generate([[5, 6, 7]], max_new_tokens=6), expected)
+
+
+def test_load_py_generates_in_a_buffer_without_optim(tmp_path: Path) -> None:
+    model = apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model
+    folder = tmp_path / "out"
+    deliver(model, folder)
+    write_session_files(folder, SessionConfig(), CPU)
+    code = "import load; print(list(load.generate([5, 6, 7], max_new_tokens=6)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    expected = Decoder(_session(model), FACTS).generate([[5, 6, 7]], max_new_tokens=6)
+    assert done.stdout.strip() == str(expected[0].tolist())
+    deliver(export("llama.dynamo", tmp_path), folder)
+    write_session_files(folder, SessionConfig(), CPU)
+    assert "def generate" not in (folder / "load.py").read_text()
+
+
+def test_a_stop_token_ends_a_row_and_a_stream_gives_tokens_one_by_one(tmp_path: Path) -> None:
+    decoder = Decoder(_session(apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model), FACTS)
+    whole = decoder.generate([[5, 6, 7]], max_new_tokens=6)[0].tolist()
+    stop = whole[2]
+    assert decoder.generate([[5, 6, 7]], max_new_tokens=6, stop=[stop])[0].tolist() == whole[: whole.index(stop) + 1]
+    tokens = decoder.stream([[5, 6, 7]], max_new_tokens=6)
+    assert [int(next(tokens)[0]) for _ in range(3)] == whole[:3]
+
+
+@pytest.mark.parametrize("prompt", [[], [[]], [list(range(3, 9))]])
+def test_a_prompt_without_tokens_or_without_room_is_refused(prompt: list[list[int]], tmp_path: Path) -> None:
+    decoder = Decoder(_session(export("llama.dynamo", tmp_path)), {**FACTS, "context": 8})
+    assert decoder.generate([[5, 6]], max_new_tokens=6).shape == (1, 6)
+    with pytest.raises(OptimError, match="bad-prompt"):
+        decoder.generate(prompt, max_new_tokens=3)
 
 
 def test_a_step_writes_behind_what_the_buffer_holds(tmp_path: Path) -> None:

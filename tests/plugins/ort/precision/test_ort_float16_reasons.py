@@ -19,6 +19,7 @@ from optim_plugins.ort.graph.float_values import infer_types
 from optim_plugins.ort.kernels import has_kernel
 from optim_plugins.ort.precision import precision_plan
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
+from optim_plugins.ort.precision.convert_precision import can_convert
 from optim_plugins.ort.precision.precision_plan import Obstacle, make_plan
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 
@@ -226,3 +227,21 @@ def test_a_normalization_keeps_its_own_epsilon(tmp_path: Path, epsilon: float, m
     misread = converted(model, tmp_path, small)
     if drift(model, misread.model, small) < CLOSE:
         pytest.fail("this onnxruntime reads an epsilon of 16 bits: misread_epsilons.py is no longer needed")
+
+
+def test_whether_there_is_anything_to_convert_takes_a_look_at_one_product(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    fit = precision_plan.fit
+    monkeypatch.setattr(precision_plan, "fit", lambda array, narrow: looked.append(1) or fit(array, narrow))
+    ends = ["x", "a", "b", "c", "y"]
+    nodes = [helper.make_node("MatMul", [ends[i], f"w{i}"], [ends[i + 1]], name=f"m{i}") for i in range(4)]
+    good, bad = random_weight(64, 64), random_weight(64, 64) * np.float32(1e6)
+    some = layers(tmp_path, nodes, {"w0": bad, "w1": good, "w2": good, "w3": good})
+    assert can_convert(some, CPU, Narrow.FLOAT16)
+    assert len(looked) == 2
+    looked.clear()
+    none = layers(tmp_path, nodes, {f"w{i}": bad for i in range(4)})
+    assert "does not survive rounding" in can_convert(none, CPU, Narrow.FLOAT16).reason
+    assert len(looked) == 4

@@ -90,10 +90,8 @@ class Couple:
                 break
             self.ours.open_branches(found[0])
             self.other.open_branches(found[1])
-        if self.other.taken:
-            self.notes.append(
-                f"If nodes with branches looked into, for every sample takes the same: {len(self.other.taken)}"
-            )
+        if count := len(self.other.taken):
+            self.notes.append(f"If nodes of which a branch is looked into, since every sample takes it: {count}")
 
     def _chunks(self, names: Iterable[str]) -> Iterator[list[str]]:
         return chunks(names, lambda name: 3 * MOST_ELEMENT_BYTES * self.other.size(name))

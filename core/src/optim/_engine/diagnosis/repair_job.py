@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from optim._engine.diagnosis.replay import NoReplay, Replay
 from optim._engine.diagnosis.subject import Subject
 from optim._engine.gate.finer import refine
-from optim._engine.gate.mixed import Precisions, find_mix
+from optim._engine.gate.mixed import find_mix
+from optim._engine.gate.precisions import Precisions
 from optim._engine.gate.repair import OutOfEvaluations, Repair, find_keep
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job

@@ -27,7 +27,7 @@ class Series:
     points: tuple[tuple[float, float], ...]
 
 
-def line_plot(series: Sequence[Series], title: str, across: str, unit: str) -> str:
+def line_plot(series: Sequence[Series], title: str, across: str, unit: str, *, kind: str = "wide") -> str:
     """The lines with their axes and a legend; says so where there are none.
 
     Args:
@@ -35,12 +35,13 @@ def line_plot(series: Sequence[Series], title: str, across: str, unit: str) -> s
         title: of the plot.
         across: what the sizes are of.
         unit: of the figures.
+        kind: of the drawing, for the page that it stands in.
     """
     points = [point for one in series for point in one.points if min(point) > 0]
     height = _TOP + _HIGH + 60 + _ROW * len(series)
     parts = [text(_LEFT, 22, title, kind="strong")]
     if not points:
-        return svg(_WIDTH, height, title, [*parts, text(_LEFT, _TOP + 20, "nothing could be timed")], kind="wide")
+        return svg(_WIDTH, height, title, [*parts, text(_LEFT, _TOP + 20, "nothing could be timed")], kind=kind)
     x = _scale([size for size, _ in points], _LEFT, _WIDTH - 40)
     y = _scale([figure for _, figure in points], _TOP + _HIGH, _TOP)
     bottom = _TOP + _HIGH
@@ -56,13 +57,13 @@ def line_plot(series: Sequence[Series], title: str, across: str, unit: str) -> s
         text(8, _TOP - 8, unit, kind="dim"),
     ]
     for place, one in enumerate(series):
-        kind = _KINDS[place % len(_KINDS)]
+        colour = _KINDS[place % len(_KINDS)]
         at = [(x.at(size), y.at(figure), size, figure) for size, figure in one.points if min(size, figure) > 0]
-        parts += [line(*a[:2], *b[:2], kind) for a, b in itertools.pairwise(at)]
-        parts += [dot(a, b, 4, kind, f"{one.name}: {figure:.3g} {unit} at {size:g}") for a, b, size, figure in at]
+        parts += [line(*a[:2], *b[:2], colour) for a, b in itertools.pairwise(at)]
+        parts += [dot(a, b, 4, colour, f"{one.name}: {figure:.3g} {unit} at {size:g}") for a, b, size, figure in at]
         row = bottom + 60 + _ROW * place
-        parts += [dot(_LEFT + 6, row - 4, 4, kind, one.name), text(_LEFT + 18, row, shortened(one.name, 90))]
-    return svg(_WIDTH, height, title, parts, kind="wide")
+        parts += [dot(_LEFT + 6, row - 4, 4, colour, one.name), text(_LEFT + 18, row, shortened(one.name, 90))]
+    return svg(_WIDTH, height, title, parts, kind=kind)
 
 
 def _scale(values: Sequence[float], start: float, end: float) -> Scale:

@@ -14,12 +14,13 @@ otherwise than expected, expectations are corrected, as :mod:`optim._engine.gate
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
 
-from optim._engine.gate.repair import Estimate, OutOfEvaluations, Repair, prices
+from optim._engine.gate.precisions import Drift, Precisions
+from optim._engine.gate.repair import OutOfEvaluations, Repair, prices
+from optim._engine.gate.segments import find_segments
 
 FINER_PRICE = 0.4
 """Of what a node in float costs beyond one in the pass's precision: 0.3 of it measured with activations of 16 bits on
@@ -30,37 +31,6 @@ _HALVINGS = 14
 """Prices are told apart by a factor of about two thousandths of their range."""
 
 _ESTIMATES_BEYOND = _CORRECTIONS * (_HALVINGS + 2)
-
-Drift: TypeAlias = Callable[[frozenset[str], frozenset[str]], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Precisions:
-    """What is known of three precisions.
-
-    Attributes:
-        guess: the drift with some nodes in the pass's precision and others in the one between.
-        nodes: those that it knows, in graph order, the overflowing ones left out.
-        refinable: those of them that have a precision between.
-        overflowing: nodes that must be left alone.
-        most: so many guesses may be asked for.
-    """
-
-    guess: Drift
-    nodes: tuple[str, ...]
-    refinable: frozenset[str]
-    overflowing: tuple[str, ...] = ()
-    most: int = 1000
-
-    @property
-    def without_finer(self) -> Estimate:
-        """The same of the pass's precision alone."""
-        return Estimate(lambda converted: self.guess(converted, frozenset()), self.nodes, self.overflowing, self.most)
-
-    @property
-    def are_few(self) -> bool:
-        """Whether there are guesses enough for each node in each precision, and for choosing."""
-        return 1 + len(self.nodes) + len(self.refinable) + _ESTIMATES_BEYOND <= self.most
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +54,42 @@ def find_mix(
         work: how much each node computes, in any unit; unknown ones count as the average.
 
     Returns:
-        None where none was found in time, or where nodes are too many to look at each.
+        None where none was found in time. Nodes that are too many to look at each are decided by segments.
     """
-    if not precisions.are_few:
-        return None
-    mix = _Mix(precisions, goal, prices((*precisions.nodes, *precisions.overflowing), work))
+    price = prices((*precisions.nodes, *precisions.overflowing), work)
+    if not precisions.are_few(_ESTIMATES_BEYOND):
+        return _mix_of_segments(precisions, drift_of, whole, goal, evaluations, price)
+    mix = _Mix(precisions, goal, price)
     with suppress(OutOfEvaluations):
         mix.run(drift_of, whole, min(evaluations, _CORRECTIONS))
     return mix.found
+
+
+def _mix_of_segments(
+    precisions: Precisions, drift_of: Drift, whole: float, goal: float, evaluations: int, price: Mapping[str, float]
+) -> Repair | None:
+    """The same for segments of consecutive nodes; None where guesses are too few for those too."""
+    found = find_segments(precisions, precisions.most - _ESTIMATES_BEYOND)
+    if found is None:
+        return None
+    segments = found
+
+    def measured(keep: frozenset[str], finer: frozenset[str]) -> float:
+        return drift_of(segments.nodes(keep), segments.nodes(finer, precisions.refinable))
+
+    mix = _Mix(segments.precisions, goal, segments.prices(price))
+    with suppress(OutOfEvaluations):
+        mix.run(measured, whole, min(evaluations, _CORRECTIONS))
+    if mix.found is None:
+        return None
+    keep = segments.nodes(mix.found.keep)
+    finer = segments.nodes(mix.found.finer, precisions.refinable)
+    return replace(
+        mix.found,
+        keep=tuple(name for name in price if name in keep),
+        finer=tuple(name for name in price if name in finer),
+        estimates=mix.found.estimates + segments.looked,
+    )
 
 
 @dataclass

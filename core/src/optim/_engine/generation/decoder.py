@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,6 +56,7 @@ class Decoder:
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 0,
+        stop: Sequence[int] = (),
         adapter: Adapters | None = None,
     ) -> Array:
         """Continue a prompt.
@@ -70,6 +71,7 @@ class Decoder:
             top_k: 0: all tokens.
             top_p: 1: all tokens.
             seed: of the draw.
+            stop: tokens that end a row, beside the model's own ends of text.
             adapter: None: that of :func:`optim.load`; an empty sequence: none. Arrays for the encoder go to the
                 encoder. Generations with different adapters may be under way at once.
 
@@ -77,12 +79,16 @@ class Decoder:
             New tokens, int64, shape (batch, tokens); after a row's end of text come padding ids.
 
         Raises:
-            OptimError[bad-prompt]: the model cannot take it.
+            OptimError[bad-prompt]: the model cannot take it, or has no room for the prompt and its answer.
+            OptimError[past-too-large]: the machine has no memory for the past.
             OptimError[adapter-not-taken]: the model takes no adapters. Others, of one that does not fit.
         """
         sampling = Sampling(not sample, temperature, top_k, top_p)
         feeds = self._feeds(prompt)
-        chosen = list(self.stream(feeds, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed, adapter=adapter))
+        tokens = self.stream(
+            feeds, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed, stop=stop, adapter=adapter
+        )
+        chosen = list(tokens)
         batch = next(iter(feeds.values())).shape[0]
         return np.stack(chosen, 1) if chosen else np.zeros((batch, 0), np.int64)
 
@@ -91,23 +97,38 @@ class Decoder:
         prompt: Feeds | Array | list[list[int]],
         *,
         max_new_tokens: int,
-        sampling: Sampling,
+        sampling: Sampling | None = None,
         seed: int = 0,
+        stop: Sequence[int] = (),
         adapter: Adapters | None = None,
     ) -> Iterator[Array]:
-        """Tokens one by one, each of shape (batch,), until every row has ended."""
+        """Tokens one by one, each of shape (batch,), until every row has ended.
+
+        Args:
+            prompt: as of :meth:`generate`, like the others.
+            max_new_tokens: at most so many.
+            sampling: None: the likeliest is taken.
+            seed: of the draw.
+            stop: tokens that end a row, beside the model's own ends of text.
+            adapter: of the decoder.
+
+        Raises:
+            OptimError[bad-prompt]: the model cannot take it, or has no room for the prompt and its answer.
+            OptimError[past-too-large]: the machine has no memory for the past.
+        """
         feeds = self._feeds(prompt)
         shared = self._share(adapter)
         constants, ids, mask = self._begin(feeds, shared.get("encoder"))
         session, weights = _with_weights(self.session, shared.get("decoder"))
         capacity = ids.shape[1] + max_new_tokens
+        self._require_room(ids.shape[1], max_new_tokens)
         steps = steps_of(session, self.interface, ids.shape[0], capacity, {**constants, **weights})
         random = np.random.default_rng(seed)
-        ends, padding = _listed(self.facts.get("eos")), self._padding
+        ends, padding = [*_listed(self.facts.get("eos")), *stop], self._padding
         finished = np.zeros(ids.shape[0], bool)
         for _ in range(max_new_tokens):
             logits = steps.advance(ids, mask)
-            token = np.where(finished, padding, choose(logits[:, -1], sampling, random))
+            token = np.where(finished, padding, choose(logits[:, -1], sampling or Sampling(), random))
             yield token
             finished |= np.isin(token, ends)
             if finished.all():
@@ -161,6 +182,17 @@ class Decoder:
             place = slice(longest - row.size, None) if self.encoder is None else slice(row.size)
             ids[index, place], mask[index, place] = row, 1
         return {"input_ids": ids, "attention_mask": mask}
+
+    def _require_room(self, prompt: int, new: int) -> None:
+        """Refuse what is longer than the context that the model was made for, where that is known."""
+        context = self.facts.get("context")
+        if self.encoder is None and isinstance(context, int) and prompt + new > context:
+            raise OptimError(
+                "bad-prompt",
+                "the prompt and its answer are longer than the model's context",
+                f"{prompt} tokens and {new} new ones are {prompt + new}, and the model was made for {context}",
+                f"max_new_tokens={context - prompt}" if prompt < context else "shorten the prompt",
+            )
 
     @property
     def _takes(self) -> list[str]:

@@ -55,8 +55,8 @@ class GenerationTimes:
         """Of several rounds, each figure by itself."""
         first = rounds[0]
         tokens = tuple(statistics.median(column) for column in zip(*(one.token_s for one in rounds), strict=True))
-        least = statistics.median(one.first_s for one in rounds)
-        return cls(first.prompt, first.new, least, first.depths, tokens, first.past_bytes)
+        first_s = statistics.median(one.first_s for one in rounds)
+        return cls(first.prompt, first.new, first_s, first.depths, tokens, first.past_bytes)
 
 
 class WorkloadTimer:
@@ -79,7 +79,7 @@ class WorkloadTimer:
         self._ids = random.integers(0, _vocabulary(session, interface), (1, workload.prompt))
         constants = _constants(interface)
         self._steps = steps_of(session, interface, 1, capacity, constants)
-        self._deep = {}
+        self._deep: dict[int, GrowingSteps] = {}  # with a past of their own each
         if isinstance(self._steps, GrowingSteps):
             for depth in workload.depths:
                 self._deep[depth] = steps = GrowingSteps(session, interface, 1, constants)

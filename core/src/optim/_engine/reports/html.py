@@ -152,7 +152,7 @@ def _plots(report: Report) -> list[Plot]:
         Plot(
             "Tokens per second",
             "One token behind a past of so many, of the original and of the result.",
-            Markup(_both(tokens_plot, report)),
+            Markup(tokens_plot(report)),
         ),
         Plot("Step by step", "After each step of the result, in order.", Markup(_both(plots.steps_plot, report))),
     ]

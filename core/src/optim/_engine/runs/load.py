@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.runs.mark import read_mark
-from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, read_session_file
+from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile, read_session_file
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def load(
-    folder: str | PathLike[str], *, adapter: Adapters | None = None
+    folder: str | PathLike[str], *, adapter: Adapters | None = None, packed: bool = False
 ) -> onnxruntime.InferenceSession | OwnSession | AdaptedSession | Decoder:
     """Open what ``optim run`` or ``optim export`` left in ``folder``.
 
@@ -30,6 +30,8 @@ def load(
         folder: of a run or an export.
         adapter: that every run brings which names no other: a file that ``optim adapters convert`` or a run wrote.
             Of a model whose adapter is supplied with the session, the one that it is opened with; None: its own.
+        packed: map weights as onnxruntime packed them for this processor, which it does where that was not done yet:
+            it opens sooner, and processes share the memory. Of a run folder with one model on the CPU.
 
     Returns:
         A session of onnxruntime, or one with the same ``run``, ``get_inputs`` and ``get_outputs`` where the target has
@@ -45,12 +47,15 @@ def load(
         OptimError[provider-missing]: this onnxruntime does not have the provider.
         OptimError[runtime-missing]: no plugin here brings the target.
         OptimError[session-failed]: the runtime refuses the model.
+        OptimError[cannot-be-packed]: weights are to be packed that another runtime packs, or that are not the model's.
         OptimError[adapter-not-taken]: the model takes no adapters. Others, of an adapter that cannot be read or does
             not fit.
     """
     from optim._engine.sources.export_file import read_export_file
 
     path = Path(folder)
+    if packed:
+        return _packed(path)
     exported = read_export_file(path)
     if exported is None:
         return open_folder(path, adapter)
@@ -74,6 +79,22 @@ def load(
     given = share_out(adapter, {one: _inputs_of(file) for one, file in files.items()}) if adapter is not None else {}
     sessions = {one: _open(file, given.get(one)) for one, file in files.items()}
     return Decoder.of_sessions(sessions, {**exported.facts, "state": dict(exported.components[name].state)})
+
+
+def _packed(path: Path) -> onnxruntime.InferenceSession:
+    """The session of a run folder over packed weights."""
+    from optim._engine.backends.packed import open_packed
+
+    saved = _saved(path)
+    if saved.adapter or saved.operator_libraries:
+        raise OptimError(
+            "cannot-be-packed",
+            f"{path} cannot be opened with packed weights",
+            "its weights are supplied with the session" if saved.adapter else "it has operators of other packages",
+            "open it without packed=True",
+            status=ExitStatus.USAGE,
+        )
+    return open_packed(path / MODEL_FILE, saved.config, "" if saved.target else saved.provider)
 
 
 def _adapted(session: Any, model: Path, adapter: Adapters | None) -> Any:
@@ -108,15 +129,7 @@ def open_folder(
     path: Path, adapter: Adapters | None = None
 ) -> onnxruntime.InferenceSession | OwnSession | AdaptedSession:
     """The session of a folder with one model, with its tuned settings; raises as :func:`load`."""
-    if not (path / MODEL_FILE).is_file() and (read_mark(path) is not None or (path / SESSION_FILE).is_file()):
-        raise OptimError(
-            "no-model",
-            f"the run in {path} delivered no model",
-            "report.json there says why, or the run has not finished",
-            f"look into {path / 'report.html'}, and run it again: optim run MODEL -o {path}",
-            status=ExitStatus.USAGE,
-        )
-    saved, model = read_session_file(path), path / MODEL_FILE
+    saved, model = _saved(path), path / MODEL_FILE
     if saved.target:
         from optim._engine.backends.own_session import open_own
 
@@ -129,6 +142,19 @@ def open_folder(
     if saved.warm_up:
         session.run(None, {name: zeros.array() for name, zeros in saved.warm_up.items()})
     return _adapted(session, model, adapter)
+
+
+def _saved(path: Path) -> SessionFile:
+    """What ``session.json`` says of a folder that has a model; raises as :func:`load`."""
+    if not (path / MODEL_FILE).is_file() and (read_mark(path) is not None or (path / SESSION_FILE).is_file()):
+        raise OptimError(
+            "no-model",
+            f"the run in {path} delivered no model",
+            "report.json there says why, or the run has not finished",
+            f"look into {path / 'report.html'}, and run it again: optim run MODEL -o {path}",
+            status=ExitStatus.USAGE,
+        )
+    return read_session_file(path)
 
 
 def _open(model: Path, adapter: Adapters | None) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from optim._engine.jobs.clocks.serving import Serving
 from optim._engine.jobs.start_up import Zeros
 from optim._engine.json_file import read_json
+from optim._engine.runs.generate_script import with_generate
 from optim._engine.runs.session_trust import require_harmless
 from optim.errors import ExitStatus, OptimError
 from optim.model import AdapterInput, SessionConfig
@@ -243,6 +244,8 @@ def write_session_files(
     written = {key: value for key, value in written.items() if value or key not in seldom}
     text = json.dumps(written, indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
+    if script and owner is None:
+        script = with_generate(script, folder / MODEL_FILE)
     if script:
         (folder / LOAD_SCRIPT).write_text(script, encoding="utf-8")
 

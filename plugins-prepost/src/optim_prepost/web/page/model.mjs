@@ -7,7 +7,7 @@
 //
 // Nothing outside this folder is needed.
 
-import * as ort from './runtime.mjs';
+import { ort, provider } from './runtime.mjs';
 
 const HERE = new URL('.', import.meta.url);
 ort.env.wasm.wasmPaths = new URL('ort/', HERE).href;
@@ -25,9 +25,8 @@ export async function loadModel(base = HERE) {
   const externalData = await Promise.all(
     about.external.map(async (name) => ({ path: name, data: await bytes(new URL(name, base)) })),
   );
-  const providers = about.providers[0] === 'webgpu' && !(await navigator.gpu?.requestAdapter()) ? ['wasm'] : about.providers;
   const session = await ort.InferenceSession.create(await bytes(new URL('model.onnx', base)), {
-    executionProviders: providers, externalData, ...about.session,
+    executionProviders: provider === 'wasm' ? ['wasm'] : [provider, 'wasm'], externalData, ...about.session,
   });
   let tokenizer = null;
   if (about.task.tokenizer) {
@@ -35,11 +34,11 @@ export async function loadModel(base = HERE) {
     const words = (await (await get(new URL('vocab.txt', base))).text()).split('\n');
     tokenizer = new WordPiece(words, about.task.tokenizer);
   }
-  return new Model(about, session, tokenizer, providers[0]);
+  return new Model(about, session, tokenizer);
 }
 
 class Model {
-  constructor(about, session, tokenizer, provider) {
+  constructor(about, session, tokenizer) {
     this.about = about;
     this.session = session;
     this.tokenizer = tokenizer;

@@ -29,6 +29,10 @@ _COMPLETE = (
 )
 
 
+_CHANGES_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
+"""Ways to begin that take something out of the weights of the base: over the base itself the adapter says nonsense."""
+
+
 @dataclass(frozen=True, slots=True)
 class AdaptedModule:
     """An adapter at one module.
@@ -150,9 +154,21 @@ def _why_not(config: Any) -> str:
         ("trainable_token_indices", "it replaces tokens"),
         ("layer_replication", "it replicates layers"),
         ("target_parameters", "it adapts parameters that are no layers"),
+        ("alora_invocation_tokens", "it acts after some tokens only"),
+        ("arrow_config", "it chooses among adapters with each token"),
+        ("use_bdlora", "its matrices are of blocks"),
+        ("kasa_config", "it is a variant of LoRA that nobody has tried"),
+        ("monteclora_config", "it is a variant of LoRA that nobody has tried"),
+        ("velora_config", "it is a variant of LoRA that nobody has tried"),
     ):
         if getattr(config, name, None):
             return f"{what} ({name})"
+    begun = str(getattr(config, "init_lora_weights", ""))
+    if begun.startswith(_CHANGES_BASE):
+        return (
+            f"it belongs to other base weights: peft changes them when it loads it (init_lora_weights: {begun}); save "
+            "it with path_initial_model_for_weight_conversion, which makes plain LoRA of it"
+        )
     return ""
 
 

@@ -61,8 +61,9 @@ def matrix_of(graph: ir.Model, product: ir.Node) -> NDArray[Any]:
     data = product.inputs[0]
     assert data is not None
     width = _width(graph, product)
-    dtype = data.dtype or product.outputs[0].dtype or ir.DataType.FLOAT
-    unit = np.eye(width, dtype=dtype.numpy())
+    floats = product.inputs[2 if product.op_type == "MatMulNBits" else 1]  # scales, or the weight itself
+    assert floats is not None
+    unit = np.eye(width, dtype=data.dtype.numpy() if data.dtype is not None else constant_value(graph, floats).dtype)
     return _run(graph, product.outputs[0], _ancestors(product.outputs[0], data), data, {"unit": unit})
 
 

@@ -13,6 +13,7 @@ The gain is of DoRA alone, and 0 without an adapter.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from optim import OptimError
 from optim_plugins.adapters.extract.constants import PRODUCTS, constant_value, depends_on_inputs, matrix_of
 from optim_plugins.adapters.extract.provenance import Part, part_of_node, part_of_parameter
+from optim_plugins.adapters.extract.scopes import FOLDED, parts_by_name
 from optim_plugins.adapters.form import Factors, khatri_rao
 
 _PASSED = frozenset(("Cast", "Identity", "Dropout", "Reshape"))
@@ -64,10 +66,44 @@ def find_parts(graph: ir.Model) -> dict[Part, ir.Value | ir.Node]:
             if known is not None and value.uses():
                 found[known] = value
     for node in graph.graph.all_nodes():
-        known = part_of_node(node) if node.op_type in PRODUCTS else None
+        known = part_of_node(node) if node.op_type in (*PRODUCTS, "Conv") else None
         if known is not None:
             found.setdefault(known, node)
+    for node, known in nodes_by_name(graph, found).items():
+        found.setdefault(known, node)
     return found
+
+
+def nodes_by_name(graph: ir.Model, known: Mapping[Part, ir.Value | ir.Node]) -> dict[ir.Node, Part]:
+    """Nodes with weights of adapters that nothing tells but the names of nodes.
+
+    Args:
+        graph: to look at.
+        known: parts by other signs; nodes that they tell are left out.
+    """
+    depends: dict[ir.Value, bool] = {}
+    named = {one for one in known.values() if isinstance(one, ir.Value)}
+    nodes = [
+        node
+        for node in graph.graph
+        if any(depends_on_inputs(one, depends) for one in node.inputs)
+        and not _constants_behind(node.inputs, depends) & named
+        and part_of_node(node) is None
+    ]
+    return parts_by_name(graph, nodes)
+
+
+def _constants_behind(values: Sequence[ir.Value | None], depends: dict[ir.Value, bool]) -> set[ir.Value]:
+    """What values are computed from, where they do not change with what a run is fed."""
+    todo, seen = [one for one in values if one is not None], set[ir.Value]()
+    while todo:
+        one = todo.pop()
+        if one in seen or depends_on_inputs(one, depends):
+            continue
+        seen.add(one)
+        producer = one.producer()
+        todo += [given for given in producer.inputs if given is not None] if producer is not None else []
+    return seen
 
 
 def find_sites(graph: ir.Model) -> list[Site]:
@@ -113,6 +149,8 @@ def not_extractable(what: str, cause: str) -> OptimError:
 def _why_not(part: Part) -> str:
     if part.part.startswith("lora_embedding"):
         return "it adapts an embedding, and only linear layers are known"
+    if part.part == FOLDED:
+        return "its weights were folded with others, so that they cannot be told apart"
     if part.part not in (*_LORA, *_LOHA):
         return f"{part.part} is of another method than LoRA, DoRA and LoHa"
     return "its nodes are not those of a linear layer: it adapts a convolution, or was folded or fused since"
@@ -124,6 +162,7 @@ class _Finder:
     def __init__(self, graph: ir.Model) -> None:
         self.graph = graph
         self.parts = find_parts(graph)
+        self._named = nodes_by_name(graph, self.parts)
         self._depends: dict[ir.Value, bool] = {}
         self._weights: dict[ir.Value, Part] = {
             value: part for part, value in self.parts.items() if isinstance(value, ir.Value)
@@ -149,18 +188,22 @@ class _Finder:
         below = self._part_at(down)
         if below is None or below.part != "lora_A" or below.module != part.module or not self._is_data(down.inputs[0]):
             return None
-        magnitude = self.parts.get(Part(part.module, "lora_magnitude_vector", part.adapter))
         chain = self._to_sum(up.outputs[0])
         if chain is None or _has_bias(up) or _has_bias(down):
             return None
         data, first, second = down.inputs[0], matrix_of(self.graph, down), matrix_of(self.graph, up)
         assert data is not None
-        if magnitude is None:
+        if not self._is_scaled(chain.other):
             scale = chain.scale
             return Site(
                 part.module, part.adapter, data, chain.other, None, chain.sum, Factors(first, _scaled(second, scale))
             )
         return self._dora(part, data, first, second, chain)
+
+    def _is_scaled(self, value: ir.Value) -> bool:
+        """Whether a value is something times a constant, as what DoRA adds of the base is; a base layer's is not."""
+        node = value.producer()
+        return node is not None and node.op_type == "Mul" and not all(self._is_data(one) for one in node.inputs)
 
     def _dora(self, part: Part, data: ir.Value, down: NDArray[Any], up: NDArray[Any], chain: _Chain) -> Site | None:
         """The sum so far is of what is added; the next one adds it to the base."""
@@ -203,17 +246,10 @@ class _Finder:
 
     def _part_at(self, node: ir.Node) -> Part | None:
         """Which part of an adapter a product multiplies with: by its weight's name, else as its node says."""
-        todo, seen = [one for one in node.inputs[1:] if one is not None], set[ir.Value]()
-        while todo:
-            one = todo.pop()
-            if one in seen or self._is_data(one):
-                continue
-            seen.add(one)
-            if one in self._weights:
-                return self._weights[one]
-            producer = one.producer()
-            todo += [given for given in producer.inputs if given is not None] if producer is not None else []
-        return part_of_node(node)
+        named = (
+            self._weights[one] for one in _constants_behind(node.inputs[1:], self._depends) if one in self._weights
+        )
+        return next(named, None) or part_of_node(node) or self._named.get(node)
 
     def _is_data(self, value: ir.Value | None) -> bool:
         return depends_on_inputs(value, self._depends)

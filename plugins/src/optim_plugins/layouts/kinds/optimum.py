@@ -12,10 +12,10 @@ Both open it with ONNX Runtime's default settings: a session's settings are argu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from optim.errors import ExitStatus, OptimError
 from optim.layout import Laid, Layout, Result, place_graph, require_provider
 from optim_plugins.layouts.hub_files import CONFIG, carry, missing_config
 
@@ -49,33 +49,26 @@ class Optimum(Layout):
         """The graph under its name, and what the source has beside its weights."""
         require_provider(result, layout=self.name, providers=PROVIDERS)
         assert result.files is not None
-        _require_output(result)
-        carried = carry(result.files, folder)
+        pooled = _is_pooled(result)
+        carried = carry(result.files, folder, head=not pooled)
         name = f"model_{options.tag}.onnx" if options.tag else "model.onnx"
         place_graph(result, folder / "onnx" / name, data_suffix="_data")
         told: dict[str, Any] = {"file": name, "provider": result.target.provider}
-        return Laid(f"onnx/{name}", told=told, notes=tuple(_notes(carried)))
+        return Laid(f"onnx/{name}", told=told, notes=tuple(_notes(carried, pooled=pooled)))
 
 
-def _require_output(result: Result) -> None:
-    """Refuse a model of sentence-transformers whose output that library does not find.
-
-    Raises:
-        OptimError[output-name]: says what it is called.
-    """
-    names = [output.name for output in result.model.outputs]
+def _is_pooled(result: Result) -> bool:
+    """Whether the graph gives sentences already: sentence-transformers looks for words, and pools them itself."""
     assert result.files is not None
-    if (result.files / MODULES).is_file() and _FOUND not in names:
-        raise OptimError(
-            "output-name",
-            "sentence-transformers would not find the output of the result",
-            f"it looks for {_FOUND}, and the graph has {', '.join(names)}",
-            "export the model with transformers' own names: optim run FOLDER --deliver optimum",
-            status=ExitStatus.USAGE,
+    outputs = [output.name for output in result.model.outputs]
+    return (result.files / MODULES).is_file() and _FOUND not in outputs
+
+
+def _notes(carried: list[str], *, pooled: bool) -> Iterator[str]:
+    who = "sentence-transformers and optimum" if MODULES in carried else "optimum"
+    yield f"{who} open it with their own defaults, {CONFIG} and what lies beside it are the source's"
+    if pooled:
+        yield (
+            f"pooling is in the graph, which gives no {_FOUND}: optimum alone opens it, as ORTModelForCustomTasks; for "
+            "sentence-transformers take the encoder without it: --task feature-extraction"
         )
-
-
-def _notes(carried: list[str]) -> list[str]:
-    with_pooling = MODULES in carried
-    who = "sentence-transformers and optimum" if with_pooling else "optimum"
-    return [f"{who} open it with their own defaults, {CONFIG} and what lies beside it are the source's"]

@@ -35,7 +35,8 @@ def can_convert(model: Model, target: Target, narrow: Narrow) -> Applicable:
     if not found:
         return found
     graph = _typed(model)
-    objection = _objection(graph, make_plan(graph, narrow, target.made_for), narrow, target.made_for)
+    plan = make_plan(graph, narrow, target.made_for, until_one=True)
+    objection = _objection(graph, plan, narrow, target.made_for)
     return Applicable.no(objection) if objection else APPLICABLE
 
 

@@ -24,7 +24,7 @@ from optim_plugins.ort.graph.float_values import is_float32
 from optim_plugins.ort.graph.operator_types import Signature, signature, type_text
 from optim_plugins.ort.kernels import has_kernel, is_listed, runs_as_cpu
 from optim_plugins.ort.precision.misread_epsilons import misread_epsilons
-from optim_plugins.ort.precision.operator_kinds import ANY_TYPE, EXACT, MOVES, NEVER, SMALL_ADDENDS
+from optim_plugins.ort.precision.operator_kinds import ANY_TYPE, EXACT, MOVES, NEVER, SMALL_ADDENDS, WEIGHTED
 from optim_plugins.ort.precision.sixteen_bit_numbers import Fit, Narrow, fit
 
 _STANDARD = ("", "ai.onnx")
@@ -83,6 +83,7 @@ def make_plan(
     keep: Collection[str] = (),
     keep_operators: Collection[str] = (),
     largest: Mapping[str, float] | None = None,
+    until_one: bool = False,
 ) -> Plan:
     """Decide about every node of the graph and its subgraphs; functions of the model's own stay as they are.
 
@@ -93,8 +94,10 @@ def make_plan(
         keep: names of nodes to leave in float32.
         keep_operators: operators to leave in float32.
         largest: greatest finite magnitude by value name, measured; where a value is missing it is taken to fit.
+        until_one: look at numbers until one product fits: whether there is any takes no more, and to look at the
+            weights of 1 GB takes many seconds.
     """
-    plan, chosen = Plan(), frozenset(keep)
+    plan, chosen, found = Plan(), frozenset(keep), False
     exact, misread = _exact_nodes(graph), misread_epsilons(graph)
     for node in graph.graph.all_nodes():
         types = signature(node, graph.graph.opset_imports)
@@ -112,12 +115,13 @@ def make_plan(
                 reason = WhyNot("named to be kept")
             elif node.op_type in keep_operators and node.op_type not in MOVES:
                 reason = WhyNot(f"{node.op_type} is kept")
-            else:
+            elif not (until_one and found):
                 reason = _out_of_range(node, types, variables, narrow, largest or {}, plan.fits)
         if reason:
             plan.why_not[reason] += 1
         else:
             plan.narrow[node] = variables
+            found = found or node.op_type in WEIGHTED
     _follow_neighbours(plan)
     return plan
 

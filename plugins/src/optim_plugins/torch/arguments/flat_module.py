@@ -39,6 +39,14 @@ class FlatModule(torch.nn.Module):  # type: ignore[misc]  # torch is not type-ch
         self.names = tuple(names)
         self.output_names = tuple(output_names)
 
+    def train(self, mode: bool = True) -> FlatModule:
+        """Set the mode, also around what torch.export made, which has none."""
+        try:
+            super().train(mode)
+        except NotImplementedError:
+            self.training = mode
+        return self
+
     def forward(self, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Call the module; by default with every tensor as a keyword, and take its outputs by name."""
         found = self.module(**dict(zip(self.names, tensors, strict=True)), return_dict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,9 @@ def _checked(made: Any, request: SourceRequest) -> Made:
             "return a torch.nn.Module, or (module, example_inputs)",
             status=ExitStatus.USAGE,
         )
-    module.eval().requires_grad_(False)
+    with suppress(NotImplementedError):  # what torch.export made, such as a quantized program, has no such mode
+        module.eval()
+    module.requires_grad_(False)
     return Made(module, examples)
 
 

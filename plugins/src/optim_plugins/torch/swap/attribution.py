@@ -13,7 +13,7 @@ from optim import ExitStatus, OptimError, SessionConfig, Target
 from optim.arrays import Array, Feeds, dtype_of
 from optim.onnx.sessions import open_session
 from optim_plugins.torch.swap.node_evaluator import FLOAT64, NodeEvaluator, Ran
-from optim_plugins.torch.swap.ort_kernels import BFLOAT16, between_casts, run_wide
+from optim_plugins.torch.swap.ort_kernels import between_casts, run_wide
 from optim_plugins.torch.swap.types import as_dtype, is_float, operators
 
 COUNTED = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
@@ -171,7 +171,9 @@ def _whole(model: onnx.ModelProto, feeds: Feeds, target: Target, folder: Path) -
     Raises:
         OptimError[session-failed]: it cannot open a model of another type.
     """
-    narrow = any(array.dtype == BFLOAT16 for array in feeds.values())
+    kinds = {tensor.data_type for tensor in model.graph.initializer}
+    kinds |= {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
+    narrow = onnx.TensorProto.BFLOAT16 in kinds
     copied = onnx.ModelProto()
     copied.CopyFrom(between_casts(model) if narrow else model)  # saving makes it refer to the data's file
     path = folder / "model.onnx"

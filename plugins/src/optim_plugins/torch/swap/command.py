@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from optim.model import Model
     from optim_plugins.torch.swap.attribution import Row
 
+_RANDOM = ("Random", "Bernoulli", "Multinomial")
+"""How operators begin that draw numbers."""
+
 
 @click.command
 @click.argument("model", type=click.Path(path_type=Path))
@@ -56,6 +59,7 @@ def swap(
     from optim.cli_kit.models import read_model, require_target
     from optim.jobs import to_wire
     from optim_plugins.torch.swap.attribution import attribute, parse_kernels
+    from optim_plugins.torch.swap.types import operators
 
     combinations = [parse_kernels(text) for text in kernels]
     used = [require_target(name) for name in targets or ("cpu",)]
@@ -74,6 +78,8 @@ def swap(
         print_json(to_wire(rows))
         return
     _print(rows)
+    if chance := [name for name in operators(whole) if name.startswith(_RANDOM)]:
+        echo(f"rows differ by chance too, for the model draws numbers anew at each run: {', '.join(chance)}")
 
 
 def _feeds(model: Model, data: str | None, folder: Path, seed: int) -> Feeds:

@@ -92,7 +92,7 @@ class NodeEvaluator:
                 made = self._branch(node, path, values, choice)
             else:
                 made = self._made(node, path, values, choice)
-            values.update(zip(node.output, made, strict=False))
+            values.update(zip([name for name in node.output if name], made, strict=False))
             if not around:
                 for name in [name for name in _read(node) if self._last[name] == place and name not in self._outputs]:
                     values.pop(name, None)
@@ -106,7 +106,7 @@ class NodeEvaluator:
         wide = choice.rest == FLOAT64
         inner = {**values, **{name: _widened(array) if wide else array for name, array in weights.items()}}
         self._walk(body.node, (*path, wanted), inner, choice)
-        return [inner[value.name] for value in body.output]
+        return [inner[value.name] for value, name in zip(body.output, node.output, strict=False) if name]
 
     def _made(
         self, node: onnx.NodeProto, path: tuple[object, ...], values: Mapping[str, Array], choice: _Choice

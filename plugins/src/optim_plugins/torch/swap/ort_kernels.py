@@ -50,7 +50,7 @@ class OrtKernels:
         Raises:
             OptimError[swap-failed]: onnxruntime cannot run it.
         """
-        narrow = any(array.dtype == BFLOAT16 for array in outer.values())
+        narrow = any(array.dtype == BFLOAT16 for array in outer.values()) or _says_bfloat16(node)
         key = *place, *(f"{array.dtype}{array.ndim}" for array in outer.values())
         if key not in self._sessions:
             self._sessions[key] = self._opened(node, outer, narrow)
@@ -85,6 +85,12 @@ class OrtKernels:
         options.log_severity_level = 4
         providers = list(dict.fromkeys((self._target.provider, "CPUExecutionProvider")))
         return ort.InferenceSession(model.SerializeToString(), options, providers=providers)
+
+
+def _says_bfloat16(node: onnx.NodeProto) -> bool:
+    """Whether a node makes bfloat16 of what is none: a cast, or a constant."""
+    kind = onnx.TensorProto.BFLOAT16
+    return any(kind in (one.t.data_type, one.i if one.name in ("to", "dtype") else 0) for one in node.attribute)
 
 
 def run_wide(session: Any, given: Sequence[Array], narrow: bool) -> list[Array]:

@@ -6,7 +6,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim._engine.compare.place import compare_run
 from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drift
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.reports.parts.laid_out import LayoutReport
@@ -14,7 +13,7 @@ from optim._engine.runs.layouts.asked import AskedLayout
 from optim._engine.runs.layouts.baking import baked
 from optim._engine.runs.layouts.cost import opened_cost
 from optim._engine.runs.layouts.not_carried import not_carried
-from optim._engine.runs.layouts.opening import open_laid
+from optim._engine.runs.layouts.opening import Opened, open_laid
 from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError, describe_exception
@@ -106,26 +105,37 @@ def _compared(
         text = f"{opened.missing}; {asked.layout.consumer}, then optim deliver opens it too"
         return report.model_copy(update={"text": text})
     found: dict[str, OutputComparison] = {}
+    left_out: tuple[str, ...] = ()
     for index, sample, outputs in zip(indexes, samples, opened.outputs, strict=True):
         own = asked.layout.expected(result, sample, outputs)
-        if own is None:
-            compared = compare_run(outputs, bench.reference, index, sample, ())
-        else:
-            compared = compare_sample(own, outputs, sample, result.model.inputs, result.model.outputs)
+        expected = bench.reference.expected(index) if own is None else own
+        if not outputs or not expected.keys() >= outputs.keys():
+            gives = f"it gives {', '.join(outputs) or 'nothing'}, and the result {', '.join(expected)}"
+            raise _differs(asked, opened, gives)
+        left_out = tuple(name for name in expected if name not in outputs)
+        both = {name: expected[name] for name in outputs}
+        compared = compare_sample(both, outputs, sample, result.model.inputs, result.model.outputs)
         found = merge_samples(found, compared)
     drift, tolerance = worst_drift(found.values()).relative_l2, bench.prepared.tolerance
     problem = next((f"{one.name}: {one.problem}" for one in found.values() if one.problem), "")
     if problem or drift > tolerance:
-        raise OptimError(
-            "layout-differs",
-            f"{opened.consumer} computes something else from layout {asked.layout.name}",
-            problem or f"its outputs drift by {drift:.3g}, and rounding explains {tolerance:.3g}",
-            "this is an issue of the layout or of its consumer: the run folder itself is right",
-            asked.plugin,
-            ExitStatus.NOT_HELD,
-        )
+        far = f"its outputs drift by {drift:.3g}, and rounding explains {tolerance:.3g}"
+        raise _differs(asked, opened, problem or far)
     measured = {"drift": drift, "tolerance": tolerance, "samples": len(samples)}
-    return report.model_copy(update={"status": "opened", "text": f"by {opened.consumer}", **measured})
+    silent = (f"its consumer does not hand out {', '.join(left_out)}",) if left_out else ()
+    said = {"status": "opened", "text": f"by {opened.consumer}", "notes": (*report.notes, *silent)}
+    return report.model_copy(update={**said, **measured})
+
+
+def _differs(asked: AskedLayout, opened: Opened, cause: str) -> OptimError:
+    return OptimError(
+        "layout-differs",
+        f"{opened.consumer} computes something else from layout {asked.layout.name}",
+        cause,
+        "this is an issue of the layout or of its consumer: the run folder itself is right",
+        asked.plugin,
+        ExitStatus.NOT_HELD,
+    )
 
 
 def _empty(folder: Path) -> None:

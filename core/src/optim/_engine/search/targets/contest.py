@@ -32,6 +32,8 @@ _CONTENDS = 1.1
 
 _NOT_LOOKED_AT = "the time of the run was over before more than the original there was looked at"
 
+_NOT_TIMED = "the time of the run was over before the original was timed there"
+
 _SAME = 0.01
 """Sizes, or peaks of memory, that differ by less are the same."""
 
@@ -203,7 +205,7 @@ class Contest:
         effort = one.beam.time.first_look(2 * LOOK_S)
         base, (result,) = race_candidates(one.bench, [one.bench.original], effort, Wanted("original on a target"))
         if result.ratio is None:
-            one.fail(result.failure or _NOT_LOOKED_AT)
+            one.fail(result.failure or _NOT_TIMED)
             return
         one.beam.clock.base = base
         one.beam.start = one.beam.start.timed(result)

@@ -70,20 +70,17 @@ def find_past(graph: ir.Model, sizes: Sizes) -> PastFound | str:
             return one
         if one is not None:
             found.append(one)
-    lengths = {name: _input(graph, name) for name in ("input_ids", "attention_mask")}
     if not found:
         return _no_past(graph, missed)
-    for name, value in lengths.items():
-        if value is None:
-            return f"the graph has no input {name} of two axes, which tells how many tokens there are"
+    ids, mask = _input(graph, "input_ids"), _input(graph, "attention_mask")
+    if ids is None or mask is None:
+        absent = "input_ids" if ids is None else "attention_mask"
+        return f"the graph has no input {absent} of two axes, which tells how many tokens there are"
     covered = {value for one in found for value in (one.key.past, one.value.past)}
     other = [v for v in graph.graph.inputs if v not in covered and _NAMED_PAST.search(v.name or "") and _rank(v) > 2]
     if other:
         why = f": {missed[0]}" if missed else ""
         return f"input '{other[0].name}' is joined to no keys or values of an attention that was recognized{why}"
-    ids, mask = lengths["input_ids"], lengths["attention_mask"]
-    assert ids is not None
-    assert mask is not None
     return PastFound(tuple(found), ids, mask)
 
 

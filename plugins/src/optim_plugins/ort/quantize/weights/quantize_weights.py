@@ -82,10 +82,10 @@ class QuantizeWeights(Pass):
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeWeightsOptions]:
         """Eight bits in large blocks are fast, in small ones close; four bits where few rows make them faster still.
 
-        Four bits come by themselves, then with 8 for what errs most, and computed in floats: the clock says whether
-        that is worth it.
+        Four bits come by themselves, then with 8 for what errs most, and on processors computed in floats, too: the
+        clock says whether that is worth it.
         """
-        del target
+        from optim_plugins.ort.kernels import CPU_PROVIDER
         from optim_plugins.ort.measure.sample_rows import FEW_ROWS, rows_at_a_time
         from optim_plugins.ort.quantize.weights.block_plan import method_for, names_that_err_most
         from optim_plugins.ort.quantize.weights.quantize_weights_options import QuantizeWeightsOptions
@@ -100,7 +100,8 @@ class QuantizeWeights(Pass):
         yield four
         if finer := names_that_err_most(graph):
             yield four.model_copy(update={"finer": finer})
-        yield four.model_copy(update={"accuracy_level": 1})
+        if target.made_for == CPU_PROVIDER:
+            yield four.model_copy(update={"accuracy_level": 1})
 
     def keepable(self, model: Model, options: QuantizeWeightsOptions) -> list[str]:
         """Every product and look-up it would quantize."""

@@ -24,6 +24,9 @@ def generation_facts(model: Any) -> dict[str, Any]:
     ends = list(eos) if isinstance(eos, list | tuple) else [] if eos is None else [eos]
     padding = pad if isinstance(pad, int) and pad >= 0 else (ends[0] if ends else 0)
     facts: dict[str, Any] = {"eos": ends, "pad": padding}
+    context = getattr(text, "max_position_embeddings", None) or getattr(text, "n_positions", None)
+    if isinstance(context, int) and not model.config.is_encoder_decoder:
+        facts["context"] = context
     start = told("decoder_start_token_id")
     if model.config.is_encoder_decoder:
         facts["decoder_start"] = start if start is not None else told("bos_token_id") or 0

@@ -1,0 +1,137 @@
+"""What an adapter that is fed costs, token by token, against the same adapter merged into the weights.
+
+    python benchmarks/adapters.py [--hidden 512] [--layers 4] [--rounds 40]
+
+A Llama with random weights is exported twice, with an adapter of peft merged and with it extracted; peft and torch must
+be installed. Both generate in turns, each token of the extracted one with another of two adapters, on one thread and
+one session. Printed is the ratio of the medians of all tokens; at most 1.15 is the aim, and a new adapter opens no new
+session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+import optim
+from optim.adapters.session import AdaptedSession
+from optim.onnx.files import describe
+from optim.onnx.sessions import open_session
+
+TARGETS = ["q_proj", "v_proj"]
+ONE_THREAD = optim.SessionConfig({"intra_op_num_threads": 1})
+
+
+def main() -> int:
+    """Export, generate in turns, print."""
+    words = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    words.add_argument("--hidden", type=int, default=512)
+    words.add_argument("--layers", type=int, default=4)
+    words.add_argument("--rounds", type=int, default=40, help="of some tokens each")
+    asked = words.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        merged, extracted, files = make_models(Path(folder), asked.hidden, asked.layers)
+        figures = measure(merged, extracted, files, asked.rounds)
+    print(json.dumps(figures, indent=2))
+    return 0
+
+
+def make_models(folder: Path, hidden: int, layers: int) -> tuple[Path, Path, list[Path]]:
+    """The merged graph, the extracted one, and two adapters for it."""
+    import peft
+    import torch
+    import transformers
+
+    from optim.adapters.adapter_file import write_adapter
+    from optim_plugins.adapters.commands.extracting import write_extracted
+    from optim_plugins.adapters.convert.convert import convert
+
+    config = transformers.LlamaConfig(
+        vocab_size=2000,
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=8,
+    )
+    torch.manual_seed(0)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder / "base")
+    for rank in (4, 8):
+        base = transformers.LlamaForCausalLM.from_pretrained(folder / "base")
+        adapted = peft.get_peft_model(
+            base, peft.LoraConfig(r=rank, target_modules=TARGETS, init_lora_weights=False), adapter_name="default"
+        )
+        adapted.peft_config["default"].base_model_name_or_path = str(folder / "base")
+        adapted.save_pretrained(folder / f"rank{rank}")
+    optim.export(folder / "rank4", folder / "merged")
+    optim.export(folder / "rank4", folder / "kept", without=("torch.merge-lora",))
+    made = write_extracted(folder / "kept" / "model.onnx", folder / "extracted", required=False, rank=None)
+    other = folder / "rank8.onnx_adapter"
+    write_adapter(convert(folder / "rank8", describe(made.model).adapters).adapter, other)
+    return folder / "merged" / "model.onnx", made.model, [made.adapter, other]
+
+
+def measure(merged: Path, extracted: Path, files: list[Path], rounds: int) -> dict[str, Any]:
+    """Seconds of tokens, in turns, and what switching did."""
+    plain = open_session(merged, ONE_THREAD)
+    session = AdaptedSession(open_session(extracted, ONE_THREAD), describe(extracted).adapters)
+    opened = count_sessions()
+    feeds = first_feeds(plain)
+    seconds: dict[str, list[float]] = {"merged": [], "switched": [], "stayed": []}
+    for turn in range(rounds + 5):
+        for token in range(8):
+            lanes = {"merged": (), "switched": (files[token % 2],), "stayed": (files[0],)}
+            for name in np.random.default_rng(turn * 8 + token).permutation(list(lanes)):
+                begun = time.perf_counter()
+                if name == "merged":
+                    plain.run(["logits"], feeds)
+                else:
+                    session.run(["logits"], feeds, adapter=lanes[name])
+                if turn >= 5:
+                    seconds[name].append(time.perf_counter() - begun)
+    medians = {name: statistics.median(found) for name, found in seconds.items()}
+    return {
+        "token_ms": {name: round(1000 * found, 4) for name, found in medians.items()},
+        "ratio_switched": round(medians["switched"] / medians["merged"], 3),
+        "ratio_stayed": round(medians["stayed"] / medians["merged"], 3),
+        "tokens": len(seconds["merged"]),
+        "new_sessions": len(opened),
+    }
+
+
+def count_sessions() -> list[str]:
+    """A list that grows with each session that is opened from now on."""
+    found: list[str] = []
+    open_one = onnxruntime.InferenceSession.__init__
+
+    def counted(self: Any, path: Any, *more: Any, **named: Any) -> None:
+        found.append(str(path))
+        open_one(self, path, *more, **named)
+
+    onnxruntime.InferenceSession.__init__ = counted
+    return found
+
+
+def first_feeds(session: Any) -> dict[str, np.ndarray]:
+    """One token behind a past of 32."""
+    past = 32
+    sizes = {value.name: value.shape for value in session.get_inputs()}
+    feeds = {}
+    for name, shape in sizes.items():
+        if "past" in name:
+            feeds[name] = np.zeros([1, shape[1], past, shape[3]], np.float32)
+    known = {"input_ids": np.array([[5]]), "attention_mask": np.ones((1, past + 1), np.int64)}
+    known["position_ids"] = np.array([[past]])
+    return {**feeds, **{name: array for name, array in known.items() if name in sizes}}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

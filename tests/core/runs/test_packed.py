@@ -1,0 +1,98 @@
+"""Packed weights: the same answers, mapped from disk, of this machine and this onnxruntime alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import optim
+from optim._engine.reports import machine
+from optim._engine.runs.session_file import write_session_files
+from optim.errors import OptimError
+from optim.model import SessionConfig
+from optim.target import Target
+
+CPU = Target("cpu", "ort", "CPUExecutionProvider")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run folder with a product of 128 by 128."""
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "run"
+    path.mkdir()
+    save(path, seed=0)
+    write_session_files(path, SessionConfig({"intra_op_num_threads": 1}), CPU)
+    return path
+
+
+def save(path: Path, *, seed: int) -> None:
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 128]) for name in "xy"]
+    weight = np.random.default_rng(seed).standard_normal((128, 128)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [numpy_helper.from_array(weight, "w")])
+    onnx.save(
+        helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)]),
+        path / "model.onnx",
+        save_as_external_data=True,
+        location="model.onnx.data",
+    )
+
+
+def answer(session: Any) -> Any:
+    return session.run(None, {"x": np.linspace(-1, 1, 384, dtype=np.float32).reshape(3, 128)})[0]
+
+
+def packed_in(folder: Path) -> list[Path]:
+    return sorted((folder.parent / "cache" / "packed").glob("*/*"))
+
+
+def test_packed_weights_give_the_same_answers_and_are_packed_once(folder: Path) -> None:
+    expected = answer(optim.load(folder))
+    np.testing.assert_array_equal(answer(optim.load(folder, packed=True)), expected)
+    (place,) = packed_in(folder)
+    weights = place / "model.packed"
+    assert b"prepacked" in (place / "model.onnx").read_bytes()
+    made = weights.stat().st_mtime_ns
+    np.testing.assert_array_equal(answer(optim.load(folder, packed=True)), expected)
+    assert weights.stat().st_mtime_ns == made
+
+
+def test_what_was_packed_of_a_model_before_is_not_opened_and_goes(folder: Path) -> None:
+    before = answer(optim.load(folder, packed=True))
+    (old,) = packed_in(folder)
+    save(folder, seed=1)
+    after = answer(optim.load(folder, packed=True))
+    assert not np.array_equal(before, after)
+    (new,) = packed_in(folder)
+    assert new != old
+    np.testing.assert_array_equal(after, answer(optim.load(folder)))
+
+
+@pytest.mark.parametrize("what", ["processor", "onnxruntime"])
+def test_what_another_machine_packed_is_not_opened(folder: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    optim.load(folder, packed=True)
+    (place,) = packed_in(folder)
+    (place / "model.onnx").write_bytes(b"of another machine")
+    if what == "processor":
+        here = machine.this_machine("")
+        monkeypatch.setattr(machine, "this_machine", lambda device: here.model_copy(update={"cpu": "another"}))
+    else:
+        monkeypatch.setattr(onnxruntime, "__version__", "0.0")
+    assert answer(optim.load(folder, packed=True)).shape == (3, 128)
+
+
+@pytest.mark.parametrize(
+    "target", [Target("gpu", "gpu", "CUDAExecutionProvider"), Target("own", "own", runtime="own-runtime")]
+)
+def test_weights_that_another_runtime_packs_are_refused(folder: Path, target: Target) -> None:
+    write_session_files(folder, SessionConfig(), target, owner=None if target.provider else "optim-own")
+    with pytest.raises(OptimError) as refused:
+        optim.load(folder, packed=True)
+    assert refused.value.reference == "cannot-be-packed"
