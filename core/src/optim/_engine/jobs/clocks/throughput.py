@@ -152,10 +152,13 @@ class _Throughput(Timer):
         if serving.threads is not None:
             model = model.with_session(SessionConfig({_THREADS: serving.threads}))
         own = serving.sessions == 1 and serving.threads is None
-        self._sessions = [] if not own else [one.session]
-        for _ in range(serving.sessions - len(self._sessions)):
-            self._sessions.append(one.backend.open(model, one.target))
-        self._opened = serving
+        self._sessions, self._opened = [one.session] if own else [], serving
+        try:
+            for _ in range(serving.sessions - len(self._sessions)):
+                self._sessions.append(one.backend.open(model, one.target))
+        except BaseException:
+            self.close()  # those that were opened are no serving
+            raise
         return self._sessions
 
 
