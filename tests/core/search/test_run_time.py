@@ -180,8 +180,8 @@ def test_results_are_compared_on_as_many_samples_as_there_is_time_for(clock):
 def test_a_report_has_the_shapes_that_were_timed_and_no_others():
     ratio = SimpleNamespace(value=0.5, low=0.4, high=0.6)
     outcome = SimpleNamespace(
-        timing=SimpleNamespace(sample_ratio=(ratio,)),
-        original=SimpleNamespace(sample_ms=(2000.0,)),
+        timing=SimpleNamespace(sample_ratio=(ratio,), sample_calls=()),
+        original=SimpleNamespace(sample_ms=(2000.0,), sample_calls=()),
         prepared=SimpleNamespace(shapes=("x 1", "x 2")),
         result=None,
     )

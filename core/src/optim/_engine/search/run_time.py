@@ -54,8 +54,8 @@ _START_S = 1.0
 """A command takes to begin its run; where it took longer the machine is busy, and the end takes longer too."""
 
 _MOST_SLOWNESS = 2.0
-"""What a start tells of the end: with ten other programs on two processors starts took six times as long, for want of
-the files that they read, and closing 1.3 s in place of 0.7 s."""
+"""What a start tells of the end at most: beside ten other programs on two processors starts took five times as long,
+for want of the files that they read, and closing no longer than on a quiet machine."""
 
 _CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
 """Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
@@ -137,16 +137,17 @@ class RunTime:
         """Seconds until what is begun in the end must be over: before the result is written, later than announced."""
         if math.isinf(self.announced_s):
             return math.inf
-        end_s = self.left + self._floor_s - self.closing_s
-        return max(end_s, self._floor_s if self.announced_s < LEAST_S else 0.0)
+        end_s = self.left + self.floor_s - self.closing_s
+        return max(end_s, self.floor_s if self.announced_s < LEAST_S else 0.0)
 
     @property
     def look_floor_s(self) -> float:
         """Seconds that a race while exploring has whatever is left; the end has its own."""
-        return self._floor_s if self.announced_s < LEAST_S else min(_FLOOR_OF_LOOKS * self._floor_s, self.end_s)
+        return self.floor_s if self.announced_s < LEAST_S else min(_FLOOR_OF_LOOKS * self.floor_s, self.end_s)
 
     @property
-    def _floor_s(self) -> float:
+    def floor_s(self) -> float:
+        """Seconds that the end may take beyond what was announced."""
         if math.isinf(self.announced_s):
             return 0.0
         return max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)

@@ -309,7 +309,7 @@ class TimeBudget(LaneSeconds):
     def for_reapplying(self) -> float:
         """Seconds for one step that is applied to another candidate at the end."""
         left = min(REAPPLIED_S, self._left_before_proof())
-        return min(self._timeout_s, self._at_least(min(REAPPLIED_S, self._run.end_s), left))
+        return min(self._timeout_s, self._at_least(min(self._run.floor_s, self._run.end_s), left))
 
     def final(self, lanes: int, *, drop: bool) -> Effort:
         """Fresh rounds for so many models that may be delivered."""

@@ -98,11 +98,12 @@ class Beam:
 
     def search(self) -> list[Measured]:
         """Go from stage to stage after :meth:`look`; returns what :meth:`run` does, and raises as it does."""
-        beam = ranking = [self.start]
+        beam, ranking, looked = [self.start], [self.start], list(self._small)
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
                 run_out(self._legs[place:], self.journal, self._bench.original)
+                looked += self._looked.values()
                 break
             if self._objective.goal == "latency" and promises_too_little(self._legs[place:], self._promises):
                 names = leave_out(self._legs[place:], self._promises, self.journal, ranking[0].candidate)
@@ -118,7 +119,7 @@ class Beam:
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.run_time.left)
         there = {item.digest for item in ranking}
-        looked = [item for item in (*self._small, *self._looked.values()) if item.digest not in there]
+        looked = [item for item in looked if item.digest not in there]
         return self._by_rank([*ranking, *looked]) if looked else ranking
 
     def leave(self) -> None:

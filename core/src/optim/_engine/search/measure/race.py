@@ -138,7 +138,7 @@ def race(
         elif i in rounds.failures:
             results.append(LaneResult(rounds.failures[i], lane.ready))
         elif not lane.times:
-            results.append(LaneResult("", lane.ready, out_of_time=rounds.cut_short))
+            results.append(LaneResult("", lane.ready, out_of_time=rounds.cut_short and lane.racing))
         else:
             results.append(_figures(lane, running[0], rounds))
     return replace(results[0], open_s=open_s, cut_short=rounds.cut_short), results[1:]
