@@ -11,8 +11,8 @@ from typing import Any
 
 from optim.errors import ExitStatus, OptimError, describe_exception
 
-CONNECT_S = 8
-"""An address where nobody listens is named within 10 s, of which imports take one."""
+CONNECT_S = 5
+"""An address where nobody listens is named within 10 s: dask and the plugins are imported before, in two to five."""
 
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
