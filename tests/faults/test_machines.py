@@ -21,6 +21,7 @@ from optim._engine.cluster.fleet import Fleet
 from optim._engine.cluster.order import Order, Reply
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.runs.run import run_settings
+from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.time_budget import TimeBudget
 from optim.errors import OptimError
@@ -30,13 +31,14 @@ distributed = pytest.importorskip("distributed", reason="dask is not installed")
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 SOURCE = Path(__file__).parents[2] / "core" / "src" / "optim"
-LATENCY = ("prepare", "kernels", "offer", "candidate", "race_job")
-LOSSY = ("repair_job",)
+_WITH_A_CLOCK = ("kernels", "session_digests", "race_job", "operators_job")
+"""Jobs that a run has only where it is after latency: what comes out then depends on the clock."""
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(TimeBudget, "pace", 0.05)
+    monkeypatch.setattr(KernelGains, "measures", True)
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
 
 
@@ -101,17 +103,32 @@ def _strike(before: dict[int, set[int]], strike: Callable[[psutil.Process], None
         time.sleep(0.002)
 
 
-@pytest.mark.parametrize("kind", ["prepare", "offer", "candidate", "race_job"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "refuse",
+        "prepare",
+        "kernels",
+        "offer",
+        "candidate",
+        "session_digests",
+        "repair_job",
+        "race_job",
+        "operators_job",
+    ],
+)
 def test_a_worker_is_killed_in_the_middle_of_a_job(
     kind: str, two: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = products(tmp_path / "m.onnx")
     struck = at_the_job(monkeypatch, kind, psutil.Process.kill)
-    goal = {"goal": "latency", "named": ()} if kind == "race_job" else {}
-    far = run_settings(smaller(model, two.address, **goal), tmp_path / "far", print)
+    timed = {"goal": "latency", "named": (), "stages": (), "search_seconds": 60.0}
+    close = {"max_drift": 0.006, "named": ()}
+    more = timed if kind in _WITH_A_CLOCK else close if kind == "repair_job" else {}
+    far = run_settings(smaller(model, two.address, **more), tmp_path / "far", print)
     assert struck == [kind, "struck"]
-    assert far.result is not None
-    if not goal:
+    assert far.result is not None or kind == "repair_job"  # which may find nothing that keeps so close
+    if not more:
         monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "another"))
         run_settings(smaller(model), tmp_path / "near", print)
         assert digest(tmp_path / "far") == digest(tmp_path / "near")
@@ -147,7 +164,6 @@ def test_all_workers_are_gone_for_good(two: Machines, tmp_path: Path, monkeypatc
 
 
 def test_the_scheduler_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
     scheduler = Scheduler(tmp_path)
     made = Machines(tmp_path, scheduler.address)
 
@@ -160,14 +176,13 @@ def test_the_scheduler_is_started_again(tmp_path: Path, monkeypatch: pytest.Monk
     try:
         made.add()
         made.wait(1)
-        at_the_job(monkeypatch, "candidate", again)
+        struck = at_the_job(monkeypatch, "candidate", again)
         model = products(tmp_path / "m.onnx")
-        report = run_settings(smaller(model, scheduler.address), tmp_path / "far", said.append)
+        report = run_settings(smaller(model, scheduler.address), tmp_path / "far", print)
     finally:
         made.end()
         scheduler.kill()
-    assert report.result is not None
-    assert any(text.startswith("waiting for tcp://") for text in said)
+    assert struck == ["candidate", "struck"] and report.result is not None
 
 
 def test_a_worker_whose_disk_is_full(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "run": "Optimize a model and leave a folder to deploy.",
     "batch": "Optimize many models, for several targets and budgets.",
     "export": "Turn a torch module or a model folder into verified ONNX.",
-    "deliver": "Lay the result of a run out for another program, which opens it.",
+    "deliver": "Lay a result out for another program, which opens it.",
     "verify": "Compare two models on the same feeds.",
     "bench": "Time models against each other on the real backend.",
     "blame": "Name the nodes that make a model differ from another.",

@@ -147,7 +147,9 @@ def test_an_unknown_command_lists_the_near_ones(site):
     done = site.run("verfy")
     assert done.returncode == 2
     assert done.stderr == (
-        "error[unknown-command]: there is no command 'verfy'\n  cause: did you mean verify?\n  fix:   optim --help\n"
+        "error[unknown-command]: there is no command 'verfy'\n"
+        "  cause: did you mean verify or deliver?\n"
+        "  fix:   optim --help\n"
     )
 
 

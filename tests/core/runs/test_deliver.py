@@ -117,6 +117,7 @@ def test_without_its_consumer_it_is_written_and_marked(run_folder, viewer, tmp_p
         ({"times": 1.01}, "layout-differs"),
         ({"first": "raise ValueError('no such version')"}, "no such version"),
         ({"first": "import os; os._exit(7)"}, "exit status 7"),
+        ({"first": "return 'a viewer', []"}, "samples it gave outputs for 0"),
         ({"first": "return 'a viewer', [{'z': one['x']} for one in samples]"}, "it gives z, and the result y"),
     ],
 )
@@ -168,6 +169,8 @@ def test_a_name_that_is_taken_is_refused(run_folder, viewer, tmp_path):
 
 def test_what_is_no_run_folder_is_refused(viewer, tmp_path):
     viewer()
+    write_model(tmp_path / "model.onnx")
+    (tmp_path / "recipe.lock.toml").write_text('target = "cpu"\n')  # a recipe, and no lock
     for folder in (tmp_path, tmp_path / "absent"):
         with pytest.raises(OptimError, match="not-a-run-folder"):
             optim.deliver(folder, "viewer", tmp_path / "out")

@@ -116,6 +116,23 @@ def test_a_model_that_takes_one_sample_gets_no_batch(folder: Path, monkeypatch: 
     assert backend.log.count(-1) == 2, "both further sessions are closed"
 
 
+def test_sessions_that_cannot_all_be_opened_are_no_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timer, backend = timer_of(None, "batch", monkeypatch, folder)
+    opened = backend.open
+
+    def open_one(model: Model, target: Target) -> Session:
+        if len(backend.log) > 20:
+            raise RuntimeError("no memory")
+        backend.log += [0] * 20
+        return opened(model, target)
+
+    monkeypatch.setattr(backend, "open", open_one)
+    served = timer.round().served
+    assert served.serving == Serving(16, 1, None), "a session of one thread is not taken for it"
+    assert "no memory" in served.tried[-1].problem
+    assert timer.round().seconds == pytest.approx(0.026 / 16)
+
+
 def test_percentiles_are_of_calls() -> None:
     found = percentiles(place / 1e3 for place in range(101))
     assert found is not None and (found.p50, found.p90, found.p95, found.p99, found.calls) == (50, 90, 95, 99, 101)

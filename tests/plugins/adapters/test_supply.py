@@ -75,6 +75,8 @@ def test_each_session_has_the_adapter_that_it_was_opened_with(folder):
     assert all(close(session, each) for session, each in zip(sessions, weights, strict=True))
     found = refusal(lambda: sessions[0].run(None, {"x": X}, adapter=folder / "other.npz"))
     assert found.reference == "adapter-stays"
+    packed = refusal(lambda: optim.load(folder / "out", adapter=folder / "other.npz", packed=True))
+    assert packed.reference == "cannot-be-packed"
     two = (folder / "other.npz", folder / "out" / "default.onnx_adapter")
     assert refusal(lambda: optim.load(folder / "out", adapter=two)).reference == "one-adapter-only"
 

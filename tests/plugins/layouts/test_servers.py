@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from optim import OptimError, SessionConfig, TensorInfo
+from optim import OptimError, SessionConfig, Target, TensorInfo
 from optim.layout import Result
 from optim.onnx.files import describe
 from optim.onnx.sessions import PLAIN_CPU
@@ -125,3 +126,11 @@ def test_a_configuration_that_is_not_the_graphs_is_noticed(tuned, consumers, tmp
     file.write_text(file.read_text().replace("dims: [ 32 ]", "dims: [ 33 ]"))
     with pytest.raises(OptimError, match="inputs of the configuration are"):
         open_laid(Triton(), laid, tmp_path, [], consumers)
+
+
+@pytest.mark.parametrize("layout", [Triton(), MLflow()])
+def test_a_result_for_another_runtime_is_refused(tuned, tmp_path, layout):
+    elsewhere = replace(tuned, target=Target("openvino", "openvino", runtime="openvino"))
+    with pytest.raises(OptimError, match="it runs on openvino; "):
+        layout.write(elsewhere, tmp_path / "out", TritonOptions())
+    assert not (tmp_path / "out").exists()

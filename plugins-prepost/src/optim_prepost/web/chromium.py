@@ -36,7 +36,7 @@ def check_in_chromium(delivery: Delivery, plan: Plan | None) -> Check:
 
     Raises:
         OptimError[page-failed]: the page did not open the model, or said so.
-        OptimError[page-differs]: it gives other outputs than onnxruntime.
+        OptimError[page-differs]: it gives other outputs than the model that was judged.
     """
     from optim_prepost.web.deliver import expected_of, require_equal, sample_of
 

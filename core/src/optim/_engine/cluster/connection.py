@@ -67,8 +67,8 @@ class Connection:
         Raises:
             OptimError[cluster-lost]: that took too long.
         """
+        deadline, told = time.monotonic() + self.patience_s, False
         with self._guard:
-            deadline, told = time.monotonic() + self.patience_s, False
             while True:
                 problem = self._problem(anybody)
                 if not problem:

@@ -67,11 +67,7 @@ class Exchange:
         return sent
 
     def fetch(self, file: File, root: Path) -> bool:
-        """Bring a file into a store; returns whether it was there.
-
-        Raises:
-            ValueError: it is not what its name says.
-        """
+        """Bring a file into a store; returns whether it was there. What is not what its name says is deleted."""
         final = f"{self._folder}/{file.digest}"
         if not self._system.exists(final):
             return False
@@ -81,6 +77,9 @@ class Exchange:
                 while piece := there.read(files.PIECE_BYTES):
                     stream.write(piece)
             files.placed(part, root, file)
+        except ValueError:
+            self._system.rm_file(final)
+            return False
         finally:
             part.unlink(missing_ok=True)
         return True

@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.cluster import files, work
+from optim._engine.cluster import files
 from optim._engine.cluster.carrier import Carrier
 from optim._engine.cluster.connect import client_of
 from optim._engine.cluster.connection import Connection, LostError
 from optim._engine.cluster.exchange import Exchange
 from optim._engine.cluster.order import Order, Reply, State, error_of, incoming, outgoing, store_names
-from optim._engine.cluster.pool import Member, Needs, Pool, needs_of, seen_by
+from optim._engine.cluster.pool import Needs, Pool, needs_of, seen_by
+from optim._engine.cluster.work import end_run, perform
 from optim._engine.jobs.workplace import Done, Work
 from optim._engine.plugins.chosen_targets import choose_targets
 from optim._engine.store import Store
-from optim.errors import disk_error
+from optim.errors import disk_error, is_disk_full
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire, to_wire
 
@@ -83,11 +84,6 @@ class Fleet:
         """What a report says of the machine where races are run."""
         return next(iter(one.worker.report for one in self._pool.timing), {})
 
-    @property
-    def members(self) -> Sequence[Member]:
-        """The workers that take part."""
-        return self._pool.fit
-
     @contextmanager
     def working(self) -> Iterator[None]:
         """Take jobs; what is under way when this is left is ended."""
@@ -97,7 +93,7 @@ class Fleet:
         finally:
             self._marker.unlink(missing_ok=True)
             with suppress(Exception):  # who cannot be told does nothing any more, or ends at its time limit
-                self._connection.client.run(work.end_run, self._run)
+                self._connection.client.run(end_run, self._run)
 
     def do(self, work: Work) -> Done:
         """Have a worker do a job; where it is lost on the way, another.
@@ -151,17 +147,14 @@ class Fleet:
         Raises:
             LostError: who had it is gone.
         """
-        try:
-            able = self._pool.timing if order.work.timed else self._pool.fit
-        except OSError as error:
-            raise LostError(str(error)) from error
+        able = self._pool.timing if order.work.timed else self._pool.fit
         addresses = [sole] if sole else [one.address for one in able]
         if not addresses:
             if self._pool.is_exhausted:
                 raise self._pool.none_left()
             raise LostError("no worker is left")
         future = self._connection.client.submit(
-            work.perform,
+            perform,
             json.dumps(to_wire(order)),
             key=f"optim-{order.work.module.rpartition('.')[2]}-{uuid.uuid4().hex}",
             pure=False,
@@ -192,9 +185,10 @@ class Fleet:
 
     def _is_any_there(self, addresses: set[str]) -> bool:
         try:
-            return bool(addresses & {one.address for one in self._pool.fit})
-        except OSError:
+            self._pool.refresh()
+        except LostError:
             return False
+        return bool(addresses & {one.address for one in self._pool.fit})
 
     def _anybody(self) -> bool:
         self._pool.refresh()
@@ -209,6 +203,8 @@ class Fleet:
                 if file.name in reply.lacks:
                     self.carrier.send(file, reply.worker)
         except OSError as error:
+            if not is_disk_full(error.errno):  # a file of this machine's store that is gone
+                raise
             self._pool.leave_out(reply.worker, disk_error(error, "there is no room in its cache").what)
             return False
         return True

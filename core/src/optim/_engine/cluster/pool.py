@@ -6,9 +6,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from optim._engine.cluster.connection import LostError
 from optim._engine.cluster.describe import CLOCK, Worker, describe, read
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.target import Target
@@ -91,6 +93,7 @@ class Pool:
         self._guard = threading.RLock()
         self._members: dict[str, Member] = {}
         self._left_out: dict[str, str] = {}
+        self._silent: set[str] = set()
         self._asked_at = 0.0
         self.kind = ""
 
@@ -101,7 +104,10 @@ class Pool:
             OptimError[cluster-unfit]: none can do what the run needs.
         """
         with self._guard:
-            self._look()
+            try:
+                self.refresh()
+            except LostError as error:
+                raise self._unfit() from error
             usable = [one for one in self._members.values() if one.address not in self._left_out]
             holding = [one for one in usable if set(self._needs.clocks) <= one.clocks]
             if not holding:
@@ -115,7 +121,8 @@ class Pool:
         """The workers that take part now."""
         with self._guard:
             if time.monotonic() - self._asked_at > _FRESH_S:
-                self._look()
+                with suppress(LostError):  # who hands out a job sees it
+                    self._look()
             return [one for one in self._members.values() if one.address not in self._left_out]
 
     @property
@@ -127,7 +134,7 @@ class Pool:
     def is_exhausted(self) -> bool:
         """Whether there are workers, and all of them have been left out."""
         with self._guard:
-            return bool(self._left_out) and not set(self._members) - set(self._left_out)
+            return bool(self._members) and set(self._members) <= set(self._left_out)
 
     def leave_out(self, address: str, reason: str) -> None:
         """Give a worker nothing more."""
@@ -137,7 +144,11 @@ class Pool:
                 self._say(f"{self._name(address)} is left out: {reason}")
 
     def refresh(self) -> None:
-        """Look at the workers anew."""
+        """Look at the workers anew.
+
+        Raises:
+            LostError: the scheduler does not answer.
+        """
         with self._guard:
             self._look()
 
@@ -151,7 +162,10 @@ class Pool:
 
     def _look(self) -> None:
         client = self._client()
-        there: Mapping[str, Mapping[str, Any]] = client.scheduler_info()["workers"]
+        try:
+            there: Mapping[str, Mapping[str, Any]] = client.scheduler_info()["workers"]
+        except Exception as error:  # dask's own, of a connection that is gone or a client that is closed
+            raise LostError(describe_exception(error)) from error
         self._asked_at = time.monotonic()
         self._members = {address: one for address, one in self._members.items() if address in there}
         unknown = [address for address in there if address not in self._members and address not in self._left_out]
@@ -169,7 +183,9 @@ class Pool:
             self.leave_out(address, f"it has another version of optim than this process: {describe_exception(answer)}")
             return
         if not isinstance(answer, str):
-            self._say(f"{address} does not answer: {answer}")  # it is asked again
+            if address not in self._silent:  # it is asked again
+                self._silent.add(address)
+                self._say(f"{address} does not answer: {answer}")
             return
         try:
             worker = read(answer)

@@ -55,7 +55,7 @@ def load(
 
     path = Path(folder)
     if packed:
-        return _packed(path)
+        return _packed(path, adapter)
     exported = read_export_file(path)
     if exported is None:
         return open_folder(path, adapter)
@@ -81,16 +81,21 @@ def load(
     return Decoder.of_sessions(sessions, {**exported.facts, "state": dict(exported.components[name].state)})
 
 
-def _packed(path: Path) -> onnxruntime.InferenceSession:
-    """The session of a run folder over packed weights."""
+def _packed(path: Path, adapter: Adapters | None) -> onnxruntime.InferenceSession:
+    """The session of a run folder over packed weights; it takes no adapter, not in silence either."""
     from optim._engine.backends.packed import open_packed
 
     saved = _saved(path)
-    if saved.adapter or saved.operator_libraries:
+    reasons = {
+        "its weights are supplied with the session": bool(saved.adapter),
+        "it has operators of other packages": bool(saved.operator_libraries),
+        "an adapter is given, which such a session does not take": adapter is not None,
+    }
+    if reason := next((text for text, holds in reasons.items() if holds), ""):
         raise OptimError(
             "cannot-be-packed",
             f"{path} cannot be opened with packed weights",
-            "its weights are supplied with the session" if saved.adapter else "it has operators of other packages",
+            reason,
             "open it without packed=True",
             status=ExitStatus.USAGE,
         )

@@ -11,7 +11,6 @@ from optim_plugins.adapters.extract.extract_options import ExtractOptions, Packe
 
 OPENVINO, QNN = "openvino", "QNNExecutionProvider"
 _ONNXRUNTIME = ("CPUExecutionProvider", "CUDAExecutionProvider")
-KNOWN = (*_ONNXRUNTIME, OPENVINO, QNN)
 
 
 def refusal(options: ExtractOptions, target: Target) -> OptimError | None:
@@ -19,18 +18,17 @@ def refusal(options: ExtractOptions, target: Target) -> OptimError | None:
     place = target.made_for
     if place in _ONNXRUNTIME:
         return None
-    if place not in KNOWN:
+    if place not in (OPENVINO, QNN):
         return _refused(target, f"nobody has tried whether {place} takes weights with a run", "--target cpu")
-    named = PackedOptions if isinstance(options, PackedOptions) else ExtractOptions
-    if named is PackedOptions:
-        return _refused(target, "MatMulNBits takes its weights as constants there", "--with adapters.extract")
+    fix = "--with adapters.extract:required=true" + (",rank=8" if place == QNN else "")
+    if isinstance(options, PackedOptions):
+        return _refused(target, "MatMulNBits takes its weights as constants there", fix)
     if options.supply == "external":
-        return _refused(target, "a model without its weights cannot be compiled", "supply='inputs',required=true")
+        return _refused(target, "a model without its weights cannot be compiled", fix)
     if not options.required:
-        cause = "inputs that have a default become constants there, and every adapter would be ignored"
-        return _refused(target, cause, "--with adapters.extract:required=true")
+        return _refused(target, "inputs that have a default become constants there: adapters would be ignored", fix)
     if place == QNN and options.rank is None:
-        return _refused(target, "shapes are fixed there, ranks too", "--with adapters.extract:required=true,rank=8")
+        return _refused(target, "shapes are fixed there, ranks too", fix)
     return None
 
 

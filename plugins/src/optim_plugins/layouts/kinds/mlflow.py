@@ -66,7 +66,6 @@ class MLflow(Layout):
                 "outputs": json.dumps([_column(one) for one in result.model.outputs]),
                 "params": None,
             },
-            "model_uuid": result.model.digest[:32],
         }
         text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in lines.items())
         (folder / "MLmodel").write_text(text, encoding="utf-8")

@@ -104,7 +104,7 @@ class Quantize(Pass):
                 "no-float8",
                 f"{model.path.name} cannot be quantized to floats of 8 bits for {context.target.name}",
                 reason,
-                "--with tensorrt.quantize:format=int8",
+                "--with \"tensorrt.quantize:format='int8'\"",
             )
         return quantize_graph(model, _static(options), context)
 

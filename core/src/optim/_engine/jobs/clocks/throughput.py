@@ -31,8 +31,11 @@ _ROUND_S = 0.4
 """For a round: some tens of calls of a model that takes 10 ms, and no more than a second of one that takes 0.5 s."""
 
 _MOST_BATCH = 256
-_LONGEST_CALL_S = 2.0
-"""A batch whose call takes longer is not doubled again: a server would not wait for it, and the search has no time."""
+_LONGEST_CALL_S = 0.5
+"""A batch whose call takes longer is not doubled again: what a call costs by itself is a small part of it then."""
+
+_CHOOSING_S = 4.0
+"""For looking, in a lane's first round: the others of a race wait. A way that was begun is ended."""
 
 _ROOM = 0.8
 """Of the limit, for what a look of tenths of seconds finds: over a whole race some calls take longer."""
@@ -91,13 +94,15 @@ class _Throughput(Timer):
         """The way with most samples a second; where none keeps within the limit, the one with the shortest calls."""
         batches, note = (_doubled(), "") if self._has_rows() else ((1,), "the model takes no other batch")
         tried: list[Tried] = []
+        end = time.perf_counter() + _CHOOSING_S
         for sessions, threads in self._shares():
             most, misses = 0.0, 0
-            for batch in batches:
+            for batch in batches if time.perf_counter() < end else ():
                 found = self._look(Serving(batch, sessions, threads))
                 tried.append(found)
                 misses = 0 if found.samples_per_s > most * _MORE else misses + 1
-                if misses > _MISSES or not found.samples_per_s or found.p95_s > (self._limit_s or _LONGEST_CALL_S):
+                late = found.p95_s > (self._limit_s or _LONGEST_CALL_S) or time.perf_counter() > end
+                if late or misses > _MISSES or not found.samples_per_s:
                     break
                 most = max(most, found.samples_per_s)
         limit_ms = self._limit_s * 1e3 if self._limit_s is not None else None
@@ -152,10 +157,13 @@ class _Throughput(Timer):
         if serving.threads is not None:
             model = model.with_session(SessionConfig({_THREADS: serving.threads}))
         own = serving.sessions == 1 and serving.threads is None
-        self._sessions = [] if not own else [one.session]
-        for _ in range(serving.sessions - len(self._sessions)):
-            self._sessions.append(one.backend.open(model, one.target))
-        self._opened = serving
+        self._sessions, self._opened = [one.session] if own else [], serving
+        try:
+            for _ in range(serving.sessions - len(self._sessions)):
+                self._sessions.append(one.backend.open(model, one.target))
+        except BaseException:
+            self.close()  # those that were opened are no serving
+            raise
         return self._sessions
 
 

@@ -23,7 +23,9 @@ class LayoutReport(Part):
 
     layout: str = Field(description="as it was asked for, with its options")
     plugin: str
-    folder: str = Field(description="where it lies, relative to the file that says so, or as the user named it")
+    folder: str = Field(
+        description="where it lies, relative to the file that says so, or as the user named it; empty where it failed"
+    )
     graph: str = Field(description="the file that the consumer opens, relative to the folder")
     status: Literal["opened", "not-opened", "failed"] = Field(
         description="opened: its consumer ran it and its outputs are the result's; not-opened: nobody has looked; "

@@ -117,6 +117,7 @@ def deliver_in_run(
                     row = lay_out(one, result, folder, against, asked.python)
                 else:
                     row = _whole(one, result, output, against, asked.python)
+                row = row.model_copy(update={"folder": "." if output == folder else output.name})
             except OptimError as error:
                 if error.reference == "disk-full":
                     raise
@@ -130,7 +131,7 @@ def deliver_in_run(
                     status="failed",
                     text=f"{error.what}: {error.cause}" if error.cause else error.what,
                 )
-            found.append(row.model_copy(update={"folder": "." if output == folder else output.name}))
+            found.append(row)
     return tuple(found)
 
 
@@ -201,15 +202,14 @@ def _lock_of(folder: Path) -> Lock:
     Raises:
         OptimError[not-a-run-folder]: there is none.
     """
-    if not (folder / MODEL_FILE).is_file() or not (folder / LOCK_FILE).is_file():
-        there = "there is no such folder" if not folder.is_dir() else f"it has no {MODEL_FILE} with a {LOCK_FILE}"
-        raise OptimError(
-            "not-a-run-folder",
-            f"{folder} is not a folder that optim run filled with a model",
-            there,
-            "optim run MODEL -o DIR",
-            status=ExitStatus.USAGE,
-        )
-    found = load_recipe_or_lock(folder / LOCK_FILE)
-    assert isinstance(found, Lock)
-    return found
+    there = (folder / MODEL_FILE).is_file() and (folder / LOCK_FILE).is_file()
+    found = load_recipe_or_lock(folder / LOCK_FILE) if there else None
+    if isinstance(found, Lock):
+        return found
+    raise OptimError(
+        "not-a-run-folder",
+        f"{folder} is not a folder that optim run filled with a model",
+        f"it has no {MODEL_FILE} with a {LOCK_FILE}" if folder.is_dir() else "there is no such folder",
+        "optim run MODEL -o DIR",
+        status=ExitStatus.USAGE,
+    )

@@ -1,8 +1,8 @@
 """Runs in the Python of a layout's consumer, by its path, without optim: opens what was written, and runs samples.
 
 ``python open_program.py REQUEST``: REQUEST is a JSON file with ``opener``, ``folder``, ``told``, ``samples`` (``.npz``
-files) and ``answer``, a folder. ``answer/answer.json`` says ``missing``, or what ``consumer`` ran ``outputs``: for each
-sample a list of names, whose arrays are ``N.M.npy``.
+files, each with the names of its arrays) and ``answer``, a folder. ``answer/answer.json`` says what is ``missing``, or
+which ``consumer`` gave which ``outputs``: for each sample a list of names, whose arrays are ``N.M.npy``.
 """
 
 import importlib.util
@@ -14,7 +14,8 @@ from typing import Any
 
 def main() -> None:
     """Open, run, and write what came out."""
-    sys.path.pop(0)  # the folder of this file: its neighbours are no modules of a consumer
+    here = str(Path(__file__).parent)  # its neighbours are no modules of a consumer
+    sys.path[:] = [path for path in sys.path if path != here]
     request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     opener = _loaded(request["opener"])
     answer = Path(request["answer"])
@@ -23,9 +24,9 @@ def main() -> None:
         import numpy as np
 
         samples = []
-        for path in request["samples"]:
+        for path, names in request["samples"]:
             with np.load(path, allow_pickle=False) as archive:
-                samples.append({name: archive[name] for name in archive.files})
+                samples.append({name: archive[f"arr_{place}"] for place, name in enumerate(names)})
         said["consumer"], outputs = opener.open_and_run(Path(request["folder"]), samples, request["told"])
         said["outputs"] = [list(one) for one in outputs]
         for number, one in enumerate(outputs):

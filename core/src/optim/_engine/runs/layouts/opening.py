@@ -58,8 +58,8 @@ def open_laid(layout: Layout, laid: Laid, folder: Path, samples: Sequence[Feeds]
         place = Path(scratch)
         files = []
         for number, feeds in enumerate(samples):
-            files.append(str(place / f"{number}.npz"))
-            np.savez(files[-1], **feeds)  # type: ignore[arg-type]  # names of arrays are no options of savez
+            files.append((str(place / f"{number}.npz"), list(feeds)))
+            np.savez(files[-1][0], *feeds.values())  # in order: an input may be called as an argument of savez
         request = {
             "opener": str(layout.opener),
             "folder": str(folder.absolute()),
@@ -76,6 +76,8 @@ def open_laid(layout: Layout, laid: Laid, folder: Path, samples: Sequence[Feeds]
             {name: np.load(place / f"{number}.{at}.npy") for at, name in enumerate(names)}
             for number, names in enumerate(said["outputs"])
         )
+        if len(outputs) != len(samples):
+            raise _not_opened(layout, f"of {len(samples)} samples it gave outputs for {len(outputs)}")
         return Opened("", said["consumer"], outputs)
 
 
