@@ -23,6 +23,7 @@ def one_thread() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def operators_are_read_once() -> Iterator[None]:
     """Each export begins with the source of torch's 497 operators in onnxscript, half of the time of a small one."""
+    import torch.ao.quantization.fx._decomposed  # noqa: F401 - its operators are among those that are read
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     with pytest.MonkeyPatch.context() as patch:

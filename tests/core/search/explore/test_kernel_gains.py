@@ -36,6 +36,7 @@ def bench(tmp_path, monkeypatch):
         store=Store(tmp_path),
         target=target,
         place=None,
+        machine="this one",
         keys=SimpleNamespace(backend="ort"),
         prepared=SimpleNamespace(versions={"onnxruntime": "1"}),
         run_time=RunTime(60.0),

@@ -15,6 +15,7 @@ GIB = 1 << 30
 
 def bench(size_bytes: int, free: int | None, taken: int = 0) -> Any:
     return SimpleNamespace(
+        elsewhere=None,
         original=SimpleNamespace(size_bytes=size_bytes),
         device_free_bytes=lambda: free,
         prepared=SimpleNamespace(device_bytes=taken),

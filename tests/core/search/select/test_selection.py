@@ -70,6 +70,7 @@ def decide(monkeypatch):
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
             device_free_bytes=lambda: None,
             recast_originals={},
+            elsewhere=None,
             say=lambda text: None,
             run_time=SimpleNamespace(left=left_s, note=lambda text: None),
         )
