@@ -23,6 +23,7 @@ USE_THE_SCRIPT = """
 import json, sys, runpy, numpy
 session = runpy.run_path(sys.argv[1])["load"]()
 x = numpy.ones((2, 32), numpy.float32)
+x.setflags(write=False)  # as arrays of a mapped file are
 print(json.dumps({
     "y": session.run(["y"], {"x": x, "of nobody": x})[0].tolist(),
     "inputs": [tuple(one) for one in session.get_inputs()],
@@ -48,8 +49,10 @@ def test_load_py_needs_openvino_alone_and_gives_what_optim_load_gives(run_folder
     found = json.loads(subprocess.check_output(asked, text=True))
     assert found["precision"] == "bf16"
     assert found["others"] == []
+    x = np.ones((2, 32), np.float32)
+    x.setflags(write=False)
     with optim.load(run_folder) as session:
-        expected = session.run(["y"], {"x": np.ones((2, 32), np.float32)})[0]
+        expected = session.run(["y"], {"x": x})[0]
         assert found["inputs"] == [["x", session.get_inputs()[0].type, [None, 32]]]
     assert np.array_equal(np.array(found["y"], np.float32), expected)
 

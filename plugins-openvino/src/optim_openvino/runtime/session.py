@@ -99,8 +99,8 @@ class OpenVinoSession(Session):
 
 
 def _tensor(array: Array) -> Any:
-    """An array as OpenVINO reads it: its own memory where that lies in one piece."""
+    """An array as OpenVINO reads it: its own memory where that lies in one piece and may be written."""
     import numpy as np
     import openvino
 
-    return openvino.Tensor(np.ascontiguousarray(array).reshape(np.shape(array)), shared_memory=True)
+    return openvino.Tensor(np.require(array, requirements=["C", "W"]), shared_memory=True)
