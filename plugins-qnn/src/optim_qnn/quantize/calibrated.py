@@ -103,11 +103,17 @@ def _reader(context: Context) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The quantizer advises on the root logger what is done already."""
+    """The quantizer advises on the root logger what is done already.
+
+    What other threads log goes through loggers of their own, which a filter of the root's does not see.
+    """
     root = logging.getLogger()
-    level = root.level
-    root.setLevel(logging.ERROR)
+
+    def errors_only(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR
+
+    root.addFilter(errors_only)
     try:
         yield
     finally:
-        root.setLevel(level)
+        root.removeFilter(errors_only)
