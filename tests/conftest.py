@@ -34,13 +34,13 @@ _LOCKS = tempfile.TemporaryDirectory(prefix="optim-tests-")
 def pytest_configure() -> None:
     """Races take tenths of seconds: what is tested is what a search makes of them, and what differs does by factors.
 
-    Several run at once, some of which install programs meanwhile: the seconds of a run are twice as long as they say.
+    Several run at once, and some install programs: the seconds of a run are four times as long as they say.
 
     A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C start processes that must not.
     """
     TimeBudget.pace, TimeBudget.programs = 0.05, False
     KernelGains.measures = False
-    Turns.clock = staticmethod(lambda: time.monotonic() / 2)
+    Turns.clock = staticmethod(lambda: time.monotonic() / 4)
     os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

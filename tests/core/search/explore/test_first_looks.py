@@ -74,12 +74,18 @@ def told(monkeypatch):
     monkeypatch.setattr(Promises, "note_ratio", note_given)
 
 
+@pytest.fixture
+def started(settings, folder):
+    """A run before: the first of a program reads libraries from the disk, where others install some at that time."""
+    execute(replace(settings, search_seconds=0.0), load_registry(), Store(folder / "first"), lambda text: None)
+
+
 def rounds(outcome):
     return [one for one in outcome.attempts if one.step.pass_name == "timed.round"]
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("told", "started")
 def test_a_plugin_of_slow_and_useless_candidates_makes_no_result_worse(settings, folder):
     """Its twelve candidates would take twice the search; each pass has its first, and the others what they need."""
     outcome = execute(settings, load_registry(), Store(folder / "cache"), lambda text: None)
@@ -91,7 +97,7 @@ def test_a_plugin_of_slow_and_useless_candidates_makes_no_result_worse(settings,
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("told", "started")
 def test_what_was_right_at_its_first_look_is_raced_though_the_time_is_over(settings, folder, monkeypatch):
     """Asking took the time of the search: what had its first look whatever the time may still win."""
     monkeypatch.setattr(TimeBudget, "left_for_candidates", property(lambda self: -1.0))
