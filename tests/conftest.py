@@ -18,7 +18,7 @@ import pytest
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # hundreds of processes would compile all they import, each anew
     sys.dont_write_bytecode = False
 
-from counted_clock import counted_clock  # noqa: F401 - fixtures for tests of every folder
+from counted_clock import counted_clock, real_clock  # noqa: F401 - fixtures for tests of every folder
 from jobs_here import jobs_here  # noqa: F401
 
 from optim._engine.search.explore.kernel_gains import KernelGains

@@ -13,6 +13,7 @@ from optim import OptimError
 from optim_plugins.ort.fuse.past.share_past import SharePast
 
 
+@pytest.mark.usefixtures("real_clock")
 def test_bench_times_whole_answers(tmp_path: Path) -> None:
     shared = apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model
     with done_here():
