@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from typing import Any
 
 import pytest
@@ -18,12 +17,11 @@ import pytest
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # hundreds of processes would compile all they import, each anew
     sys.dont_write_bytecode = False
 
-from counted_clock import counted_clock, real_clock  # noqa: F401 - fixtures for tests of every folder
+from counted_clock import counted_clock  # noqa: F401 - fixtures for tests of every folder
 from jobs_here import jobs_here  # noqa: F401
 
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.time_budget import TimeBudget
-from optim._engine.search.turns import Turns
 
 _TORCH = "tests/plugins/torch/"
 _WITH_TORCH = (_TORCH, "tests/plugins/adapters/test_adapters.py")  # peft imports torch
@@ -34,13 +32,10 @@ _LOCKS = tempfile.TemporaryDirectory(prefix="optim-tests-")
 def pytest_configure() -> None:
     """Races take tenths of seconds: what is tested is what a search makes of them, and what differs does by factors.
 
-    Several run at once, and some install programs: the seconds of a run are four times as long as they say.
-
     A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C start processes that must not.
     """
     TimeBudget.pace, TimeBudget.programs = 0.05, False
     KernelGains.measures = False
-    Turns.clock = staticmethod(lambda: time.monotonic() / 4)
     os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx
 import pytest
-from counted_clock import counted
+from counted_clock import counted, opened
 from installed_plugin import installed
 from jobs_here import done_here
 from timed_models import write_network
@@ -18,7 +18,6 @@ from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus
-from optim._engine.search.measure import race
 from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store
 from optim.passes import Stage
@@ -28,7 +27,7 @@ RUN_S = 0.02
 
 
 def _opened(request: Any, *args: Any, **kwargs: Any) -> Any:
-    lane = _open(request, *args, **kwargs)
+    lane = opened(request, *args, **kwargs)
     nodes = onnx.load(request.model.path, load_external_data=False).graph.node
     lane.counted = SECONDS_A_NODE * len(nodes) if request.clock else 0.0
     return lane
@@ -41,13 +40,8 @@ def _run_lane(lane: Any, timeout_s: float) -> float:
     return 0.0
 
 
-_open = race._open_one
-
-
-def test_what_opens_sooner_is_delivered_where_that_is_the_goal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with installed(tmp_path, "timed_plugin"), counted(), done_here():
-        monkeypatch.setattr(race, "_open_one", _opened)
-        monkeypatch.setattr(race, "_run_lane", _run_lane)
+def test_what_opens_sooner_is_delivered_where_that_is_the_goal(tmp_path: Path) -> None:
+    with installed(tmp_path, "timed_plugin"), counted(_opened, _run_lane), done_here():
         write_network(tmp_path / "model.onnx", {"a": 6})
         registry = load_registry()
         others = {one.name for one in registry.offers(registry.target("cpu")) if not one.name.startswith("timed.")}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from counted_clock import counted
+from counted_clock import counted, opened
 from installed_plugin import installed
 from jobs_here import done_here
 from timed_models import write_network
@@ -23,7 +23,6 @@ from optim._engine.reports.build import build_report
 from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.session_file import Opening, read_session_file, write_session_files
-from optim._engine.search.measure import race
 from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store
 from optim.errors import OptimError
@@ -143,7 +142,7 @@ SECONDS_A_NODE = 0.001
 
 
 def _opened(request: Any, *args: Any, **kwargs: Any) -> Any:
-    lane = _open(request, *args, **kwargs)
+    lane = opened(request, *args, **kwargs)
     lane.counted = SECONDS_A_NODE * len(nodes_of(request))
     lane.limit_s = request.clock.max_latency_s
     return lane
@@ -163,14 +162,9 @@ def _run_lane(lane: Any, _timeout_s: float) -> float:
     return 0.0
 
 
-_open = race._open_one
-
-
-def outcome_of(folder: Path, limit_ms: float | None, monkeypatch: pytest.MonkeyPatch) -> Outcome:
+def outcome_of(folder: Path, limit_ms: float | None) -> Outcome:
     folder.mkdir(exist_ok=True)
-    with installed(folder, "timed_plugin"), counted(), done_here():
-        monkeypatch.setattr(race, "_open_one", _opened)
-        monkeypatch.setattr(race, "_run_lane", _run_lane)
+    with installed(folder, "timed_plugin"), counted(_opened, _run_lane), done_here():
         write_network(folder / "model.onnx", {"a": 6})
         registry = load_registry()
         others = {one.name for one in registry.offers(registry.target("cpu")) if not one.name.startswith("timed.")}
@@ -186,8 +180,8 @@ def outcome_of(folder: Path, limit_ms: float | None, monkeypatch: pytest.MonkeyP
         return execute(settings, registry, Store(), lambda _text: None)
 
 
-def test_what_does_more_samples_a_second_is_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = outcome_of(tmp_path, None, monkeypatch)
+def test_what_does_more_samples_a_second_is_delivered(tmp_path: Path) -> None:
+    outcome = outcome_of(tmp_path, None)
     assert outcome.status is RunStatus.IMPROVED
     report = build_report(outcome)
     assert report.result is not None and report.result.throughput is not None and report.result.goal_ratio is not None
@@ -198,17 +192,17 @@ def test_what_does_more_samples_a_second_is_delivered(tmp_path: Path, monkeypatc
     assert "as many samples a second" in report.reason
 
 
-def test_a_limit_that_only_the_result_meets_is_met_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = outcome_of(tmp_path, None, monkeypatch)
+def test_a_limit_that_only_the_result_meets_is_met_by_it(tmp_path: Path) -> None:
+    outcome = outcome_of(tmp_path, None)
     assert outcome.original is not None and outcome.original.throughput is not None and outcome.throughput is not None
     limit_ms = (outcome.original.throughput.calls.p95 + outcome.throughput.calls.p95) / 2
-    met = outcome_of(tmp_path / "again", limit_ms, monkeypatch)
+    met = outcome_of(tmp_path / "again", limit_ms)
     assert met.status is RunStatus.IMPROVED
     assert met.original is not None and met.original.throughput is not None and met.original.throughput.objection
 
 
-def test_a_limit_that_nothing_meets_is_a_missed_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = outcome_of(tmp_path, 0.01, monkeypatch)
+def test_a_limit_that_nothing_meets_is_a_missed_budget(tmp_path: Path) -> None:
+    outcome = outcome_of(tmp_path, 0.01)
     assert outcome.status is RunStatus.BUDGET_MISSED and outcome.result is None
     assert outcome.reason.startswith("no model keeps within the limit of latency; of the original 5 of 100 calls took")
     assert any("--max-latency allows 0.01 ms" in attempt.reason for attempt in outcome.attempts)

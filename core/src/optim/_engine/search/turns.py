@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar
 
 from optim._engine.locks import Holder, LockBusyError, acquire
 from optim.errors import ExitStatus, OptimError
@@ -21,23 +20,25 @@ class Turns:
     Args:
         what: the run does, for others who wait for it.
         say: told who is waited for.
-        now: seconds of a clock that never goes back; none: those of ``clock``.
+        now: seconds of a clock that never goes back.
         elsewhere: whether another machine's clock is used, which is held there.
 
     Attributes:
         most_wait_s: for one turn.
-        clock: what runs go by; tests, of which some run at once, slow it down.
     """
 
-    clock: ClassVar[staticmethod[[], float]] = staticmethod(time.monotonic)
-
     def __init__(
-        self, what: str, say: Callable[[str], None], *, now: Callable[[], float] | None = None, elsewhere: bool = False
+        self,
+        what: str,
+        say: Callable[[str], None],
+        *,
+        now: Callable[[], float] = time.monotonic,
+        elsewhere: bool = False,
     ) -> None:
         self.most_wait_s = MOST_WAIT_S
         self._what = what
         self._say = say
-        self._now = now or self.clock
+        self._now = now
         self._elsewhere = elsewhere
         self._waited_s = 0.0
         self._told = False
