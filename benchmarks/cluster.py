@@ -100,7 +100,7 @@ def overhead(root: Path) -> None:
         registry = load_registry()
         model = read(products(root / "one.onnx", 1, 64), store)
         settings = RunSettings(Path("one.onnx"), cluster=address)
-        with fleet_of(settings, registry, store, print) as fleet:
+        with fleet_of(settings, registry, store, print) as fleet, fleet.working():
             target = registry.target("cpu").plain
             request = to_wire(refuse.Request(model, target, (), data_given=False))
             waited = [fleet.do(Work(refuse.JOB.module, request, 60.0)).waited_s for _ in range(_JOBS)]

@@ -21,7 +21,10 @@ distributed = pytest.importorskip("distributed", reason="dask is not installed")
         ("tcp://10.0.0.1:8786", "cluster-unencrypted"),
         ("nonsense", "bad-cluster"),
         ("local:0", "bad-cluster"),
+        ("local:²", "bad-cluster"),
         ("no_such_module:cluster", "bad-cluster"),
+        ("os:getcwd", "bad-cluster"),
+        ("tls://127.0.0.1:9", "cluster-unencrypted"),  # without certificates
     ],
 )
 def test_an_address_that_cannot_be_used(cluster: str, reference: str, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from optim._engine.cluster import files
+from optim._engine.cluster import files, work
 from optim._engine.cluster.exchange import Exchange
-from optim._engine.cluster.order import File, incoming, outgoing, store_names
+from optim._engine.cluster.order import File, Order, Reply, State, incoming, outgoing, store_names
+from optim._engine.jobs.workplace import Done, Work
 from optim.errors import OptimError
 
 CONTENT = bytes(range(256)) * 40
@@ -64,7 +65,35 @@ def test_paths_of_one_store_are_those_of_another(tmp_path: Path) -> None:
     assert list(store_names(sent)) == ["models/a.onnx"]  # a shelf is no file, nor is a text
     assert incoming(sent, there)["model"]["path"] == str(there / "models" / "a.onnx")
     assert incoming(sent, here) == said
-    assert list(store_names(["optim-store:///models/../../etc/passwd"])) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["models/../../x", "/etc/passwd", "C:/x/y", "models\\..\\..\\x", "models/.", "models", ""]
+)
+def test_a_name_that_leads_out_of_the_store_names_nothing(name: str, worker: Path) -> None:
+    assert list(store_names([f"optim-store:///{name}"])) == []  # as an input of a stranger's model may be called
+    with pytest.raises(ValueError, match="no file of the store"):
+        File(name, FILE.size_bytes, FILE.digest)
+    with pytest.raises(ValueError, match="no file of the store"):
+        files.give(name, 0, 1)
+
+
+def test_a_digest_is_nothing_else() -> None:
+    with pytest.raises(ValueError, match="no file of the store"):
+        File(FILE.name, 1, "../victim")  # it is a file's name where files are exchanged
+
+
+def test_a_run_deletes_what_it_was_filling_and_nothing_else(worker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, filled = worker / "models" / "a.onnx", worker / "references" / "key" / ".made.tmp" / "feeds"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    monkeypatch.setattr(work, "_run", lambda *asked: filled.mkdir() or Done({}))
+    makes = ("references/key/.made.tmp/feeds", "models/none.onnx")
+    order = Order(Work("m", {}, 1.0), (), makes, "run", "code", "active/none")
+    assert work._done(order, worker, Reply(State.DONE, "here", "host"), shared=False).state is State.DONE
+    assert filled.is_dir()
+    asyncio.run(work.end_run("run"))
+    assert kept.is_file() and filled.parent.parent.is_dir() and not filled.parent.exists()
 
 
 def test_files_are_exchanged_at_a_url(tmp_path: Path) -> None:

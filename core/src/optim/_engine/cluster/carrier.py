@@ -22,12 +22,10 @@ class Carrier:
 
     Attributes:
         sent_bytes: that went to each worker.
-        fetched_bytes: that came back.
     """
 
     def __init__(self, connection: Connection, root: Path, run: str) -> None:
         self.sent_bytes: defaultdict[str, int] = defaultdict(int)
-        self.fetched_bytes = 0
         self._connection = connection
         self._root = root
         self._run = run
@@ -65,9 +63,7 @@ class Carrier:
             try:
                 with part.open("wb") as stream:
                     for offset in range(0, file.size_bytes, files.PIECE_BYTES):
-                        piece = self._connection.on(worker, files.give, file.name, offset, files.PIECE_BYTES)
-                        stream.write(piece)
-                        self.fetched_bytes += len(piece)
+                        stream.write(self._connection.on(worker, files.give, file.name, offset, files.PIECE_BYTES))
                 files.placed(part, self._root, file)
             except OSError as error:
                 raise disk_error(error, f"cannot write to the cache {self._root}") from error

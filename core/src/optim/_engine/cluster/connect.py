@@ -92,7 +92,7 @@ def connected(address: str) -> Iterator[Any]:
 def _count(text: str, cluster: str) -> int:
     if not text:
         return max(1, (os.cpu_count() or 1) // 2)
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise _bad(cluster)
     return int(text)
 
@@ -105,19 +105,25 @@ def _made_by(module: str, name: str, cluster: str) -> Iterator[Any]:
     try:
         made = getattr(importlib.import_module(module), name)()
     except Exception as error:  # code of the user's
-        raise OptimError(
-            "bad-cluster",
-            f"{cluster} gives no cluster",
-            describe_exception(error),
-            "name a function without arguments that returns a Client or a cluster of dask",
-            status=ExitStatus.USAGE,
-        ) from error
+        raise _gives_none(cluster, describe_exception(error)) from error
+    if not hasattr(made, "__exit__"):
+        raise _gives_none(cluster, f"it returned {type(made).__name__}")
     if isinstance(made, distributed.Client):
         with made:
             yield made
         return
     with made, distributed.Client(made) as client:
         yield client
+
+
+def _gives_none(cluster: str, cause: str) -> OptimError:
+    return OptimError(
+        "bad-cluster",
+        f"{cluster} gives no cluster",
+        cause,
+        "name a function without arguments that returns a Client or a cluster of dask",
+        status=ExitStatus.USAGE,
+    )
 
 
 def _bad(cluster: str) -> OptimError:
@@ -136,7 +142,10 @@ def _require_private(address: str) -> None:
 
     protocol, _, rest = address.partition("://")
     host = rest.rpartition(":")[0] or rest
-    if protocol == "tls" or host in _LOCAL:
+    if protocol == "tls":
+        _require_certificates(address)
+        return
+    if host in _LOCAL:
         return
     if protocol == "tcp" and distributed.Security().require_encryption:
         return  # dask itself refuses it
@@ -148,3 +157,20 @@ def _require_private(address: str) -> None:
         "port of this machine",
         status=ExitStatus.USAGE,
     )
+
+
+def _require_certificates(address: str) -> None:
+    import distributed
+
+    try:
+        problem = "" if distributed.Security().get_connection_args("client")["ssl_context"] else "dask is told none"
+    except OSError as error:  # of a file that is not there, or is none
+        problem = describe_exception(error)
+    if problem:
+        raise OptimError(
+            "cluster-unencrypted",
+            f"there are no certificates to connect to {address} with",
+            problem,
+            "name them in dask's settings, as https://distributed.dask.org/en/stable/tls.html says",
+            status=ExitStatus.USAGE,
+        )

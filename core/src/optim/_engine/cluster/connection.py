@@ -77,14 +77,18 @@ class Connection:
                     self._say(f"waiting for {self._cluster}: {problem}")
                     told = True
                 if time.monotonic() > deadline:
-                    raise OptimError(
-                        "cluster-lost",
-                        f"the cluster {self._cluster} was lost",
-                        f"{problem}, for {self.patience_s:.0f} s",
-                        "start it again, and run the same command: what was found so far is kept",
-                        status=ExitStatus.TARGET_UNAVAILABLE,
-                    )
+                    raise self.lost(f"{problem}, for {self.patience_s:.0f} s")
                 time.sleep(_POLL_S)
+
+    def lost(self, problem: str) -> OptimError:
+        """The error for when waiting and trying again did not help."""
+        return OptimError(
+            "cluster-lost",
+            f"the cluster {self._cluster} was lost",
+            problem,
+            "start it again, and run the same command: what was found so far is kept",
+            status=ExitStatus.TARGET_UNAVAILABLE,
+        )
 
     def close(self) -> None:
         """Close what was connected anew."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from optim._engine.cluster.order import File
+from optim._engine.cluster.order import File, is_name
 from optim.errors import ExitStatus, OptimError
 from optim.folders import cache_folder
 
@@ -103,14 +103,15 @@ def placed(part: Path, root: Path, file: File) -> None:
     Raises:
         ValueError: it is not what it should be; it is gone then.
     """
+    path = root / file.name
+    if not path.resolve().is_relative_to(root.resolve()):
+        part.unlink()
+        raise ValueError(f"{file.name} is no file of the store")
     with part.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != file.digest:
         part.unlink()
         raise ValueError(f"{file.name} arrived damaged: sha256 {found[:12]}, expected {file.digest[:12]}")
-    path = root / file.name
-    if not path.resolve().is_relative_to(root.resolve()):
-        raise ValueError(f"{file.name} is no file of the store")
     path.parent.mkdir(parents=True, exist_ok=True)
     os.replace(part, path)
     status = path.stat()
@@ -146,7 +147,13 @@ async def put(name: str, size_bytes: int, digest: str, owner: str) -> None:
 
 
 def give(name: str, offset: int, size: int) -> bytes:
-    """On a worker: a piece of one of its files."""
+    """On a worker: a piece of one of its files.
+
+    Raises:
+        ValueError: the name leads out of the store.
+    """
+    if not is_name(name):
+        raise ValueError(f"{name} is no file of the store")
     with (cache_folder() / name).open("rb") as stream:
         stream.seek(offset)
         return stream.read(size)

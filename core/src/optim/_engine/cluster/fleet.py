@@ -23,7 +23,7 @@ from optim._engine.cluster.work import end_run, perform
 from optim._engine.jobs.workplace import Done, Work
 from optim._engine.plugins.chosen_targets import choose_targets
 from optim._engine.store import Store
-from optim.errors import disk_error, is_disk_full
+from optim.errors import describe_exception, disk_error, is_disk_full
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire, to_wire
 
@@ -61,6 +61,7 @@ class Fleet:
         self._exchange = Exchange(url) if url else None
         self._run = uuid.uuid4().hex
         self._marker = self._root / "active" / f"{self._run}.cluster"
+        self._ended = False
         self.carrier = Carrier(connection, self._root, self._run)
 
     @property
@@ -86,11 +87,12 @@ class Fleet:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Take jobs; what is under way when this is left is ended."""
+        """Take jobs; what is under way when this is left is ended, and nobody waits for it."""
         self._marker.touch()  # a worker that sees it has the same store
         try:
             yield
         finally:
+            self._ended = True
             self._marker.unlink(missing_ok=True)
             with suppress(Exception):  # who cannot be told does nothing any more, or ends at its time limit
                 self._connection.client.run(end_run, self._run)
@@ -102,10 +104,14 @@ class Fleet:
             WorkerFailed: the job did not come back.
             OptimError[cluster-unfit]: nobody can do it.
             OptimError[cluster-lost]: the cluster is gone.
+            CancelledError: the run has ended.
         """
         began, order = time.monotonic(), self._order(work)
         sole, error = "", None
+        lost: LostError | None = None
         for _ in range(_MOST_TRIES):
+            if self._ended:
+                raise CancelledError
             try:
                 reply = self._ask(order, sole)
                 sole = ""
@@ -117,13 +123,13 @@ class Fleet:
                     self._pool.leave_out(reply.worker, reply.reason)
                     continue
                 self._fetch(reply)
-            except LostError:
-                sole = ""
+            except LostError as gone:
+                sole, lost = "", gone
                 self._connection.restore(self._anybody)
                 continue
             waited_s = time.monotonic() - began - reply.worked_s
             return replace(self._received(reply), waited_s=max(0.0, waited_s))
-        raise error or self._pool.none_left()
+        raise error or (self._connection.lost(f"{lost}, and so on") if lost else self._pool.none_left())
 
     def _order(self, work: Work) -> Order:
         root = self._root
@@ -153,15 +159,19 @@ class Fleet:
             if self._pool.is_exhausted:
                 raise self._pool.none_left()
             raise LostError("no worker is left")
-        future = self._connection.client.submit(
-            perform,
-            json.dumps(to_wire(order)),
-            key=f"optim-{order.work.module.rpartition('.')[2]}-{uuid.uuid4().hex}",
-            pure=False,
-            workers=addresses,
-            allow_other_workers=False,
-            resources=self._needs.clocks if order.work.timed else None,
-        )
+        text = json.dumps(to_wire(order))
+        try:
+            future = self._connection.client.submit(
+                perform,
+                text,
+                key=f"optim-{order.work.module.rpartition('.')[2]}-{uuid.uuid4().hex}",
+                pure=False,
+                workers=addresses,
+                allow_other_workers=False,
+                resources=self._needs.clocks if order.work.timed else None,
+            )
+        except Exception as error:  # dask's own, of a client that closed while this process did something else
+            raise LostError(describe_exception(error)) from error
         return from_wire(Reply, json.loads(self._waited(future, set(addresses))))
 
     def _waited(self, future: Any, addresses: set[str]) -> str:
@@ -171,10 +181,10 @@ class Fleet:
             try:
                 text: str = future.result(timeout=_LOOK_S)
             except TimeoutError:
-                if not self._is_any_there(addresses):
+                if self._ended or not self._is_any_there(addresses):
                     with suppress(Exception):  # of a scheduler that is gone
                         future.cancel()
-                    raise LostError("its worker is gone") from None
+                    raise (CancelledError if self._ended else LostError)("its worker is gone") from None
             except CancelledError as error:
                 raise LostError(str(error)) from error
             except distributed.KilledWorker as killed:
@@ -229,7 +239,7 @@ class Fleet:
 
 @contextmanager
 def fleet_of(settings: RunSettings, registry: Registry, store: Store, say: Callable[[str], None]) -> Iterator[Fleet]:
-    """The workers that can do a run's jobs; the registry sees targets as they do from then on.
+    """The workers that can do a run's jobs, each within :meth:`Fleet.working`; the registry sees targets as they do now.
 
     Args:
         settings: name the cluster, the targets, and where files are exchanged.
@@ -253,9 +263,7 @@ def fleet_of(settings: RunSettings, registry: Registry, store: Store, say: Calla
         pool = Pool(lambda: connection.client, settings.cluster, needs, say)
         pool.settle()
         registry.look_elsewhere(partial(seen_by, pool.timing[0].worker))
-        fleet = Fleet(connection, pool, store, needs, settings.store_url)
         try:
-            with fleet.working():
-                yield fleet
+            yield Fleet(connection, pool, store, needs, settings.store_url)
         finally:
             connection.close()

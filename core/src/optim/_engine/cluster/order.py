@@ -6,10 +6,11 @@ Paths of the store are written ``optim-store:///models/...``, so that each machi
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from optim._engine.jobs.workplace import Done, Work
@@ -17,6 +18,8 @@ from optim.errors import ExitStatus, OptimError
 from optim.jobs.process import WorkerFailed
 
 STORE = "optim-store:///"
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +30,18 @@ class File:
         name: below the store's folder, with slashes.
         size_bytes: of it.
         digest: sha256, hex.
+
+    Raises:
+        ValueError: the name leads out of the store, or the digest is none.
     """
 
     name: str
     size_bytes: int
     digest: str
+
+    def __post_init__(self) -> None:
+        if not is_name(self.name) or not _DIGEST.fullmatch(self.digest):
+            raise ValueError(f"{self.name} is no file of the store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +167,17 @@ def incoming(value: Any, root: Path) -> Any:
     return _mapped(value, changed)
 
 
+def is_name(text: str) -> bool:
+    """Whether a text names what lies on a shelf of the store: it may come from a stranger's model or recipe."""
+    path = PureWindowsPath(text)  # which takes slashes of both kinds, and knows drives
+    return not path.anchor and ".." not in path.parts and len(path.parts) > 1
+
+
 def store_names(value: Any) -> Iterator[str]:
     """Names of the files and folders of the store that JSON values with :data:`STORE` speak of; shelves are none."""
     for text in _texts(value):
         name = text.removeprefix(STORE)
-        if name != text and "/" in name and ".." not in name.split("/"):
+        if name != text and is_name(name):
             yield name
 
 

@@ -161,18 +161,18 @@ class Pool:
         return f"{address} on {known.worker.host}" if known else address
 
     def _look(self) -> None:
-        client = self._client()
+        client, found = self._client(), {}
         try:
             there: Mapping[str, Mapping[str, Any]] = client.scheduler_info()["workers"]
+            self._asked_at = time.monotonic()
+            self._members = {address: one for address, one in self._members.items() if address in there}
+            unknown = [address for address in there if address not in self._members and address not in self._left_out]
+            if unknown:
+                found = client.run(describe, "", list(self._needs.targets), workers=unknown, on_error="return")
         except Exception as error:  # dask's own, of a connection that is gone or a client that is closed
             raise LostError(describe_exception(error)) from error
-        self._asked_at = time.monotonic()
-        self._members = {address: one for address, one in self._members.items() if address in there}
-        unknown = [address for address in there if address not in self._members and address not in self._left_out]
-        if unknown:
-            found = client.run(describe, "", list(self._needs.targets), workers=unknown, on_error="return")
-            for address, answer in found.items():
-                self._meet(address, there[address], answer)
+        for address, answer in found.items():
+            self._meet(address, there[address], answer)
         if self.kind:
             for one in self._members.values():
                 if one.worker.kind != self.kind:

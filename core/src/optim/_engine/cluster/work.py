@@ -41,7 +41,10 @@ _LOG = logging.getLogger("distributed.worker.optim")
 _orders: Counter[str] = Counter()
 _processes: dict[WorkerProcess, str] = {}
 _filled: defaultdict[str, set[Path]] = defaultdict(set)
-"""Folders that jobs of a run have filled, and that are called otherwise where the run keeps them."""
+"""Folders that jobs of a run have filled, and that are called otherwise where the run keeps them: they end there."""
+
+_UNFINISHED = ".tmp"
+"""Ends the name of such a folder. What is called otherwise is never deleted with a run, whatever an order says."""
 
 _guard = threading.Lock()
 
@@ -123,8 +126,9 @@ def _done(order: Order, root: Path, here: Reply, *, shared: bool) -> Reply:
         return replace(here, state=State.FAILED, failure=told, worked_s=turns.now() - began)
     answer = outgoing(done.answer, root)
     made = () if shared else tuple(_made(order, answer, root))
+    folders = {(root / name).parent for name in order.makes if not shared}
     with _guard:
-        _filled[order.run].update((root / name).parent for name in order.makes if not shared)
+        _filled[order.run].update(folder for folder in folders if folder.suffix == _UNFINISHED)
     if made and order.url:
         from optim._engine.cluster.exchange import Exchange
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -63,6 +64,9 @@ class Workplace(Protocol):
     @property
     def report(self) -> Mapping[str, Any]:
         """What a report says of the machine where races are run, as JSON values."""
+
+    def working(self) -> AbstractContextManager[None]:
+        """Take jobs; what is under way when this is left is ended, and nobody waits for it."""
 
     def do(self, work: Work) -> Done:
         """Have a job done.

@@ -6,6 +6,7 @@ import importlib.metadata
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,7 +65,12 @@ def execute(
     plans = Plans(settings, registry, chosen)
     if chosen.note:
         say(chosen.note)
-    with store.in_use(), ending_workers(), thread_executor(elsewhere.at_once if elsewhere else 0) as executor:
+    with (
+        store.in_use(),
+        ending_workers(),
+        thread_executor(elsewhere.at_once if elsewhere else 0) as executor,
+        elsewhere.working() if elsewhere else nullcontext(),  # left first: the executor's threads wait for its jobs
+    ):
         there = set(store.models.iterdir())
         failed = dict(plans.refused)
 

@@ -1,0 +1,74 @@
+"""What a run does with a cluster that does not answer. Dask is made up: it would take minutes to do so."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_pool import NEEDS, WORKER, Client, pool_of
+
+from optim._engine.cluster import fleet as fleets
+from optim._engine.cluster.connection import Connection
+from optim._engine.cluster.fleet import Fleet
+from optim._engine.jobs.workplace import Work
+from optim._engine.store import Store
+from optim.errors import OptimError
+
+pytest.importorskip("distributed", reason="dask is not installed")
+
+WORK = Work("optim._engine.jobs.candidate", {}, 600.0)
+
+
+class Dask(Client):
+    """A cluster that takes orders and never replies, or whose client is closed."""
+
+    status = "running"
+
+    def __init__(self, *, closed: bool) -> None:
+        super().__init__({"a": WORKER})
+        self.asked = threading.Event()
+        self.tries = 0
+        self.closed = closed
+
+    def submit(self, *order: object, **options: object) -> Dask:
+        self.tries += 1
+        if self.closed:
+            raise RuntimeError("Client is closed")
+        return self
+
+    def result(self, timeout: float) -> str:
+        self.asked.set()
+        raise TimeoutError
+
+    def cancel(self) -> None:
+        self.closed = True
+
+
+def fleet_of(dask: Dask, folder: Path) -> Fleet:
+    pool = pool_of(dask, [])
+    pool.settle()
+    client: Any = dask
+    return Fleet(Connection(client, "tcp://here", print), pool, Store(folder), NEEDS)
+
+
+def test_nobody_waits_for_a_job_when_the_run_ends(tmp_path: Path) -> None:
+    dask = Dask(closed=False)
+    fleet = fleet_of(dask, tmp_path)
+    with ThreadPoolExecutor(1) as threads, pytest.raises(KeyboardInterrupt), fleet.working():
+        waiting = threads.submit(fleet.do, WORK)
+        assert dask.asked.wait(60)
+        raise KeyboardInterrupt
+    assert isinstance(waiting.exception(), CancelledError) and dask.closed
+    with pytest.raises(CancelledError):
+        fleet.do(WORK)
+    assert dask.tries == 1
+
+
+def test_a_client_that_is_closed_is_a_cluster_that_is_lost(tmp_path: Path) -> None:
+    dask = Dask(closed=True)
+    with pytest.raises(OptimError, match="Client is closed") as caught:
+        fleet_of(dask, tmp_path).do(WORK)
+    assert caught.value.reference == "cluster-lost" and dask.tries == fleets._MOST_TRIES
