@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -43,9 +44,6 @@ class Viewer(Layout):
     summary = "for these tests"
     consumer = "pip install viewer"
     opener = Path("opener.py")
-
-    def refuse(self, files, options):
-        return ""
 
     def write(self, result, folder, options):
         place_graph(result, folder / "net.onnx")
@@ -135,12 +133,58 @@ def test_a_consumer_that_hangs_is_ended(run_folder, viewer, tmp_path, monkeypatc
         optim.deliver(run_folder, "viewer", tmp_path / "out")
 
 
-def test_a_layout_that_breaks_names_its_plugin(run_folder, viewer, tmp_path, monkeypatch):
-    monkeypatch.setattr(viewer(), "write", lambda *_: 1 // 0)
+@pytest.mark.parametrize("hook", ["refuse", "write", "samples", "expected"])
+def test_a_layout_that_breaks_names_its_plugin(run_folder, viewer, tmp_path, monkeypatch, hook):
+    monkeypatch.setattr(viewer(), hook, lambda *_: 1 // 0)
     with pytest.raises(OptimError, match="ZeroDivisionError") as refused:
+        optim.deliver(run_folder, "viewer", tmp_path / "out")
+    assert refused.value.reference == "layout-failed"
+    assert refused.value.package.startswith("optim-plugins ")
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("hook", "given", "said"),
+    [("write", None, "write returned NoneType, not Laid"), ("samples", [], r"samples returned 0 for \d")],
+)
+def test_a_layout_that_breaks_its_contract_names_its_plugin(
+    run_folder, viewer, tmp_path, monkeypatch, hook, given, said
+):
+    monkeypatch.setattr(viewer(), hook, lambda *_: given)
+    with pytest.raises(OptimError, match=said) as refused:
         optim.deliver(run_folder, "viewer", tmp_path / "out")
     assert refused.value.package.startswith("optim-plugins ")
     assert left_in(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="what may be run is told by a file's mode")
+@pytest.mark.parametrize(("mode", "said"), [(0o600, "cannot be started"), (0o700, "ended without an answer")])
+def test_what_is_no_python_opens_nothing(run_folder, viewer, tmp_path, mode, said):
+    viewer()
+    (tmp_path / "python").write_text("#!/bin/sh\n")
+    (tmp_path / "python").chmod(mode)
+    with pytest.raises(OptimError, match=said) as refused:
+        optim.deliver(run_folder, "viewer", tmp_path / "out", opened_by=tmp_path / "python")
+    assert refused.value.reference == "layout-not-opened"
+    assert left_in(tmp_path) == ["python"]
+
+
+def test_a_layout_in_the_run_folder_that_cannot_be_opened_costs_the_run_nothing(viewer, tmp_path, monkeypatch):
+    monkeypatch.setattr(viewer(), "in_place", True)
+    write_model(tmp_path / "model.onnx")
+    (tmp_path / "python").touch(0o600)
+    report = optim.run(
+        tmp_path / "model.onnx",
+        tmp_path / "out",
+        stages=["post-process"],
+        search_seconds=0,
+        deliver=["viewer"],
+        opened_by=tmp_path / "python",
+    )
+    (laid,) = report.layouts
+    assert (laid.status, "cannot be started" in laid.text) == ("failed", True)
+    assert (tmp_path / "out" / "model.onnx").is_file()
+    assert not (tmp_path / "out" / "net.onnx").exists()
 
 
 def test_a_full_disk_leaves_nothing_half_written(run_folder, viewer, tmp_path, monkeypatch):
@@ -191,6 +235,24 @@ def test_words_that_make_no_sense_are_refused(run_folder, viewer, tmp_path, word
     found = CliRunner().invoke(command, ["deliver", str(run_folder), *words, "-o", str(tmp_path / "out")])
     assert found.exception.reference == reference
     assert found.exception.status is ExitStatus.USAGE
+
+
+def test_texts_come_back_from_a_consumer_as_they_are(viewer, tmp_path):
+    viewer()
+    ends = [helper.make_tensor_value_info(name, TensorProto.STRING, ["batch"]) for name in "xy"]
+    words = {"keys_strings": ["a", "b"], "values_strings": ["A", "B"]}
+    nodes = [helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", **words)]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=opsets), tmp_path / "model.onnx")
+    data = [{"x": np.array(["a", "b"])}]
+    report = optim.run(
+        tmp_path / "model.onnx", tmp_path / "out", stages=["post-process"], data=data, deliver=["viewer"]
+    )
+    assert report.layouts[0].status == "opened", report.layouts[0].text
+    viewer(first="return 'a viewer', [{'y': one['x']} for one in samples]")
+    with pytest.raises(OptimError, match="layout-differs"):
+        optim.deliver(tmp_path / "out", "viewer", tmp_path / "other", data=data)
 
 
 def test_a_run_lays_its_result_out_beside_the_model(viewer, tmp_path):

@@ -42,6 +42,9 @@ def test_a_model_without_tokenizer_is_refused_unless_it_takes_no_text(hub_files,
     assert "tokenizer" in TransformersJs().refuse(files, TransformersJsOptions())
     assert TransformersJs().refuse(files, TransformersJsOptions(without_tokenizer=True)) == ""
     assert "config.json" in TransformersJs().refuse(tmp_path, TransformersJsOptions())
+    for text in ("[]", "{"):
+        (files / "config.json").write_text(text)
+        assert "config.json cannot be read" in TransformersJs().refuse(files, TransformersJsOptions())
 
 
 @pytest.mark.parametrize(

@@ -82,16 +82,17 @@ class Layout(ABC):
     in_place: ClassVar[bool] = False
     """Whether the run folder itself can be such a layout: ``write`` is then given that folder, and adds to it."""
 
-    @abstractmethod
     def refuse(self, files: Path | None, options: Any) -> str:
         """Returns why a result cannot be laid out so, e.g. that there is no tokenizer; empty where it can.
 
-        Asked before a run begins, so that nobody waits for it in vain.
+        Asked before a run begins, so that nobody waits for it in vain. By default it needs nothing beside the graph.
 
         Args:
             files: as :attr:`Result.files`.
             options: an instance of :attr:`options`.
         """
+        del files, options
+        return ""
 
     @abstractmethod
     def write(self, result: Result, folder: Path, options: Any) -> Laid:
@@ -107,7 +108,7 @@ class Layout(ABC):
         """
 
     def samples(self, result: Result, feeds: Sequence[Feeds]) -> Sequence[Feeds]:
-        """Returns what the consumer runs; another thing than the run's feeds where it cannot be fed these.
+        """Returns what the consumer runs: for each sample one, another where it cannot be fed these.
 
         Args:
             result: that was laid out.

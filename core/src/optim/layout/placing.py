@@ -31,20 +31,14 @@ def place_graph(result: Result, path: Path, *, data_suffix: str = ".data", embed
         OptimError[external-data-outside]: the graph names a file elsewhere; others, where its weights are not there.
     """
     import onnx
-    from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
     from optim.onnx.external_data import check_external_data
+    from optim.onnx.linked import locations
 
     graph = onnx.load(result.model.path, load_external_data=False)
     check_external_data(graph, result.model.path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    entries = [
-        entry
-        for tensor in _get_all_tensors(graph)
-        if uses_external_data(tensor)
-        for entry in tensor.external_data
-        if entry.key == "location"
-    ]
+    entries = list(locations(graph))
     if not entries:
         shutil.copyfile(result.model.path, path)
         return path

@@ -64,18 +64,18 @@ def past_of(result: Result) -> Past:
         f"present.{name.partition('.')[2]}": name for name in taken if name.startswith("past_key_values.")
     }
     if not pairs:
-        raise _none("the graph has no past: it is no decoder, or it computes a whole text each time")
+        raise does_not_fit("the graph has no past: it is no decoder, or it computes a whole text each time")
     names: dict[str, dict[str, int]] = {"key": {}, "value": {}}
     for output, name in pairs.items():
         found = re.fullmatch(r"(.*?)\d+(.*\.(key|value))", name)
         if found is None or output not in given or name not in taken:
-            raise _none(f"its state '{name}' is no key or value of a layer")
+            raise does_not_fit(f"its state '{name}' is no key or value of a layer")
         names[found[3]][f"{found[1]}%d{found[2]}"] = 0
         names[found[3]][re.sub(r"\d+", "%d", output, count=1)] = 1
     (key_in, key_out), (value_in, value_out) = (sorted(names[kind], key=names[kind].__getitem__) for kind in names)
     shape = taken[key_in % 0].shape or ()
     if len(shape) != 4 or not isinstance(shape[1], int) or not isinstance(shape[3], int):
-        raise _none(f"'{key_in % 0}' has the shape {list(shape)}, and not batch, heads, length, size")
+        raise does_not_fit(f"'{key_in % 0}' has the shape {list(shape)}, and not batch, heads, length, size")
     from optim.onnx.operators import operator_counts
 
     counts = operator_counts(result.model.path)
@@ -91,7 +91,7 @@ def prompts(result: Result, feeds: Sequence[Feeds]) -> list[Feeds]:
     found: list[Feeds] = []
     for sample in feeds:
         if "input_ids" not in sample:
-            raise _none("the graph takes no input_ids")
+            raise does_not_fit("the graph takes no input_ids")
         row = np.asarray(sample["input_ids"])[0]
         mask = np.asarray(sample.get("attention_mask", np.ones((1, len(row)))))[0][-len(row) :]
         text = row[mask.astype(bool)] if mask.any() else row
@@ -156,7 +156,8 @@ def _scores(result: Result, prompt: Array, tokens: Array) -> Array:
     return np.stack(scores)
 
 
-def _none(cause: str) -> OptimError:
+def does_not_fit(cause: str) -> OptimError:
+    """The error for what is no decoder that onnxruntime-genai runs."""
     return OptimError(
         "layout-does-not-fit",
         "onnxruntime-genai would not run the result",

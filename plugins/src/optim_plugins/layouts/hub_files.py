@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -74,10 +75,16 @@ def _copied(names: Iterable[str], files: Path, folder: Path) -> list[str]:
 
 
 def missing_config(files: Path | None) -> str:
-    """Returns why there is no ``config.json``; empty where there is one."""
+    """Returns why there is no ``config.json`` that can be read; empty where there is one."""
     if files is None:
         return f"it needs {CONFIG}, and nobody named the folder that has it"
-    return "" if (files / CONFIG).is_file() else f"it needs {CONFIG}, and {files} has none"
+    if not (files / CONFIG).is_file():
+        return f"it needs {CONFIG}, and {files} has none"
+    try:
+        table = isinstance(json.loads((files / CONFIG).read_text(encoding="utf-8")), dict)
+    except (OSError, ValueError, RecursionError) as error:
+        return f"{files / CONFIG} cannot be read: {error}"
+    return "" if table else f"{files / CONFIG} cannot be read: it is no table"
 
 
 def missing_tokenizer(files: Path | None) -> str:

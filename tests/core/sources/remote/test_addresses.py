@@ -43,7 +43,8 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.folder, self.asked, self.cut = folder, [], False
+        self.folder, self.asked, self.cut, self.heads = folder, [], False, True
+        self.served: dict[str, Path] = {}
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -58,9 +59,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, body: bool) -> None:
         self.server.asked.append(f"{self.command} {self.path}")
-        path = self.server.folder / self.path.lstrip("/")
-        if not path.is_file():
-            self.send_response(404)
+        path = self.server.served.get(self.path) or self.server.folder / self.path.lstrip("/")
+        if not path.is_file() or not (body or self.server.heads):
+            self.send_response(404 if body else 405)
             self.send_header("X-Error-Code", "EntryNotFound")  # as the hub tells a file from a repository
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -84,14 +85,15 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(hub_constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     with Server(tmp_path / "served") as found:
-        threading.Thread(target=found.serve_forever, daemon=True).start()
+        threading.Thread(target=found.serve_forever, args=(0.02,), daemon=True).start()
         yield found
         found.shutdown()
 
@@ -161,6 +163,32 @@ def test_a_url_of_nothing_is_said(server: Server, name: str) -> None:
     assert error.reference == ("address-not-found" if name == "missing.onnx" else "bad-address")
 
 
+@pytest.mark.parametrize(
+    "name", ["..%2F..%2F..%2Fmodel.onnx", "..%5C..%5Cmodel.onnx", "%2Fabsent%2Fmodel.onnx", "C%3Amodel.onnx"]
+)
+def test_a_url_names_no_place_on_this_machine(server: Server, tmp_path: Path, name: str) -> None:
+    made = save_model(tmp_path / "made" / "model.onnx")
+    server.served[f"/{name}"] = made
+    server.served["/model.onnx_data"] = made.with_name("model.onnx_data")
+    path = fetched(f"{server.url}/{name}", lambda text: None)
+    assert path.name == "model.onnx" and path.resolve().is_relative_to(tmp_path / "cache" / "downloads")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[x/m.onnx", "http://x:port/m.onnx", "http://x/\u00e9.onnx", "http://x/%00.onnx"]
+)
+def test_what_is_no_url_is_said(url: str) -> None:
+    assert refused(url).reference == "bad-address"
+
+
+def test_a_server_that_answers_downloads_alone_is_asked_for_one_each_time(server: Server) -> None:
+    save_model(server.folder / "model.onnx")
+    server.heads = False
+    for fill in (1.0, 2.0):
+        save_model(server.folder / "model.onnx", fill=fill, location=f"{fill}.data")
+        assert weight_of(fetched(f"{server.url}/model.onnx", lambda text: None)) == fill
+
+
 def test_a_graph_from_elsewhere_asks_for_no_file_of_this_machine(server: Server, tmp_path: Path) -> None:
     path = save_model(server.folder / "model.onnx")
     graph = onnx.load(path, load_external_data=False)
@@ -226,6 +254,17 @@ def test_the_hub_is_asked_through_huggingface_hub(
     assert refused("hf://org/name/none.onnx").reference == "address-not-found"
 
 
+def test_a_connection_to_the_hub_that_breaks_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub.errors import HTTPError
+
+    def breaking(*_: Any, **__: Any) -> None:
+        raise HTTPError("peer closed connection")
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", breaking)
+    error = refused("hf://org/name/model.onnx")
+    assert error.reference == "address-offline" and "peer closed connection" in error.cause
+
+
 def test_a_command_takes_an_address(server: Server) -> None:
     save_model(server.folder / "model.onnx")
     done = CliRunner().invoke(inspect, [f"{server.url}/model.onnx"], standalone_mode=False)
@@ -244,7 +283,7 @@ def test_an_address_of_the_hub_has_parts(spec: str, address: HubAddress) -> None
     assert is_address(spec) and hub_address(spec) == address
 
 
-@pytest.mark.parametrize("spec", ["hf://", "hf://org", "hf://org/name/../x.onnx"])
+@pytest.mark.parametrize("spec", ["hf://", "hf://org", "hf://org/name/../x.onnx", "hf://-org/a--b/x.onnx"])
 def test_what_is_no_address_of_the_hub_is_refused(spec: str) -> None:
     assert refused(spec).reference == "bad-address"
 

@@ -18,9 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from optim.errors import ExitStatus, OptimError
 from optim.layout import Laid, Layout, Result, disabled_as_config, place_graph, require_provider
-from optim_plugins.layouts.decoders import choices, past_of, prompts
+from optim_plugins.layouts.decoders import choices, does_not_fit, past_of, prompts
 from optim_plugins.layouts.hub_files import CONFIG, carry_tokenizer, missing_config, missing_tokenizer
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def _config(result: Result, source: Mapping[str, Any], session: SessionConfig) -
     inputs = {info.name: info.name for info in result.model.inputs if info.name in _FED}
     strange = [info.name for info in result.model.inputs if info.name not in {*_FED, *past.inputs}]
     if strange:
-        raise _does_not_fit(f"input '{strange[0]}' is none that it feeds: it knows {', '.join(_FED)} and a past")
+        raise does_not_fit(f"input '{strange[0]}' is none that it feeds: it knows {', '.join(_FED)} and a past")
     decoder = {
         "session_options": {
             **{name: value for name, value in session.session_options.items() if name in _OPTIONS},
@@ -134,14 +133,4 @@ def _size(source: Mapping[str, Any], *names: str) -> int:
     for name in names:
         if isinstance(source.get(name), int):
             return int(source[name])
-    raise _does_not_fit(f"{CONFIG} says no {names[0]}")
-
-
-def _does_not_fit(cause: str) -> OptimError:
-    return OptimError(
-        "layout-does-not-fit",
-        "onnxruntime-genai would not run the result",
-        cause,
-        "export a decoder from its Hugging Face folder: optim run FOLDER --deliver genai",
-        status=ExitStatus.USAGE,
-    )
+    raise does_not_fit(f"{CONFIG} says no {names[0]}")

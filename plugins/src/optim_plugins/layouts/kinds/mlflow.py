@@ -37,11 +37,6 @@ class MLflow(Layout):
     consumer = "pip install mlflow onnx onnxruntime"
     opener = Path(__file__).parents[1] / "openers" / "mlflow.py"
 
-    def refuse(self, files: Path | None, options: PassOptions) -> str:
-        """It needs nothing beside the graph."""
-        del files, options
-        return ""
-
     def write(self, result: Result, folder: Path, options: PassOptions) -> Laid:
         """The graph, and what MLflow reads of it."""
         del options

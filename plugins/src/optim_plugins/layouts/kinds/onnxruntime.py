@@ -33,11 +33,6 @@ class OnnxRuntime(Layout):
     consumer = "pip install onnxruntime"
     opener = Path(__file__).parents[1] / "openers" / "onnxruntime.py"
 
-    def refuse(self, files: Path | None, options: PassOptions) -> str:
-        """It needs nothing beside the graph."""
-        del files, options
-        return ""
-
     def write(self, result: Result, folder: Path, options: PassOptions) -> Laid:
         """The runtime writes it, in a process of its own."""
         from optim.jobs import WorkerFailed, from_wire, run_job, to_wire

@@ -55,11 +55,6 @@ class Triton(Layout):
     opener = Path(__file__).parents[1] / "openers" / "triton.py"
     options: ClassVar[str] = "optim_plugins.layouts.options:TritonOptions"
 
-    def refuse(self, files: Path | None, options: TritonOptions) -> str:
-        """It needs nothing beside the graph."""
-        del files, options
-        return ""
-
     def write(self, result: Result, folder: Path, options: TritonOptions) -> Laid:
         """The graph as version 1, and its configuration."""
         require_provider(result, layout=self.name, providers=PROVIDERS)

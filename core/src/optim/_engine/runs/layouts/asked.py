@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.mark import read_mark
 from optim._engine.search.settings import RunSettings
-from optim.errors import ExitStatus, OptimError
+from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.layout import Layout
 from optim.options import PassOptions, parse_options
 from optim.source import CONFIG_FILE
@@ -32,6 +33,31 @@ class AskedLayout:
     layout: Layout
     options: PassOptions
     plugin: str
+
+    @contextmanager
+    def blaming(self, what: str, *passing: type[Exception]) -> Iterator[None]:
+        """Whatever else than an OptimError the layout raises is a defect of its plugin.
+
+        Args:
+            what: it could not do, to follow its name.
+            passing: what is none either.
+
+        Raises:
+            OptimError[layout-failed]: it raised such a thing.
+        """
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, (OptimError, *passing)):
+                raise
+            raise OptimError(
+                "layout-failed",
+                f"layout {self.layout.name} {what}",
+                describe_exception(error),
+                "report this to the package below, which brings it",
+                self.plugin,
+                ExitStatus.NOT_HELD,
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +121,12 @@ def require_files(deliveries: Deliveries, files: Path | None) -> None:
 
     Raises:
         OptimError[layout-refused]: says what is missing.
+        OptimError[layout-failed]: the plugin of a layout broke.
     """
     for one in deliveries.layouts:
-        if reason := one.layout.refuse(files, one.options):
+        with one.blaming("could not say what it needs"):
+            reason = one.layout.refuse(files, one.options)
+        if reason:
             raise OptimError(
                 "layout-refused",
                 f"the result cannot be laid out as {one.layout.name}",

@@ -16,7 +16,7 @@ from optim._engine.runs.layouts.not_carried import not_carried
 from optim._engine.runs.layouts.opening import Opened, open_laid
 from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench
-from optim.errors import ExitStatus, OptimError, describe_exception
+from optim.errors import ExitStatus, OptimError
 from optim.layout import Laid, Result
 
 _SAMPLES = 4
@@ -99,7 +99,10 @@ def _compared(
     bench.say(f"opening {asked.layout.name} by its consumer")
     indexes = bench.prepared.compared[:_SAMPLES]
     feeds = [bench.reference.feed_set().sample(index) for index in indexes]
-    samples = asked.layout.samples(result, feeds)
+    with asked.blaming("could not say what its consumer runs"):
+        samples = asked.layout.samples(result, feeds)
+        if len(samples) != len(feeds):
+            raise ValueError(f"samples returned {len(samples)} for {len(feeds)} of the run")
     opened = open_laid(asked.layout, place.laid, place.folder, samples, place.python)
     if opened.missing:
         text = f"{opened.missing}; {asked.layout.consumer}, then optim deliver opens it too"
@@ -107,7 +110,8 @@ def _compared(
     found: dict[str, OutputComparison] = {}
     left_out: tuple[str, ...] = ()
     for index, sample, outputs in zip(indexes, samples, opened.outputs, strict=True):
-        own = asked.layout.expected(result, sample, outputs)
+        with asked.blaming("could not say what its consumer should give"):
+            own = asked.layout.expected(result, sample, outputs)
         expected = bench.reference.expected(index) if own is None else own
         if not outputs or not expected.keys() >= outputs.keys():
             gives = f"it gives {', '.join(outputs) or 'nothing'}, and the result {', '.join(expected)}"
@@ -150,17 +154,8 @@ def _written(asked: AskedLayout, result: Result, folder: Path) -> Laid:
     Raises:
         OptimError[layout-failed]: its plugin broke.
     """
-    try:
+    with asked.blaming("could not be written", OSError):  # that is the disk's
         laid = asked.layout.write(result, folder, asked.options)
-    except (OptimError, OSError):
-        raise
-    except Exception as error:
-        raise OptimError(
-            "layout-failed",
-            f"layout {asked.layout.name} could not be written",
-            describe_exception(error),
-            "report this to the package below, which brings it",
-            asked.plugin,
-            ExitStatus.NOT_HELD,
-        ) from error
+        if not isinstance(laid, Laid):
+            raise TypeError(f"write returned {type(laid).__name__}, not Laid")
     return laid

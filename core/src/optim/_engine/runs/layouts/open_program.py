@@ -31,7 +31,10 @@ def main() -> None:
         said["outputs"] = [list(one) for one in outputs]
         for number, one in enumerate(outputs):
             for place, array in enumerate(one.values()):
-                np.save(answer / f"{number}.{place}.npy", np.asarray(array), allow_pickle=False)
+                values = np.asarray(array)
+                if values.dtype == object:  # texts, which are saved as such
+                    values = values.astype(str)
+                np.save(answer / f"{number}.{place}.npy", values, allow_pickle=False)
     (answer / "answer.json").write_text(json.dumps(said), encoding="utf-8")
 
 

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def open_laid(layout: Layout, laid: Laid, folder: Path, samples: Sequence[Feeds]
         }
         (place / "request.json").write_text(json.dumps(request), encoding="utf-8")
         _run([str(python), open_program.__file__, str(place / "request.json")], layout, python)
-        said = json.loads((place / "answer.json").read_text(encoding="utf-8"))
+        said = _answer(place / "answer.json", layout, python)
         if said["missing"]:
             return Opened(said["missing"])
         outputs = tuple(
@@ -81,19 +82,31 @@ def open_laid(layout: Layout, laid: Laid, folder: Path, samples: Sequence[Feeds]
         return Opened("", said["consumer"], outputs)
 
 
+def _answer(path: Path, layout: Layout, python: Path) -> dict[str, Any]:
+    """What the program said; another program than a Python says nothing."""
+    try:
+        said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise _not_opened(layout, f"{python} ended without an answer: is it a Python?") from error
+    return said
+
+
 def _run(command: list[str], layout: Layout, python: Path) -> None:
     """Run it to its end; what it started ends with it."""
     environment = dict(os.environ)
     if python != Path(sys.executable):  # what is on our path is not for another Python
         environment = {key: text for key, text in environment.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**environment, "HF_HUB_OFFLINE": "1", "ORT_DISABLE_TELEMETRY": "1"},
-        start_new_session=os.name == "posix",
-    )
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**environment, "HF_HUB_OFFLINE": "1", "ORT_DISABLE_TELEMETRY": "1"},
+            start_new_session=os.name == "posix",
+        )
+    except OSError as error:
+        raise _not_opened(layout, f"{python} cannot be started: {error.strerror or error}") from error
     try:
         printed, _ = process.communicate(timeout=_OPEN_S)
     except subprocess.TimeoutExpired as error:

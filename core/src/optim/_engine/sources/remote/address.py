@@ -42,14 +42,19 @@ def hub_address(spec: str) -> HubAddress:
     """
     found = _HUB.fullmatch(spec)
     if found is None or ".." in spec:
-        raise OptimError(
-            "bad-address",
-            f"{spec} is no address of the Hugging Face hub",
-            "it is hf://ORG/NAME, with @REVISION and /FILE where they are wanted",
-            "hf://sentence-transformers/all-MiniLM-L6-v2/onnx/model.onnx",
-            status=ExitStatus.USAGE,
-        )
+        raise bad_hub_address(spec, "it is hf://ORG/NAME, with @REVISION and /FILE where they are wanted")
     return HubAddress(found[1], found[2], found[3] or "")
+
+
+def bad_hub_address(spec: str, why: str) -> OptimError:
+    """The error for what is no address of the hub."""
+    return OptimError(
+        "bad-address",
+        f"{spec} is no address of the Hugging Face hub",
+        why,
+        "hf://sentence-transformers/all-MiniLM-L6-v2/onnx/model.onnx",
+        status=ExitStatus.USAGE,
+    )
 
 
 def is_offline() -> bool:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from optim._engine.sources.naming import needs_export
-from optim._engine.sources.remote.address import HubAddress, hub_address, is_offline
+from optim._engine.sources.remote.address import HubAddress, bad_hub_address, hub_address, is_offline
 from optim._engine.sources.remote.fetch import bring_model, downloads
 from optim.errors import ExitStatus, OptimError
 
@@ -79,7 +79,13 @@ def _download(address: HubAddress, file: str, revision: str | None = None) -> Pa
 def _told(spec: str) -> Iterator[None]:
     """What huggingface_hub raises, as errors of ours."""
     try:
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+        from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError is of httpx or httpx2
+            HfHubHTTPError,
+            HFValidationError,
+            HTTPError,
+            LocalEntryNotFoundError,
+            OfflineModeIsEnabled,
+        )
     except ImportError as error:
         raise OptimError(
             "hub-missing",
@@ -100,6 +106,10 @@ def _told(spec: str) -> Iterator[None]:
             said[-1] if said else type(error).__name__,
             "look at the repository's page; hf auth login, where it is private or asks for consent",
         ) from error
+    except HTTPError as error:  # of the library below it, where a connection broke too often
+        raise offline(spec, f"the hub did not bring all of it ({error})") from error
+    except HFValidationError as error:
+        raise bad_hub_address(spec, str(error)) from error
 
 
 def offline(spec: str, lacks: str) -> OptimError:

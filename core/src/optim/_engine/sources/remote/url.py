@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import re
 import shutil
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urljoin, urlsplit
@@ -32,15 +33,18 @@ def from_url(url: str, say: Callable[[str], None]) -> Path:
     Raises:
         OptimError: see :func:`~optim._engine.sources.remote.fetch.fetched`.
     """
-    name = unquote(PurePosixPath(urlsplit(url).path).name)
-    if not name.endswith(".onnx"):
-        raise OptimError(
-            "bad-address",
-            f"{url} leads to no .onnx file",
-            f"its last part is '{name}'",
-            "name the file itself, as https://host/folder/model.onnx",
-            status=ExitStatus.USAGE,
-        )
+    try:
+        return _brought(url, say)
+    except (ValueError, http.client.InvalidURL) as error:  # brackets, letters or a port that no address has
+        raise _bad_address(url, "is no address", str(error)) from error
+
+
+def _brought(url: str, say: Callable[[str], None]) -> Path:
+    """Raises ValueError too, of an address that cannot be asked for."""
+    # unquoted before it is split: '..%2Fx.onnx', '..%5Cx.onnx' and 'C%3Ax.onnx' are no names of files
+    name = re.split(r"[/\\:]", unquote(urlsplit(url).path))[-1]
+    if not name.endswith(".onnx") or "\0" in name:
+        raise _bad_address(url, "leads to no .onnx file", f"its last part is {name!r}")
     place = downloads() / hashlib.sha256(url.encode()).hexdigest()[:24]
     known = _known(place)
     if is_offline():
@@ -61,11 +65,23 @@ def from_url(url: str, say: Callable[[str], None]) -> Path:
                 f"the server says {error.code} {error.reason}",
                 "look at it in a browser",
             ) from error
+    except http.client.InvalidURL:
+        raise
     except (URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         if known is not None:
             say(f"{url} cannot be reached: the copy that was downloaded before is taken")
             return known[0]
         raise offline(url, f"the server does not answer ({getattr(error, 'reason', None) or error})") from error
+
+
+def _bad_address(url: str, what: str, cause: str) -> OptimError:
+    return OptimError(
+        "bad-address",
+        f"{url} {what}",
+        cause,
+        "name the file itself, as https://host/folder/model.onnx",
+        status=ExitStatus.USAGE,
+    )
 
 
 def _download(url: str, name: str, place: Path, tag: str) -> Path:
@@ -102,9 +118,13 @@ def _known(place: Path) -> tuple[Path, str] | None:
 
 
 def _tag(url: str) -> str:
-    """What tells this content from another; empty where the server does not say."""
-    with _opened(url, "HEAD") as answer:
-        return answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
+    """What tells this content from another; empty where the server does not say, or answers downloads alone."""
+    try:
+        with _opened(url, "HEAD") as answer:
+            return answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
+    except HTTPError as error:
+        error.close()
+        return ""
 
 
 def _opened(url: str, method: str) -> http.client.HTTPResponse:
