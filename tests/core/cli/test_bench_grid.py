@@ -19,6 +19,8 @@ from optim._engine.feeds.grid import sized_feeds
 from optim._engine.reports.answers import Benchmark, TimedModel, TimedShape
 from optim._engine.reports.parts.serving import CallsReport
 from optim._engine.runs.compare import bench as compare
+from optim._engine.runs.compare.conditions import Conditions
+from optim._engine.runs.compare.grid_answer import GridBenchmark, GridPoint
 from optim.errors import OptimError
 from optim.onnx.files import describe
 
@@ -90,15 +92,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         )
 
     monkeypatch.setattr(compare, "bench_models", bench_models)
-    monkeypatch.setattr(api, "_conditions", lambda paths, data, target, say, *, seed: _Conditions(data, target, seed))
+    monkeypatch.setattr(api, "_conditions", conditions)
     return found
 
 
-class _Conditions:
-    def __new__(cls, data: str | None, target: str, seed: int) -> Any:
-        from optim._engine.runs.compare.conditions import Conditions
-
-        return Conditions(None, None, lambda text: None, data=data, target=target, seed=seed)  # type: ignore[arg-type]
+def conditions(paths: Any, data: str | None, target: str, say: Any, *, seed: int) -> Conditions:
+    return Conditions(None, None, lambda text: None, data=data, target=target, seed=seed)  # type: ignore[arg-type]
 
 
 def timed(name: str, ms: float) -> TimedModel:
@@ -163,6 +162,32 @@ def test_what_contradicts_itself_is_refused_before_anything_is_timed(
     done = run(str(encoder(tmp_path)), *words)
     assert isinstance(done.exception, OptimError), done.output
     assert done.exception.reference == reference
+
+
+def test_two_names_of_one_size_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptimError, match="sequence_length and tokens cannot have sizes of their own") as refused:
+        sized_feeds(describe(encoder(tmp_path)), {"sequence_length": 4, "tokens": 8}, seed=0)
+    assert refused.value.reference == "conflicting-request"
+
+
+def test_of_several_targets_each_row_and_each_line_names_its_own() -> None:
+    models = tuple(timed("m", 2.0).model_copy(update={"target": name}) for name in ("cpu", "openvino"))
+    points = [GridPoint(sizes={"batch": size}, error=None, models=models) for size in (1, 8)]
+    found = GridBenchmark(target="cpu,openvino", points=(*points, GridPoint(sizes={"batch": 9}, error="no", models=())))
+    assert found.columns[:3] == ("batch", "target", "model")
+    assert [row[:3] for row in found.rows()[:2]] == [("1", "cpu", "m"), ("1", "openvino", "m")]
+    assert {len(row) for row in found.rows()} == {len(found.columns)}
+    assert "m cpu" in found.as_svg() and "m openvino" in found.as_svg()
+
+
+def test_a_table_that_is_there_stays_until_there_is_another(tmp_path: Path, asked: list[Any]) -> None:
+    table, new = tmp_path / "t.csv", tmp_path / "new.csv"
+    table.write_text("before", encoding="utf-8")
+    model = str(encoder(tmp_path))
+    for path in (table, new):
+        done = run(model, "--grid", "width=1", "--csv", str(path))
+        assert isinstance(done.exception, OptimError) and done.exception.reference == "unknown-dimension"
+    assert table.read_text(encoding="utf-8") == "before" and not new.exists() and not asked
 
 
 def test_lines_without_points_say_so() -> None:

@@ -8,19 +8,14 @@ from typing import Any
 import onnx
 import pytest
 from counted_clock import counted, opened
+from fusing_run import fusing_run
 from installed_plugin import installed
 from jobs_here import done_here
-from timed_models import write_network
 
 from optim._engine.jobs.clocks.goal_clock import Figure, Subject
 from optim._engine.jobs.clocks.startup import StartupClock
-from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
-from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import RunStatus
-from optim._engine.search.settings import RunSettings
-from optim._engine.store import Store
-from optim.passes import Stage
 
 SECONDS_A_NODE = 0.01
 RUN_S = 0.02
@@ -42,18 +37,7 @@ def _run_lane(lane: Any, timeout_s: float) -> float:
 
 def test_what_opens_sooner_is_delivered_where_that_is_the_goal(tmp_path: Path) -> None:
     with installed(tmp_path, "timed_plugin"), counted(_opened, _run_lane), done_here():
-        write_network(tmp_path / "model.onnx", {"a": 6})
-        registry = load_registry()
-        others = {one.name for one in registry.offers(registry.target("cpu")) if not one.name.startswith("timed.")}
-        settings = RunSettings(
-            source=tmp_path / "model.onnx",
-            without=tuple(sorted(others)),
-            stages=(Stage.FUSE,),
-            search_seconds=30.0,
-            most_samples=2,
-            goal="startup",
-        )
-        outcome = execute(settings, registry, Store(), lambda _text: None)
+        outcome = fusing_run(tmp_path, "startup")
     assert outcome.status is RunStatus.IMPROVED
     result = outcome.result
     assert result is not None and result.goal is not None and result.ratio == 1.0

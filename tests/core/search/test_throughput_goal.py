@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from counted_clock import counted, opened
+from fusing_run import fusing_run
 from installed_plugin import installed
 from jobs_here import done_here
 from timed_models import write_network
@@ -18,16 +19,12 @@ from optim._engine.jobs.clocks import throughput
 from optim._engine.jobs.clocks.goal_clock import Figure, Subject
 from optim._engine.jobs.clocks.serving import Served, Serving, Tried, percentiles
 from optim._engine.jobs.clocks.throughput import ThroughputClock
-from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
-from optim._engine.runs.execute import execute
 from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.session_file import Opening, read_session_file, write_session_files
 from optim._engine.search.settings import RunSettings
-from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.model import Model, SessionConfig, TensorInfo
-from optim.passes import Stage
 from optim.target import Target
 
 CPU = Target("cpu", "ort", "CPUExecutionProvider")
@@ -165,19 +162,7 @@ def _run_lane(lane: Any, _timeout_s: float) -> float:
 def outcome_of(folder: Path, limit_ms: float | None) -> Outcome:
     folder.mkdir(exist_ok=True)
     with installed(folder, "timed_plugin"), counted(_opened, _run_lane), done_here():
-        write_network(folder / "model.onnx", {"a": 6})
-        registry = load_registry()
-        others = {one.name for one in registry.offers(registry.target("cpu")) if not one.name.startswith("timed.")}
-        settings = RunSettings(
-            source=folder / "model.onnx",
-            without=tuple(sorted(others)),
-            stages=(Stage.FUSE,),
-            search_seconds=30.0,
-            most_samples=2,
-            goal="throughput",
-            max_latency_ms=limit_ms,
-        )
-        return execute(settings, registry, Store(), lambda _text: None)
+        return fusing_run(folder, "throughput", max_latency_ms=limit_ms)
 
 
 def test_what_does_more_samples_a_second_is_delivered(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ Layout below the cache folder (``OPTIM_CACHE_DIR``, else the platform's user cac
     references/  the original's outputs on them; below a key a folder for each time they were made
     steps/       answers of jobs as JSON, by the key of everything they depend on
     runs/        finished runs, by the key of everything the user asked for
+    packed/      weights as onnxruntime packs them, one folder for each model that was opened so
+    downloads/   models that came from an address
     active/      a held lock for each run under way: nothing is pruned meanwhile
 
 Every write is atomic (temporary name, then rename). Failures are not kept.
@@ -37,7 +39,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger("optim.store")
 
 DEFAULT_CAP_BYTES = 20 << 30
-_SHELVES = ("models", "feeds", "references", "steps", "runs")
+_SHELVES = ("models", "feeds", "references", "steps", "runs", "packed", "downloads")
 
 
 @dataclass(frozen=True, slots=True)

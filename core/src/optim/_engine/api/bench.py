@@ -81,7 +81,6 @@ def bench_grid(
     seed: int = 0,
     throughput: bool = False,
     max_latency_ms: float | None = None,
-    data: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> GridBenchmark:
     """Time models at every combination of sizes, on inputs that are made up in these sizes.
@@ -90,11 +89,10 @@ def bench_grid(
         models: one or several ``.onnx`` files or run folders; ratios are to the first.
         grid: sizes by dimension: by its name in the model, or by what it counts, such as ``batch`` and ``sequence``.
         seconds: of timing at each point, at most.
-        target: where all run.
+        target: where all run; of one model several with commas between.
         seed: of the inputs, and of the order.
         throughput: see :func:`optim.bench`.
         max_latency_ms: see there.
-        data: none can be given.
         say: told what is going on, a line at a time.
 
     Returns:
@@ -111,7 +109,7 @@ def bench_grid(
     named = [models] if isinstance(models, str | PathLike) else models
     paths = [fetched(fspath(model), say or quiet) for model in named]
     asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms)
-    conditions = _conditions(paths, data, target, say, seed=seed)
+    conditions = _conditions(paths, None, target, say, seed=seed)
     from optim._engine.runs.compare.bench import bench_models
     from optim._engine.runs.compare.grid import bench_grid as bench_points
 

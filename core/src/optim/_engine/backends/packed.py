@@ -67,6 +67,7 @@ def open_packed(model: Path, settings: SessionConfig, provider: str) -> onnxrunt
             _pack(model, settings, place)
         except OSError as error:
             raise disk_error(error, f"the packed weights of {model} could not be kept") from error
+    os.utime(place.parent)  # what was used longest ago is pruned first
     level = {"graph_optimization_level": "ORT_DISABLE_ALL"}  # the graph is what the model's own level made
     opened = SessionConfig({**settings.session_options, **level}, settings.session_config)
     return open_session(place / _GRAPH, opened)

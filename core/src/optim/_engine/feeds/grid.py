@@ -40,15 +40,27 @@ def sized_feeds(model: Model, sizes: Mapping[str, int], seed: int) -> Feeds:
 
     Raises:
         OptimError[unknown-dimension]: no dimension that is free has such a name.
+        OptimError[conflicting-request]: two names are of one size.
         OptimError[bad-grid]: the model takes no such size, or its inputs would fill too much memory.
     """
     plans = plan_model(model)
-    fields: dict[str, Any] = {_field(plans, name): size for name, size in sizes.items()}
+    named: dict[str, str] = {}
+    for name in sizes:
+        other = named.setdefault(_field(plans, name), name)
+        if other != name:
+            raise OptimError(
+                "conflicting-request",
+                f"{other} and {name} cannot have sizes of their own",
+                "inputs are made with one size for both",
+                f"leave {name} out of --grid",
+                status=ExitStatus.USAGE,
+            )
+    fields: dict[str, Any] = {field: sizes[name] for field, name in named.items()}
     fitted = fit_setting(plans, replace(Setting(), **fields))
-    for name, size in sizes.items():
-        at_most = getattr(fitted, _field(plans, name))
-        if at_most != size:
-            raise _bad(f"{name} cannot be {size}", f"the model takes {at_most}")
+    for field, name in named.items():
+        at_most = getattr(fitted, field)
+        if at_most != sizes[name]:
+            raise _bad(f"{name} cannot be {sizes[name]}", f"the model takes {at_most}")
     if (needed := sample_bytes(plans, fitted)) > MOST_BYTES:
         text = " ".join(f"{name}={size}" for name, size in sizes.items())
         raise _bad(

@@ -73,7 +73,12 @@ class GrowingSteps:
         self.fill(0)
 
     def fill(self, tokens: int) -> None:
-        """A past of so many tokens, all zeros."""
+        """A past of so many tokens, all zeros.
+
+        Raises:
+            OptimError[past-too-large]: the machine has not the memory for it.
+        """
+        _require_memory(self._interface, self._interface.buffers(self._batch, tokens))
         zeros = self._interface.zeros(self._batch, tokens)
         self.state: dict[str, Any] = {name: self._tensors.put(array) for name, array in zeros.items()}
 
@@ -106,8 +111,8 @@ class BufferSteps:
             _require_memory(interface, shapes)
         self._held: list[Any] = []
         self._binding.bind_output(interface.logits)  # first, so that it is the first of the outputs
-        for name, value in {name: tensors.put(tensor) for name, tensor in constants.items()}.items():
-            self._bind_input(name, value)
+        for name, tensor in constants.items():
+            self._bind_input(name, tensors.put(tensor))
         for giver, taker in interface.state.items():
             buffer = self._memory.put(np.zeros(shapes[taker], dtype_of(interface.inputs[taker].dtype)))
             self._bind_input(taker, buffer)
@@ -141,15 +146,15 @@ def _by_token(logits: Array) -> Array:
 
 
 def _require_memory(interface: DecoderInterface, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse buffers that the machine has no room for: many tokens later it would swap, or end the program."""
+    """Refuse a past that the machine has no room for: many tokens later it would swap, or end the program."""
     import psutil
 
     needed = sum(math.prod(shape) * dtype_of(interface.inputs[name].dtype).itemsize for name, shape in shapes.items())
-    free = psutil.virtual_memory().available
+    free = psutil.virtual_memory().available if needed else 0  # a past of no tokens is begun within what is timed
     if needed > free:
         raise OptimError(
             "past-too-large",
             "there is no memory for the past of this generation",
-            f"its buffers take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free",
+            f"it takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free",
             "ask for fewer new tokens (max_new_tokens), or for fewer prompts at once",
         )

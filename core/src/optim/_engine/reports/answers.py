@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import statistics
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
 class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table as CSV, with a head."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+    return text.getvalue()
 
 
 class ComparedFeeds(Answer):
@@ -134,9 +142,7 @@ class Benchmark(Answer):
 
     def as_csv(self) -> str:
         """The rows as CSV, with a head."""
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows()])
-        return text.getvalue()
+        return csv_text(self.columns, self.rows())
 
     @property
     def _answer_columns(self) -> tuple[str, ...]:
@@ -145,7 +151,8 @@ class Benchmark(Answer):
         if found is None:
             return ()
         depths = [depth.tokens for depth in found.depths]
-        return "first token ms", *(f"tokens/s at {n}" for n in depths), f"past MB at {depths[-1]}", "answer", "ratio"
+        speeds, past = (f"tokens/s at {n}" for n in depths), f"past MB at {depths[-1]}"
+        return "first token ms", *speeds, past, "answer ms", "answer ratio"
 
     @property
     def _is_throughput(self) -> bool:
@@ -185,7 +192,7 @@ def _answer_texts(timed: TimedModel, columns: int) -> tuple[str, ...]:
     speeds = (f"{depth.tokens_per_s:.1f}" for depth in found.depths)
     past = f"{found.depths[-1].past_bytes / 1e6:.2f}"
     about = f"{ratio.value:.3f} [{ratio.ci[0]:.3f}, {ratio.ci[1]:.3f}]"
-    return f"{found.first_ms:.1f}", *speeds, past, f"{found.answer_ms:.0f} ms", about
+    return f"{found.first_ms:.1f}", *speeds, past, f"{found.answer_ms:.1f}", about
 
 
 def percentile_texts(timed: TimedModel) -> tuple[str, ...]:

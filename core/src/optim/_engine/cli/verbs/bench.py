@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +30,8 @@ class _GridCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Puts ``--grid`` before each axis that follows another."""
         words: list[str] = []
-        for place, word in enumerate(args):
-            follows = place >= 2 and len(words) >= 2 and words[-2] == "--grid" and _AXIS.fullmatch(word)
+        for word in args:
+            follows = words[-2:-1] == ["--grid"] and _AXIS.fullmatch(word)
             words += ["--grid", word] if follows else [word]
         return super().parse_args(ctx, words)
 
@@ -81,11 +83,9 @@ def bench(
     served: dict[str, Any] = {"throughput": throughput, "max_latency_ms": max_latency_ms}
     _require_places(table, plot, grid=bool(grid))
     if grid:
-        _require_alone(beside, component, generate)
+        _require_alone(data, beside, component, generate)
         with progress() as say:
-            points = bench_grid(
-                models, parse_grid(grid), data=data, seconds=seconds, target=target, seed=seed, say=say, **served
-            )
+            points = bench_grid(models, parse_grid(grid), seconds=seconds, target=target, seed=seed, say=say, **served)
         return _tell_grid(points, table, plot, as_json=as_json)
     with progress() as say:
         found = bench_models(
@@ -147,11 +147,19 @@ def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> Non
         )
     if plot is not None:
         require_drawing(plot, "--plot")
-    if table is not None:
-        _write(table, "")  # before anything takes time
+    for path in filter(None, (table, plot)):
+        _require_writable(path)  # before anything takes time
 
 
-def _require_alone(beside: Sequence[str], component: str, generate: str | None) -> None:
+def _require_alone(data: str | None, beside: Sequence[str], component: str, generate: str | None) -> None:
+    if data is not None:
+        raise OptimError(
+            "conflicting-request",
+            "--grid and --data exclude each other",
+            "the inputs of a grid are made in its sizes",
+            "leave --data out",
+            status=ExitStatus.USAGE,
+        )
     if generate is not None:
         raise OptimError(
             "conflicting-request",
@@ -170,11 +178,27 @@ def _require_alone(beside: Sequence[str], component: str, generate: str | None) 
         )
 
 
+def _require_writable(path: Path) -> None:
+    """Refuse a file that cannot be written; what is there stays as it is."""
+    with _writing(path):
+        is_new = not path.exists()
+        path.open("a", encoding="utf-8").close()
+        if is_new:
+            path.unlink()
+
+
 def _write(path: Path, text: str) -> None:
-    try:
+    with _writing(path):
         path.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise disk_error(error, f"{path} cannot be written") from error
+        fix = "name a file in a folder that you may write to, on a disk with room"
+        raise replace(disk_error(error, f"{path} cannot be written"), fix=fix) from error
 
 
 def _tell_grid(found: GridBenchmark, table: Path | None, plot: Path | None, *, as_json: bool) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from optim._engine.generation.decoder import require_generating
 from optim._engine.jobs.runner import Runner, thread_executor
@@ -24,9 +23,6 @@ from optim.jobs.owner import ending_workers
 from optim.model import SessionConfig
 from optim.source import SourceRequest
 from optim.target import Target
-
-if TYPE_CHECKING:
-    pass
 
 Say = Callable[[str], None]
 

@@ -43,12 +43,13 @@ def bench_grid(
     Raises:
         OptimError[unknown-dimension]: the first model has no such dimension that is free.
         OptimError[bad-grid]: more points than are sensible.
-        OptimError[conflicting-request]: feeds are given beside it, or a model has to be exported first.
+        OptimError[conflicting-request]: a model has to be exported first, or two names are of one size.
+        OptimError: the command is wrong at whatever size.
     """
     from optim._engine.runs.compare.grid_answer import GridBenchmark, GridPoint
 
     points = [dict(zip(grid, sizes, strict=True)) for sizes in itertools.product(*grid.values())]
-    _require_sound(models, conditions, len(points))
+    _require_sound(models, len(points))
     first = describe(resolve(models[0])[0])
     found = []
     for number, sizes in enumerate(points, 1):
@@ -61,13 +62,13 @@ def bench_grid(
                 timed = bench(models, replace(conditions, data=str(path)))
             found.append(GridPoint(sizes=sizes, error=None, models=timed.models))
         except OptimError as error:
-            if error.reference == "unknown-dimension":
+            if error.status is ExitStatus.USAGE and error.reference != "bad-grid":  # wrong at whatever size
                 raise
             found.append(GridPoint(sizes=sizes, error=f"{error.what}: {error.cause}", models=()))
     return GridBenchmark(target=conditions.target, points=tuple(found))
 
 
-def _require_sound(models: Sequence[Path], conditions: Conditions, points: int) -> None:
+def _require_sound(models: Sequence[Path], points: int) -> None:
     if points > MOST_POINTS:
         raise OptimError(
             "bad-grid",
@@ -77,11 +78,11 @@ def _require_sound(models: Sequence[Path], conditions: Conditions, points: int) 
             status=ExitStatus.USAGE,
         )
     source = next((str(model) for model in models if needs_export(str(model))), "")
-    if conditions.data is not None or source:
+    if source:
         raise OptimError(
             "conflicting-request",
-            "--grid and --data exclude each other" if not source else f"{source} has to be exported before a grid",
-            "the inputs of a grid are made in its sizes" if not source else "it would be exported for each point",
-            "leave --data out" if not source else f"optim export {source} -o exported",
+            f"{source} has to be exported before a grid",
+            "it would be exported for each point",
+            f"optim export {source} -o exported",
             status=ExitStatus.USAGE,
         )

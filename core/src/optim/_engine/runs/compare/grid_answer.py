@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 from pydantic import Field
 
 from optim._engine.drawing.lines import Series, line_plot
 from optim._engine.drawing.svg import standalone
 from optim._engine.reports import notebook
-from optim._engine.reports.answers import Answer, TimedModel, percentile_texts
+from optim._engine.reports.answers import Answer, TimedModel, csv_text, percentile_texts
 
 _COLUMNS = ("model", "ms", "p50", "p90", "p95", "p99", "ratio", "low", "high", "samples a second", "error")
 
@@ -31,9 +28,13 @@ class GridBenchmark(Answer):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The dimensions, then the figures of a model."""
+        """The dimensions, then the figures of a model; where it was timed on several targets, which one too."""
         names = tuple(self.points[0].sizes) if self.points else ()
-        return (*names, *_COLUMNS)
+        return (*names, *(("target",) if self._has_targets else ()), *_COLUMNS)
+
+    @property
+    def _has_targets(self) -> bool:
+        return any(timed.target for point in self.points for timed in point.models)
 
     @property
     def has_errors(self) -> bool:
@@ -46,16 +47,13 @@ class GridBenchmark(Answer):
         for point in self.points:
             sizes = tuple(map(str, point.sizes.values()))
             if point.error:
-                found.append((*sizes, *[""] * (len(_COLUMNS) - 1), point.error))
-            found += [(*sizes, *_row(timed)) for timed in point.models]
+                found.append((*sizes, *[""] * (len(self.columns) - len(sizes) - 1), point.error))
+            found += [(*sizes, *filter(None, [timed.target]), *_row(timed)) for timed in point.models]
         return found
 
     def as_csv(self) -> str:
         """The rows as CSV, with a head."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerows([self.columns, *self.rows()])
-        return text.getvalue()
+        return csv_text(self.columns, self.rows())
 
     def as_svg(self) -> str:
         """Latency against the first dimension with several sizes; a line for each model and the rest of the sizes."""
@@ -66,7 +64,7 @@ class GridBenchmark(Answer):
             rest = " ".join(f"{name}={size}" for name, size in point.sizes.items() if name != across)
             for timed in point.models:
                 if timed.latency_ms is not None:
-                    about = f"{timed.model} {rest}".strip()
+                    about = " ".join(filter(None, (timed.model, timed.target, rest)))
                     series.setdefault(about, []).append((point.sizes[across], timed.latency_ms))
         lines = [Series(name, tuple(points)) for name, points in series.items()]
         return standalone(line_plot(lines, f"latency by {across} on {self.target}", across, "ms"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -108,11 +109,14 @@ def _download(url: str, name: str, place: Path, tag: str) -> Path:
 
 
 def _known(place: Path) -> tuple[Path, str] | None:
-    """The copy that was made last, and its tag."""
+    """The copy that was made last, and its tag; marks it as used."""
     try:
         said: dict[str, Any] = read_json(place / "now.json")
         path = place / said["folder"] / said["name"]
-        return (path, str(said["tag"])) if path.is_file() else None
+        if not path.is_file():
+            return None
+        os.utime(place)
+        return path, str(said["tag"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
