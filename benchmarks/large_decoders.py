@@ -155,6 +155,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True, help="a new folder for models, cache and results")
     parser.add_argument("words", nargs="*", help="options of optim run, after --; 4 bits by k-quant if there are none")
     chosen = parser.parse_args()
+    if chosen.folder.exists():
+        parser.error(f"{chosen.folder} is there already, and would be removed at the end: name a folder that is not")
     print("| model | run | largest process, VmHWM | its own | parent | extra disk, of the model | result | verdict |")
     print("|---|---|---|---|---|---|---|---|")
     for size in chosen.gigabytes:

@@ -20,6 +20,11 @@ Outputs: TypeAlias = Mapping[str, Array]
 """Named output arrays of one run of a model."""
 
 
+def is_float(dtype: np.dtype[np.generic]) -> bool:
+    """Whether a type is a float, those of ml_dtypes too; its integers of 4 bits are none, though of the same kind."""
+    return dtype.name.startswith(("float", "bfloat"))
+
+
 def dtype_of(name: str) -> np.dtype[np.generic]:
     """The numpy type of a name that numpy, ml_dtypes or :class:`optim.TensorInfo` uses.
 

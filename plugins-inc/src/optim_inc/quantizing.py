@@ -18,6 +18,11 @@ def applicable(model: Model, operators: Sequence[str] = OPERATORS, *, opset: int
     """Where a product has a constant weight, the opset has the operators, and the environment is there."""
     if find_environment(ISOLATION) is None:
         return Applicable.no("it has no environment yet: optim plugins install inc")
+    if any(not one.required for one in model.adapters):
+        return Applicable.no(
+            "neural-compressor makes constants of inputs for adapters that have defaults; "
+            "adapters.extract:required=true makes inputs without them"
+        )
     if model.opset.get("", 1) < opset:
         return Applicable.no(f"the model has opset {model.opset.get('', 1)}, the operators it makes came with {opset}")
     if not quantizable(model, operators):

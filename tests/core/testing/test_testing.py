@@ -27,6 +27,7 @@ BAD = {
     "RenamesOutput": "it_keeps_inputs_outputs_and_opset",
     "RaisesOpset": "it_keeps_inputs_outputs_and_opset",
     "FreezesAdapters": "it_keeps_inputs_for_adapters",
+    "FailsOnAdapters": "it_keeps_inputs_for_adapters",
     "InterfaceOfNobody": "it_keeps_inputs_outputs_and_opset",
     "Wrong": "it_computes_the_same_within_the_tolerance",
     "UndocumentedOption": "its_options_are_documented",

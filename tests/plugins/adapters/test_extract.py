@@ -166,9 +166,13 @@ def test_equal_weights_of_two_layers_stay_two_inputs(tmp_path):
         (ConvertFloat16, {"weights_only": True}),
     ],
 )
-def test_a_quantized_base_keeps_its_adapters_in_float(tmp_path, transformation, options):
-    """What the base loses it loses; the adapter adds no more to that than it adds to the outputs."""
-    trial, result = extracted(adapted_model(tmp_path), tmp_path / "trial")
+@pytest.mark.parametrize("how", [{}, {"rank": 64}], ids=["any rank", "rank 64"])
+def test_a_quantized_base_keeps_its_adapters_in_float(tmp_path, transformation, options, how):
+    """What the base loses it loses; the adapter adds no more to that than it adds to the outputs.
+
+    Defaults of rank 64 are as large as weights that are worth quantizing.
+    """
+    trial, result = extracted(adapted_model(tmp_path), tmp_path / "trial", **how)
     model = result.model
     weights = read_adapter(*model.attachments.values(), ONNX_ADAPTER).arrays
     made = replace(trial, model=model).apply(transformation(), model, trial.options(transformation, options))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 
 import numpy as np
 import onnx
@@ -18,9 +19,10 @@ from optim.adapters.adapter_file import Adapter, read_adapter, write_adapter
 from optim.adapters.share import share_out
 from optim.errors import OptimError
 from optim.model import AdapterInput, TensorInfo
-from optim.onnx.adapter_inputs import SUPPLIED
+from optim.onnx.adapter_inputs import KEY, SUPPLIED
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.files import deliver
+from optim.options import parse_options
 from optim.target import Target
 from optim.testing.trial import Trial
 from optim_plugins.adapters.convert.convert import convert
@@ -97,7 +99,7 @@ def test_the_delivered_model_is_not_optimized_again_without_its_weights(folder, 
 
 def test_an_adapter_of_another_rank_or_a_file_elsewhere_is_refused(folder, tmp_path):
     short = {name: array[:, :4] if "_A" in name else array for name, array in arrays_of(folder).items()}
-    found = refusal(lambda: optim.load(folder / "out", adapter=optim_adapter(short)))
+    found = refusal(lambda: optim.load(folder / "out", adapter=Adapter(short)))
     assert found.reference == "adapter-does-not-fit" and "64x8" in found.cause
     said = json.loads((folder / "out" / "session.json").read_text()) | {"adapter": "../other.npz"}
     (tmp_path / "out").mkdir()
@@ -106,14 +108,19 @@ def test_an_adapter_of_another_rank_or_a_file_elsewhere_is_refused(folder, tmp_p
     assert refusal(lambda: optim.load(tmp_path / "out")).reference == "untrusted-setting"
 
 
+def test_the_file_that_is_opened_is_the_one_that_was_checked(folder, tmp_path):
+    """The graph of a stranger may name another, in any folder."""
+    out = tmp_path / "out"
+    shutil.copytree(folder / "out", out)
+    proto = onnx.load(out / "model.onnx", load_external_data=False)
+    (said,) = [entry for entry in proto.metadata_props if entry.key == KEY]
+    said.value = said.value.replace("default.onnx_adapter", str(folder / "other.npz"))
+    (out / "model.onnx").write_bytes(proto.SerializeToString())
+    assert close(optim.load(out), adapter_weights("lora"))
+
+
 def arrays_of(folder):
     return read_adapter(folder / "out" / "default.onnx_adapter").arrays
-
-
-def optim_adapter(arrays):
-    from optim.adapters.adapter_file import Adapter
-
-    return Adapter(arrays)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +137,6 @@ def optim_adapter(arrays):
     ],
 )
 def test_a_target_takes_adapters_or_says_why_not(pass_class, options, target, reason):
-    from optim.options import parse_options
-
     chosen = parse_options(pass_class, options)
     place = Target("there", "ort", runtime=target)
     if not reason:
@@ -142,8 +147,6 @@ def test_a_target_takes_adapters_or_says_why_not(pass_class, options, target, re
 
 
 def test_options_that_contradict_each_other_are_refused(tmp_path):
-    from optim.options import parse_options
-
     for values, why in (
         ({"supply": "external", "required": True}, "always required"),
         ({"also": (str(tmp_path / "a" / "x"), str(tmp_path / "b" / "x"))}, "one name"),

@@ -208,3 +208,13 @@ def test_bfloat16_behind_integers_and_outputs_that_are_left_out_are_run(tmp_path
     made = {row.combination: row for row in rows}
     assert made["ort"].dtype == "bfloat16" and "GRU" in made["ort"].rounded
     assert 0 < made["ort"].to["float64"].max_abs < 0.02
+
+
+def test_inputs_may_end_as_those_behind_casts_are_called(tmp_path):
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("x_float32", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x_float32"], ["y"])], "g", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feeds = {"x_float32": np.ones((2, 3), np.float32)}
+    for dtype in ("", "bfloat16"):
+        rows = attribute(model, feeds, [], require_target("cpu"), dtype, tmp_path)
+        assert all(one.max_abs == 0 for row in rows for one in row.to.values())

@@ -15,24 +15,23 @@ from optim.errors import ExitStatus, OptimError
 from optim.model import AdapterInput
 
 
-def supplied_arrays(inputs: Sequence[AdapterInput], folder: Path, adapter: Adapters | None) -> dict[str, Array]:
+def supplied_arrays(inputs: Sequence[AdapterInput], named: Path, adapter: Adapters | None) -> dict[str, Array]:
     """Arrays for all initializers that a model does not have itself; zeros where nothing else is said.
 
     Args:
         inputs: adapter inputs of the model that sessions supply.
-        folder: of the model.
-        adapter: None: the file that the model names; an empty sequence: none, which the base computes.
+        named: file of the adapter, beside the model.
+        adapter: None: that file; an empty sequence: none, which the base computes.
 
     Raises:
         OptimError[one-adapter-only]: several are given.
         OptimError: as of :func:`optim.adapters.adapter_file.read_adapter` and :func:`optim.adapters.fit.require_fit`.
     """
-    named = folder / next(one.supplied_by for one in inputs)
     several = (None,) if adapter is None else listed(adapter)
     if len(several) > 1:
         raise OptimError(
             "one-adapter-only",
-            f"{folder} cannot be opened with {len(several)} adapters",
+            f"{named.parent} cannot be opened with {len(several)} adapters",
             "the model is opened with one adapter, which stays",
             "give one of them; for several on one session: optim run SOURCE --with adapters.extract",
             status=ExitStatus.USAGE,

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 def transposes_a_weight(node: ir.Node) -> bool:
-    """Whether a node is a Transpose of a constant."""
+    """Whether a node is a Transpose of a constant, which an input with a default is not."""
     value = node.inputs[0] if node.inputs else None
-    is_transpose = node.op_type == "Transpose" and node.domain in ("", "ai.onnx")
-    return is_transpose and value is not None and value.is_initializer() and value.const_value is not None
+    if node.op_type != "Transpose" or node.domain not in ("", "ai.onnx") or value is None or value.is_graph_input():
+        return False
+    return value.is_initializer() and value.const_value is not None
 
 
 def fold_transposes(graph: ir.Graph) -> None:
@@ -40,5 +41,5 @@ def fold_transposes(graph: ir.Graph) -> None:
         given.replace_all_uses_with(folded)
         graph.remove(node, safe=True)
         graph.register_initializer(folded)
-        if not weight.uses() and not weight.is_graph_output() and weight.name not in {one.name for one in graph.inputs}:
+        if not weight.uses() and not weight.is_graph_output():
             del graph.initializers[str(weight.name)]

@@ -47,6 +47,11 @@ class Quantize(Pass):
         dynamic = [info.name for info in model.inputs if info.is_dynamic]
         if dynamic:
             return Applicable.no(f"input {dynamic[0]} is dynamic; qnn.preprocess fixes it")
+        if any(not one.required for one in model.adapters):
+            return Applicable.no(
+                "its inputs for adapters have defaults, which onnxruntime's quantizer takes for weights; "
+                "adapters.extract:required=true,rank=N makes inputs without them"
+            )
         operators = {node.op_type for node in model.ir().graph}
         if "EPContext" in operators or any(part in name for name in operators for part in _QUANTIZED):
             return Applicable.no("the model is quantized, or compiled, already")

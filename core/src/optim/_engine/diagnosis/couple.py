@@ -10,11 +10,11 @@ import numpy as np
 
 from optim._engine.compare.place import Place
 from optim._engine.diagnosis.cutting import MOST_ELEMENT_BYTES, OpenGraph, chunks
-from optim._engine.diagnosis.judge import Distance, distance, is_float
+from optim._engine.diagnosis.judge import Distance, distance
 from optim._engine.diagnosis.matching import paired
 from optim._engine.diagnosis.quantized import with_float_views
 from optim._engine.feeds.feedset import FeedSet
-from optim.arrays import Array, dtype_of
+from optim.arrays import Array, dtype_of, is_float
 from optim.model import Model
 
 

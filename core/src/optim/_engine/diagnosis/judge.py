@@ -14,7 +14,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim._engine.diagnosis.cutting import OpenGraph, Part
 from optim._engine.gate.outputs import FLOOR_PER_ELEMENT
-from optim.arrays import Array, Feeds
+from optim.arrays import Array, Feeds, is_float
 
 _MOST_WEIGHT_BYTES = 128 << 20
 """Of a part that is computed in float64 by ONNX's reference, which holds all of it in memory, twice as large."""
@@ -37,11 +37,6 @@ class Distance:
     max_abs: float
     ulp: float | None
     problem: str = ""
-
-
-def is_float(dtype: np.dtype[np.generic]) -> bool:
-    """Whether a type is a float, those of ml_dtypes too."""
-    return dtype.kind in "fV"
 
 
 def distance(reference: Array, other: Array) -> Distance:

@@ -142,7 +142,7 @@ def open_folder(
     from optim.adapters.supply import supplied_arrays
     from optim.onnx.sessions import open_session
 
-    supplied = supplied_arrays(_inputs_of(model), path, adapter) if saved.adapter else {}
+    supplied = supplied_arrays(_inputs_of(model), path / saved.adapter, adapter) if saved.adapter else {}
     session = open_session(model, saved.config, saved.opened_on, libraries=saved.operator_libraries, supplied=supplied)
     if saved.warm_up:
         session.run(None, {name: zeros.array() for name, zeros in saved.warm_up.items()})

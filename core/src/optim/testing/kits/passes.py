@@ -261,7 +261,11 @@ class PassConformance:
         try:
             result = trial.apply(pass_class(), adapted.model, chosen)
         except OptimError as error:
-            pytest.skip(f"it refuses a model with an adapter: {error.cause}")
+            pytest.fail(
+                f"with inputs for adapters: {error.what}: {error.cause}\n"
+                "where it cannot work with them, decline: in applicable(), or with a note and changed=False",
+                pytrace=False,
+            )
         if not result.changed or result.interface is not None:
             return
         defect = adapter_defect(adapted, result.model, trial.feeds.sample(0), trial.backend, trial.target)

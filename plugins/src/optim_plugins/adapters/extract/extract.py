@@ -75,7 +75,7 @@ class Extract(Pass):
         graph = model.ir()
         sites = find_sites(graph)
         name, packing, external = sites[0].adapter, self.packing(options), options.supply == "external"
-        rank = _rank(sites, options, fixed=external or packing is not None)
+        rank = self._rank(sites, options, fixed=external or packing is not None)
         file = context.scratch / f"{name}.onnx_adapter"
         supply = Supply(options.required, rank, packing, file.name if external else "")
         extracted = adapters_as_inputs(graph, sites, supply)
@@ -101,6 +101,17 @@ class Extract(Pass):
         del options
         return None
 
+    def _rank(self, sites: Sequence[Site], options: ExtractOptions, *, fixed: bool) -> int | None:
+        most = max(site.factors.down.shape[1] for site in sites)
+        if options.rank is not None and options.rank < most:
+            raise OptimError(
+                "adapter-rank-too-large",
+                f"the adapter of the model does not fit rank {options.rank}",
+                f"it has rank {most}",
+                f"optim run MODEL --with {self.name}:rank={most}",
+            )
+        return options.rank or (most if fixed else None)
+
 
 class ExtractPacked(Extract):
     """Takes adapters out of the graph, and rounds their weights."""
@@ -123,15 +134,3 @@ def _without(external: bool) -> str:
     if external:
         return "the model opens with it, or with another, and has no weights of its own there"
     return "without one the model computes its base"
-
-
-def _rank(sites: Sequence[Site], options: ExtractOptions, *, fixed: bool) -> int | None:
-    most = max(site.factors.down.shape[1] for site in sites)
-    if options.rank is not None and options.rank < most:
-        raise OptimError(
-            "adapter-rank-too-large",
-            f"the adapter of the model does not fit rank {options.rank}",
-            f"it has rank {most}",
-            f"optim run MODEL --with adapters.extract:rank={most}",
-        )
-    return options.rank or (most if fixed else None)

@@ -110,7 +110,8 @@ def _floats(
         ]
         for operand in operands:
             graph.graph.register_initializer(operand)
-        node = ir.node("DequantizeLinear", operands, {"axis": axis, "block_size": block}, name=f"{name}_dequantize")
+        named = names.take(f"{name}_dequantize")
+        node = ir.node("DequantizeLinear", operands, {"axis": axis, "block_size": block}, name=named)
         node.outputs[0].name = names.take(f"{name}_floats")
         node.outputs[0].type, node.outputs[0].shape = product.weight.type, product.weight.shape
         graph.graph.insert_before(graph.graph[0], node)

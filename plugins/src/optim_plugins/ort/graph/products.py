@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
+from optim.onnx.adapter_inputs import adapter_names
 from optim.onnx.edit import only_reader
 
 _STANDARD = ("", "ai.onnx")
@@ -78,10 +79,11 @@ class Product:
 
 
 def find_products(graph: ir.Model, least_elements: int) -> Iterator[Product]:
-    """Products with a float32 weight of at least so many elements, in the graph's order."""
+    """Products with a float32 weight of at least so many elements, in the graph's order; none with an adapter's."""
+    adapters = adapter_names(graph)
     for node in graph.graph.all_nodes():
         found = _operands(node)
-        if found is None:
+        if found is None or found[0].name in adapters:
             continue
         weight, transposed = found
         tensor = weight.const_value

@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 
 from optim import ExitStatus, OptimError, SessionConfig, Target
-from optim.arrays import Array, Feeds, dtype_of
+from optim.arrays import Array, Feeds, dtype_of, is_float
 from optim.onnx.sessions import open_session
 from optim_plugins.torch.swap.node_evaluator import FLOAT64, NodeEvaluator, Ran
 from optim_plugins.torch.swap.ort_kernels import between_casts, run_wide
-from optim_plugins.torch.swap.types import as_dtype, is_float, operators
+from optim_plugins.torch.swap.types import as_dtype, operators
 
 COUNTED = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
 """Absolute differences that elements are counted above."""
@@ -185,8 +185,8 @@ def _whole(model: onnx.ModelProto, feeds: Feeds, target: Target, folder: Path) -
             return None
         raise
     names = [value.name for value in model.graph.output]
-    inputs = [value.name.removesuffix("_float32") for value in session.get_inputs()]
-    made = run_wide(session, [feeds[name] for name in inputs], narrow)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    made = run_wide(session, [feeds[value.name] for value in model.graph.input if value.name not in weights], narrow)
     return Ran(dict(zip(names, made, strict=True)))
 
 

@@ -15,9 +15,9 @@ import onnx
 from onnx import helper, numpy_helper
 
 from optim import Target
-from optim.arrays import Array, Feeds
+from optim.arrays import Array, Feeds, is_float
 from optim_plugins.torch.swap.ort_kernels import BFLOAT16, OrtKernels, single_node
-from optim_plugins.torch.swap.types import as_dtype, is_float
+from optim_plugins.torch.swap.types import as_dtype
 
 if TYPE_CHECKING:
     import torch

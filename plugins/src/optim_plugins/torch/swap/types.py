@@ -50,8 +50,3 @@ def _chosen(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
         if node.op_type == "If":
             for attribute in node.attribute:
                 yield from _chosen(attribute.g)
-
-
-def is_float(dtype: np.dtype[np.generic]) -> bool:
-    """Whether a type is a float, those of ml_dtypes too."""
-    return dtype.kind in "fV"

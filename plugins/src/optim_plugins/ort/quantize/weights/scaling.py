@@ -9,9 +9,9 @@ After, the same in floats::
     y = MatMul(Norm(x; scale / f), f * W)           f = rms(channel) ** strength
 
 Of a few strengths each input takes the one that its products err least with. Only a normalization that nothing else
-reads takes ``1 / f`` for nothing, so others are left as they are: what a sum reads
-too, as in encoders that normalize behind it, or what an activation gives. Lin et al., "AWQ: Activation-aware Weight
-Quantization for LLM Compression and Acceleration", 2023.
+reads takes ``1 / f`` for nothing, so others are left as they are: what a sum reads too, as in encoders that normalize
+behind it, or what an activation gives. Lin et al., "AWQ: Activation-aware Weight Quantization for LLM Compression and
+Acceleration", 2023.
 """
 
 from __future__ import annotations
