@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from batch_models import relu
 
-from optim.__main__ import main
 from optim._engine.batch.index import read_index, worst_status
 from optim._engine.batch.matrix import read_batch
 from optim._engine.batch.program import Done, Work, end_programs, run_program
 from optim._engine.batch.runs import Told, claimed, run_batch
+from optim._engine.cli.main import main
 from optim.errors import OptimError
 
 pytestmark = pytest.mark.slow
