@@ -144,8 +144,8 @@ def test_the_clock_of_whoever_has_one_goes_on_afterwards(monkeypatch):
 def test_one_thread_watches_all_that_plugins_do(monkeypatch):
     monkeypatch.setattr(guard, "_GRACE_S", 0.0)
     monkeypatch.setattr(guard, "_watchdog", guard._Watchdog())
-    late: list[str] = []
-    monkeypatch.setattr(guard, "_end", lambda plugin, doing, seconds: late.append(doing))
+    late, acted = [], threading.Event()
+    monkeypatch.setattr(guard, "_end", lambda plugin, doing, seconds: (late.append(doing), acted.set()))
     before = threading.active_count()
     monkeypatch.setattr(guard, "_interrupting", lambda message, seconds: contextlib.nullcontext())
     for _ in range(50):
@@ -154,5 +154,5 @@ def test_one_thread_watches_all_that_plugins_do(monkeypatch):
     assert threading.active_count() <= before + 1
     monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.1")  # sooner than what the thread sleeps for
     with limited("acme", "late"):
-        time.sleep(0.5)
+        acted.wait(10)
     assert late == ["late"]

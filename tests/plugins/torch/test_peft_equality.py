@@ -97,6 +97,7 @@ def test_outputs_equal_those_of_peft(kind: str, exported: Callable[[str], Export
         wanted = first_output(as_peft(kind, folder), feeds)
         got = session.run(None, fed, adapter=adapter)[0]
         assert np.abs(got - wanted).max() < 1e-5 * max(1, np.abs(wanted).max())
+    assert made.drift < 1e-5
     assert made.base_drift == 0, "the base is exactly the export without its adapter"
     if kind == "llama":
         generates_with_each(session, found, made.adapter)

@@ -218,3 +218,21 @@ def test_inputs_may_end_as_those_behind_casts_are_called(tmp_path):
     for dtype in ("", "bfloat16"):
         rows = attribute(model, feeds, [], require_target("cpu"), dtype, tmp_path)
         assert all(one.max_abs == 0 for row in rows for one in row.to.values())
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT4, TensorProto.FLOAT8E5M2])
+def test_weights_of_types_that_numpy_does_not_hand_over_are_run(kind, tmp_path):
+    draw, node, info = np.random.default_rng(0), helper.make_node, helper.make_tensor_value_info
+    numbers = draw.integers(-8, 8, (8, 4))
+    weights = [helper.make_tensor("w", kind, [8, 4], numbers.ravel()), numpy_helper.from_array(np.float32(0.1), "s")]
+    nodes = [node("DequantizeLinear", ["w", "s"], ["d"], "dq"), node("MatMul", ["x", "d"], ["y"], "product")]
+    ends = [info("x", TensorProto.FLOAT, [2, 8]), info("y", TensorProto.FLOAT, [2, 4])]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    x = draw.random((2, 8), np.float32)
+    rows = attribute(model, {"x": x}, [], require_target("cpu"), "", tmp_path)
+    torch = next(row for row in rows if row.combination == "torch")
+    assert torch.on_ort == ("DequantizeLinear",)
+    assert torch.to["float64"].max_abs < 1e-5
+    made = NodeEvaluator(model, require_target("cpu")).run({"x": x}, {}, "float64").outputs["y"]
+    assert np.allclose(made, x @ (0.1 * numbers), atol=1e-5)

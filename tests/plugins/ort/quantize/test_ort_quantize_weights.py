@@ -262,7 +262,8 @@ def test_an_accuracy_level_without_a_fast_kernel_is_told(tmp_path: Path) -> None
 
 
 def test_options_that_do_not_fit_each_other_are_refused() -> None:
-    for options in ({"method": "hqq", "bits": 8, "symmetric": False}, {"method": "hqq", "bits": 4}, {"awq": True}):
+    hqq = {"method": "hqq", "symmetric": False}
+    for options in ({**hqq, "bits": 8}, {"method": "hqq", "bits": 4}, {"bits": 3}, {"awq": True}):
         with pytest.raises(OptimError) as caught:
             parse_options(QuantizeWeights, options)
         assert caught.value.reference == "bad-option"

@@ -14,7 +14,7 @@ from optim.arrays import Array, Feeds, dtype_of, is_float
 from optim.onnx.sessions import open_session
 from optim_plugins.torch.swap.node_evaluator import FLOAT64, NodeEvaluator, Ran
 from optim_plugins.torch.swap.ort_kernels import between_casts, run_wide
-from optim_plugins.torch.swap.types import as_dtype, operators
+from optim_plugins.torch.swap.types import as_dtype, computes_in, operators
 
 COUNTED = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
 """Absolute differences that elements are counted above."""
@@ -134,7 +134,7 @@ def attribute(
         )
     if dtype:
         model = as_dtype(model, dtype_of(dtype))
-        feeds = {n: a.astype(dtype_of(dtype)) if is_float(a.dtype) else a for n, a in feeds.items()}
+        feeds = {n: a.astype(dtype_of(dtype)) if computes_in(a.dtype) else a for n, a in feeds.items()}
     evaluator = NodeEvaluator(model, target)
     opened = _whole(model, feeds, target, folder)
     found = {"ort": opened or evaluator.run(feeds, {}, "ort")}

@@ -15,9 +15,9 @@ import onnx
 from onnx import helper, numpy_helper
 
 from optim import Target
-from optim.arrays import Array, Feeds, is_float
+from optim.arrays import Array, Feeds
 from optim_plugins.torch.swap.ort_kernels import BFLOAT16, OrtKernels, single_node
-from optim_plugins.torch.swap.types import as_dtype
+from optim_plugins.torch.swap.types import as_dtype, computes_in
 
 if TYPE_CHECKING:
     import torch
@@ -130,7 +130,7 @@ class NodeEvaluator:
         if (
             kernel is None
             or len(node.output) > 1
-            or any(array is None or not is_float(array.dtype) for array in floats)
+            or any(array is None or not computes_in(array.dtype) for array in floats)
         ):
             return None
         attributes = {one.name: _plain(helper.get_attribute_value(one)) for one in node.attribute}
@@ -179,7 +179,7 @@ def _from_torch(tensor: torch.Tensor) -> Array:
 
 
 def _widened(array: Array) -> Array:
-    return array.astype(np.float64) if is_float(array.dtype) else array
+    return array.astype(np.float64) if computes_in(array.dtype) else array
 
 
 def _plain(value: Any) -> Any:

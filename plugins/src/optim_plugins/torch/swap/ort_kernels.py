@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from optim import ExitStatus, OptimError, Target
 from optim.arrays import Array, dtype_of
@@ -57,7 +57,7 @@ class OrtKernels:
         session, rounded = self._sessions[key]
         if rounded:
             self.rounded.add(node.op_type)
-        return run_wide(session, list(outer.values()), narrow)
+        return run_wide(session, [array for array in outer.values() if not _is_inside(array)], narrow)
 
     def _opened(self, node: onnx.NodeProto, outer: Mapping[str, Array], narrow: bool) -> tuple[Any, bool]:
         """A session, and whether it is one in float32 in place of one in bfloat16."""
@@ -102,17 +102,24 @@ def run_wide(session: Any, given: Sequence[Array], narrow: bool) -> list[Array]:
 
 
 def single_node(model: onnx.ModelProto, node: onnx.NodeProto, outer: Mapping[str, Array]) -> onnx.ModelProto:
-    """A model of one node, its inputs typed as they are."""
+    """A model of one node, its inputs typed as they are; weights that cannot be handed over are inside."""
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), [None] * array.ndim)
         for name, array in outer.items()
+        if not _is_inside(array)
     ]
+    weights = [numpy_helper.from_array(array, name) for name, array in outer.items() if _is_inside(array)]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-    graph = helper.make_graph([node], "node", inputs, outputs)
+    graph = helper.make_graph([node], "node", inputs, outputs, weights)
     made: onnx.ModelProto = helper.make_model(
         graph, opset_imports=model.opset_import, ir_version=model.ir_version, functions=list(model.functions)
     )
     return made
+
+
+def _is_inside(array: Array) -> bool:
+    """Whether an array is a weight of a type that no session takes from numpy: one of ml_dtypes, of 4 or 8 bits."""
+    return array.dtype.isbuiltin != 1 and array.dtype != BFLOAT16
 
 
 def between_casts(model: onnx.ModelProto) -> onnx.ModelProto:

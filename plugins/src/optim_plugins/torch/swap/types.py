@@ -50,3 +50,8 @@ def _chosen(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
         if node.op_type == "If":
             for attribute in node.attribute:
                 yield from _chosen(attribute.g)
+
+
+def computes_in(dtype: np.dtype[np.generic]) -> bool:
+    """Whether values of a type are computed with in any float; smaller ones, and integers of ml_dtypes, are stored."""
+    return dtype.name in ("float16", "bfloat16", "float32", "float64")
