@@ -1,8 +1,10 @@
-"""What importing a module brings along, asked of a process that has nothing yet."""
+"""What import paths name, and what importing a module brings along, asked of a process that has nothing yet."""
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import subprocess
 import sys
 
@@ -34,3 +36,10 @@ def imports_of(module: str) -> list[str]:
         timeout=_TIMEOUT_S,
     )
     return done.stdout.splitlines()[-1].split()[1:]
+
+
+def imported(path: str) -> object:
+    """What ``package.module:name`` names; None where the module has no such name."""
+    module, _, name = path.partition(":")
+    assert re.fullmatch(r"[\w.]+:\w+", path), f"an interface names 'package.module:function', not {path!r}"
+    return getattr(importlib.import_module(module), name, None)

@@ -239,7 +239,7 @@ class Fleet:
 
 @contextmanager
 def fleet_of(settings: RunSettings, registry: Registry, store: Store, say: Callable[[str], None]) -> Iterator[Fleet]:
-    """The workers that can do a run's jobs, each within :meth:`Fleet.working`; the registry sees targets as they do now.
+    """The workers that can do a run's jobs, within :meth:`Fleet.working`; the registry sees targets as they do.
 
     Args:
         settings: name the cluster, the targets, and where files are exchanged.

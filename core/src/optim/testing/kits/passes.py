@@ -5,8 +5,6 @@ Each test looks at one promise of the contract (docs/writing-a-plugin.md), and i
 
 from __future__ import annotations
 
-import importlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +25,7 @@ from optim.passes import Pass, PassResult, Stage
 from optim.target import Target
 from optim.testing import models
 from optim.testing.adapted import adapter_defect, adapter_refusal, with_adapter_inputs
-from optim.testing.imports import imports_of
+from optim.testing.imports import imported, imports_of
 from optim.testing.offered import require_name, require_order, require_words
 from optim.testing.shared_weights import kept_defect, with_twin
 from optim.testing.trial import Trial
@@ -235,7 +233,7 @@ class PassConformance:
         _require_opset(before, after, may_rise=self.opset_may_rise)
         if result.interface is not None:
             for name in (result.interface.feeds, result.interface.outputs):
-                assert not name or callable(_imported(name)), f"{name} is no function"
+                assert not name or callable(imported(name)), f"{name} is no function"
             return
         hint = "; return PassResult(interface=...) where they really must change"
         assert after.inputs == before.inputs, "inputs changed" + hint
@@ -345,9 +343,3 @@ def _require_opset(before: Model, after: Model, *, may_rise: bool) -> None:
         name = domain or "ai.onnx"
         assert now >= version, f"opset of {name} fell from {version} to {now}"
         assert now == version or may_rise, f"opset of {name} rose from {version} to {now}: say opset_may_rise = True"
-
-
-def _imported(path: str) -> object:
-    module, _, name = path.partition(":")
-    assert re.fullmatch(r"[\w.]+:\w+", path), f"an interface names 'package.module:function', not {path!r}"
-    return getattr(importlib.import_module(module), name, None)
