@@ -154,7 +154,8 @@ def _deliveries(
     if not texts:
         return None
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.layouts.asked import ask, files_of, require_deliverable
+    from optim._engine.runs.layouts.asked import ask, require_deliverable
+    from optim._engine.runs.source_files import files_of
 
     python = Path(opened_by) if opened_by else None
     found = ask(load_registry(), texts, Path(files) if files else None, python)

@@ -15,6 +15,7 @@ from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of, require_source
 from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.session_file import LOAD_TEXT, NEAREST_FOLDER, Opening, write_session_files
+from optim._engine.runs.source_files import SourceFiles, source_files
 from optim._engine.runs.source_run import write_component_file
 from optim._engine.search.select.archive import require_pick
 from optim._engine.search.settings import RunSettings
@@ -23,6 +24,7 @@ from optim._engine.store import Store, cache_key
 from optim.backend import Check, Delivery
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
+from optim.layout import carry_files
 from optim.onnx.libraries import libraries_of
 
 if TYPE_CHECKING:
@@ -121,8 +123,18 @@ def publish(
     folder: RunFolder,
     say: Callable[[str], None],
     deliveries: Deliveries | None = None,
+    kept: Path | None = None,
 ) -> Report:
-    """Fill a claimed folder with what came of a run; only a new model takes the place of an earlier one."""
+    """Fill a claimed folder with what came of a run; only a new model takes the place of an earlier one.
+
+    Args:
+        outcome: what came of it.
+        registry: of the plugins.
+        folder: the claimed one.
+        say: told what is going on.
+        deliveries: layouts that the result is written in too.
+        kept: run folder that keeps the files of the source already; None: they are taken from the source.
+    """
     say("writing the result")
     reports: list[Report] = []
     aside = outcome.delivered is None and folder.holds_a_model
@@ -133,8 +145,9 @@ def publish(
         if deliveries is not None and outcome.delivered is not None:
             from optim._engine.runs.layouts.deliver import deliver_in_run
 
-            lay_out = partial(deliver_in_run, path, deliveries, registry, say, outcome.settings)
-        reports.append(write_run(outcome, registry, path, lay_out))
+            lay_out = partial(deliver_in_run, path, deliveries, registry, say, outcome.settings.data)
+        files = source_files(outcome, kept, deliveries.files if deliveries is not None else None)
+        reports.append(write_run(outcome, registry, path, lay_out, files))
 
     fill(write)
     return reports[0]
@@ -160,7 +173,11 @@ def _require_same(outcome: Outcome, lock: Lock) -> None:
 
 
 def write_run(
-    outcome: Outcome, registry: Registry, folder: Path, lay_out: Callable[[], tuple[LayoutReport, ...]] | None = None
+    outcome: Outcome,
+    registry: Registry,
+    folder: Path,
+    lay_out: Callable[[], tuple[LayoutReport, ...]] | None = None,
+    files: SourceFiles | None = None,
 ) -> Report:
     """Every file of a run folder but its mark.
 
@@ -169,6 +186,7 @@ def write_run(
         registry: of the plugins.
         folder: to fill.
         lay_out: writes the result in further layouts, once the folder has it.
+        files: of the source, which are kept in the folder.
 
     Raises:
         OptimError: what the target's backend adds could not be made, or does not work.
@@ -181,6 +199,9 @@ def write_run(
     if outcome.delivered is not None:
         outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
         write_component_file(outcome, folder)
+        if files is not None:
+            note = carry_files(files.folder, folder, links=files.links).note
+            outcome.notes = (*outcome.notes, *filter(None, [note]))
         outcome.layouts = lay_out() if lay_out is not None else ()
     if outcome.nearest is not None:
         _set_aside(outcome, outcome.nearest.candidate, registry, folder / NEAREST_FOLDER)
