@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import optim
-from optim._engine.runs.source_files import files_of
+from optim._engine.runs.layouts.source_files import files_of
 from optim.layout import carry_files, source_files
 from optim.source import SourceRequest
 from optim.testing import models

@@ -155,7 +155,7 @@ def _deliveries(
         return None
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.layouts.asked import ask, require_deliverable
-    from optim._engine.runs.source_files import files_of
+    from optim._engine.runs.layouts.source_files import files_of
 
     python = Path(opened_by) if opened_by else None
     found = ask(load_registry(), texts, Path(files) if files else None, python)
