@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 import optim
-from optim._engine.runs.layouts.source_files import files_of
+from optim._engine.sources.kept_files import files_of
 from optim.layout import carry_files, source_files
 from optim.source import SourceRequest
 from optim.testing import models
@@ -58,9 +57,7 @@ def test_a_run_folder_keeps_them_and_is_laid_out_by_itself(files, tmp_path, monk
 
 
 def test_where_they_lie_is_known_of_a_graph_of_a_repository_too(files, tmp_path):
-    def found(source):
-        return files_of(SimpleNamespace(export=None, source=source))
-
-    assert found(files / "onnx" / "model.onnx") == found(files / "model.onnx") == found(files) == files
-    assert found(tmp_path / "model.onnx") is None
-    assert files_of(SimpleNamespace(export=SourceRequest(str(files)), source=tmp_path)) == files
+    for source in (files / "onnx" / "model.onnx", files / "model.onnx", files):
+        assert files_of(source, None) == files
+    assert files_of(tmp_path / "model.onnx", None) is None
+    assert files_of(tmp_path, SourceRequest(str(files))) == files

@@ -11,7 +11,6 @@ from optim._engine.json_file import read_json
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import finished_run
 from optim._engine.runs.folder import RunFolder
-from optim._engine.runs.layouts.source_files import files_of
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.run import publish
@@ -19,6 +18,7 @@ from optim._engine.search.journal import chain_key, missing_rows
 from optim._engine.search.select.archive import Point, choose, nothing_to_pick
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
+from optim._engine.sources.kept_files import files_of
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 from optim.onnx.operators import operator_counts
@@ -63,7 +63,8 @@ def pick_from(
         if deliveries is not None:
             from optim._engine.runs.layouts.asked import require_deliverable
 
-            require_deliverable(deliveries, kept or files_of(outcome.settings), output)
+            asked = outcome.settings
+            require_deliverable(deliveries, kept or files_of(asked.source, asked.export), output)
         return publish(picked(outcome, wanted), load_registry(), claimed, say, deliveries, kept)
 
 

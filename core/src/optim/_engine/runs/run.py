@@ -12,7 +12,6 @@ from optim._engine.backends.held import held_backend
 from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
-from optim._engine.runs.layouts.source_files import SourceFiles, source_files
 from optim._engine.runs.locking import lock_of, require_source
 from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.session_file import LOAD_TEXT, NEAREST_FOLDER, Opening, write_session_files
@@ -20,6 +19,7 @@ from optim._engine.runs.source_run import write_component_file
 from optim._engine.search.select.archive import require_pick
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
+from optim._engine.sources.kept_files import KeptFiles, files_to_keep
 from optim._engine.store import Store, cache_key
 from optim.backend import Check, Delivery
 from optim.errors import ExitStatus, OptimError
@@ -146,11 +146,20 @@ def publish(
             from optim._engine.runs.layouts.deliver import deliver_in_run
 
             lay_out = partial(deliver_in_run, path, deliveries, registry, say, outcome.settings.data)
-        files = source_files(outcome, kept, deliveries.files if deliveries is not None else None)
+        files = _files(outcome, kept, deliveries.files if deliveries is not None else None)
         reports.append(write_run(outcome, registry, path, lay_out, files))
 
     fill(write)
     return reports[0]
+
+
+def _files(outcome: Outcome, kept: Path | None, named: Path | None) -> KeptFiles | None:
+    """The files of the source: what the user named for layouts, what a run folder keeps, or what the source has."""
+    if named is not None:
+        return KeptFiles(named, links=True)
+    if kept is not None:
+        return KeptFiles(kept, links=False)
+    return files_to_keep(outcome.settings.source, outcome.settings.export, outcome.known)
 
 
 def _require_same(outcome: Outcome, lock: Lock) -> None:
@@ -177,7 +186,7 @@ def write_run(
     registry: Registry,
     folder: Path,
     lay_out: Callable[[], tuple[LayoutReport, ...]] | None = None,
-    files: SourceFiles | None = None,
+    files: KeptFiles | None = None,
 ) -> Report:
     """Every file of a run folder but its mark.
 
