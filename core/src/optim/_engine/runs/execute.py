@@ -242,6 +242,7 @@ def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
         "machine": bench.machine,
         "metric": bench.prepared.task.digest if bench.prepared.task else "",
         "source": bench.exported.evidence.name if bench.exported else "",
+        "libraries": dict(bench.elsewhere.libraries) if bench.elsewhere is not None else {},
     }
     if chosen.compete:
         depends_on["targets"] = [to_wire(target.plain) for target in chosen.targets]

@@ -58,6 +58,9 @@ AUTO: Literal["auto"] = "auto"
 DEFAULT_MAX_DRIFT = 0.05
 DEFAULT_TIMEOUT_S = 900.0
 
+_HERE = ("", "local")
+"""What stands before the colon of a cluster whose workers are on this machine."""
+
 LONGEST_S = 31 * 24 * 3600.0
 """A month; what waits longer overflows somewhere."""
 
@@ -221,6 +224,14 @@ class RunSettings:
                 "--store-url says nothing without --cluster",
                 "the store of a run on this machine is OPTIM_CACHE_DIR",
                 "--cluster tls://HOST:PORT",
+                status=ExitStatus.USAGE,
+            )
+        if self.metric is not None and self.metric.program is not None and self.cluster.partition(":")[0] not in _HERE:
+            raise OptimError(
+                "conflicting-request",
+                f"other machines cannot call {self.metric.name}",
+                "it is a function of this program, and has no name under which they could import it",
+                'name it: metric="package.module:function"',
                 status=ExitStatus.USAGE,
             )
         if self.search_seconds != AUTO and not 0 <= self.search_seconds <= LONGEST_S:
