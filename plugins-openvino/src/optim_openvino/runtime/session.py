@@ -70,12 +70,12 @@ class OpenVinoSession(Session):
         return dict(zip(self._outputs, (tensor.data for tensor in made), strict=True))
 
     def _lacking(self, given: Mapping[str, Any]) -> OptimError:
-        ports = [port for port in self._compiled.inputs if not port.get_names() & given.keys()] if self._compiled else []
-        names = ", ".join(f"'{port.any_name}'" for port in ports)
-        inputs = len(given) + len(ports)
+        ports = self._compiled.inputs if self._compiled is not None else []
+        lacking = [port.any_name for port in ports if not port.get_names() & given.keys()]
+        names = ", ".join(f"'{name}'" for name in lacking)
         return OptimError(
             "feeds-missing-input",
-            f"the feeds of {self._name} lack {len(ports)} of {inputs} inputs",
+            f"the feeds of {self._name} lack {len(lacking)} of {len(ports)} inputs",
             f"nothing is given for {names}",
             f"add {names} to the feeds",
         )
