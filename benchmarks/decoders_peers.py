@@ -7,9 +7,9 @@ Weights are random, from a seed. Each peer is built by its own tools in an envir
 stays there: a run that was cut short goes on where it was. What cannot be built or opened says why, and is left out.
 
 Peers answer in turns, each in a process of its own: prompts of 64 and of 1024 tokens, greedily, some tokens each.
-Ratios are medians over rounds of what peers took in the same round. Drift is to the scores of torch in float32, both centred,
-for llama.cpp tells probabilities only. Memory is the high water of the process that answered, with what it
-held before its first answer beside it. Linux only, as ``memory.py`` is.
+Ratios are medians over rounds of what peers took in the same round. Drift is to the scores of torch in float32, both
+centred: llama.cpp tells probabilities only. Memory is the high water of the process that answered, with what it held
+before its first answer beside it. Linux only, as ``memory.py`` is.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -86,7 +86,17 @@ ENTRANTS = {
     "optim-4-bits": Entrant(
         "optim, 4 bits as genai rounds",
         "with_optim.py",
-        words=(*WORKLOAD, "--max-drift", "1", "--search-seconds", "0", "--with", "ort.share-past", "--with", FOUR_BITS),
+        words=(
+            *WORKLOAD,
+            "--max-drift",
+            "1",
+            "--search-seconds",
+            "60",
+            "--with",
+            "ort.share-past",
+            "--with",
+            FOUR_BITS,
+        ),
     ),
     "optim-searched": Entrant(
         "optim, searched within genai's drift",
