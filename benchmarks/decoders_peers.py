@@ -25,7 +25,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -304,7 +304,7 @@ def main() -> int:
     for line in table(figures, missing, chosen.depths):
         print(line)
     if chosen.json:
-        found = {name: asdict(one) for name, one in figures.items()}
+        found = {name: {**vars(one)} for name, one in figures.items()}
         chosen.json.write_text(json.dumps({"cores": os.cpu_count(), "figures": found, "missing": missing}, indent=2))
     return 0 if figures else 1
 
