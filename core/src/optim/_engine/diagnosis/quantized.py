@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from optim._engine.diagnosis.cutting import Part
 from optim.arrays import Array
@@ -50,7 +51,10 @@ def with_float_views(graph: ir.Model) -> None:
         down.replace_input_with(0, made)
 
 
-def step_of(part: Part, rank: int) -> Array | None:
+Steps = NDArray[np.float64]
+
+
+def step_of(part: Part, rank: int) -> Steps | None:
     """The scale of the last QuantizeLinear of a part, ready to divide a value of so many axes; None without one."""
     node = next((node for node in reversed(part.nodes) if node.op_type == "QuantizeLinear"), None)
     scale = node.inputs[1] if node is not None and len(node.inputs) > 1 else None
@@ -65,7 +69,7 @@ def step_of(part: Part, rank: int) -> Array | None:
     return step.reshape([-1 if place == axis % rank else 1 for place in range(rank)])
 
 
-def in_steps(array: Array, step: Array) -> Array:
+def in_steps(array: Array, step: Steps) -> Array:
     """A value as a quantizer leaves it that clips nothing."""
-    found: Array = (np.round(array / step) * step).astype(array.dtype)
+    found: Array = (np.round(array.astype(np.float64) / step) * step).astype(array.dtype)
     return found
