@@ -29,6 +29,9 @@ class Session:
 
     def run(self, output_names, feeds):
         """One run: arrays by name in, arrays in the order of output_names out; None: all of them."""
+        for port in self.compiled.inputs:
+            if port.get_names().isdisjoint(feeds):  # OpenVINO would take what the last run was fed
+                raise ValueError(f"input '{{port.any_name}}' is not fed")
         given = {{name: np.asarray(array) for name, array in feeds.items() if name in self.taken}}
         found = self.request.infer(given, share_inputs=True)
         names = [one.name for one in self.get_outputs()] if output_names is None else output_names

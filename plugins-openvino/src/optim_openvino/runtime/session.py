@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optim import Session
+from optim import OptimError, Session
 from optim.backend import KernelCount
 from optim_openvino.runtime.properties import RUNTIME
 
@@ -32,6 +32,7 @@ class OpenVinoSession(Session):
         self._compiled: openvino.CompiledModel | None = compiled
         self._request: Any = compiled.create_infer_request()
         self._inputs = {name: port.element_type for port in compiled.inputs for name in port.get_names()}
+        self._ports = [port.get_names() for port in compiled.inputs]
         self._outputs = [info.name for info in model.outputs]
         self._device = device
 
@@ -41,6 +42,9 @@ class OpenVinoSession(Session):
 
         if self._compiled is None or self._request is None:
             raise RuntimeError("the session is closed")
+        for names in self._ports:
+            if names.isdisjoint(feeds):
+                raise _not_fed(min(names))
         given = {name: _tensor(array) for name, array in feeds.items() if name in self._inputs}
         made = []
         for number, port in enumerate(self._compiled.outputs):
@@ -96,6 +100,13 @@ class OpenVinoSession(Session):
         """Let the compiled model go."""
         self._request = None
         self._compiled = None
+
+
+def _not_fed(name: str) -> OptimError:
+    """The refusal of a run that OpenVINO would fill up with what the last one was fed."""
+    return OptimError(
+        "feeds-missing-input", "the model cannot run", f"nothing is fed for input '{name}'", f"add '{name}' to the feeds"
+    )
 
 
 def _tensor(array: Array) -> Any:
