@@ -105,7 +105,10 @@ class OpenVinoSession(Session):
 def _not_fed(name: str) -> OptimError:
     """The refusal of a run that OpenVINO would fill up with what the last one was fed."""
     return OptimError(
-        "feeds-missing-input", "the model cannot run", f"nothing is fed for input '{name}'", f"add '{name}' to the feeds"
+        "feeds-missing-input",
+        "the model cannot run",
+        f"nothing is fed for input '{name}'",
+        f"add '{name}' to the feeds",
     )
 
 
