@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from optim import OptimError, Session
 from optim.backend import KernelCount
 from optim_openvino.runtime.properties import RUNTIME
+from optim_openvino.runtime.refusals import plain
 
 _TOLD = ("layerType", "runtimePrecision", "primitiveType")
 _COMPUTE_NOTHING = ("Const", "Constant", "Input", "Output", "Parameter", "Result")
@@ -32,20 +33,24 @@ class OpenVinoSession(Session):
         self._compiled: openvino.CompiledModel | None = compiled
         self._request: Any = compiled.create_infer_request()
         self._inputs = {name: port.element_type for port in compiled.inputs for name in port.get_names()}
-        self._ports = [port.get_names() for port in compiled.inputs]
         self._outputs = [info.name for info in model.outputs]
         self._device = device
+        self._name = model.path.name
 
     def run(self, feeds: Feeds) -> Outputs:
-        """One run. Each output is memory of its own that OpenVINO writes to, so that nothing is copied."""
+        """One run. Each output is memory of its own that OpenVINO writes to, so that nothing is copied.
+
+        Raises:
+            OptimError[feeds-missing-input]: the feeds lack an input, for which OpenVINO would take an empty array.
+            OptimError[openvino-run]: OpenVINO cannot compute it, because of sizes that do not fit together, say.
+        """
         import openvino
 
         if self._compiled is None or self._request is None:
             raise RuntimeError("the session is closed")
-        for names in self._ports:
-            if names.isdisjoint(feeds):
-                raise _not_fed(min(names))
         given = {name: _tensor(array) for name, array in feeds.items() if name in self._inputs}
+        if len(given) < len(self._compiled.inputs):
+            raise self._lacking(given)
         made = []
         for number, port in enumerate(self._compiled.outputs):
             shape = port.partial_shape
@@ -53,8 +58,27 @@ class OpenVinoSession(Session):
             tensor = openvino.Tensor(port.element_type, port.shape if shape.is_static else openvino.Shape(sizes))
             self._request.set_output_tensor(number, tensor)
             made.append(tensor)
-        self._request.infer(given)
+        try:
+            self._request.infer(given)
+        except RuntimeError as error:
+            raise OptimError(
+                "openvino-run",
+                f"OpenVINO cannot run {self._name} on these feeds",
+                plain(str(error)),
+                "look at the sizes of the feeds; --target cpu tells whether onnxruntime runs them",
+            ) from error
         return dict(zip(self._outputs, (tensor.data for tensor in made), strict=True))
+
+    def _lacking(self, given: Mapping[str, Any]) -> OptimError:
+        ports = self._compiled.inputs if self._compiled is not None else []
+        lacking = [port.any_name for port in ports if not port.get_names() & given.keys()]
+        names = ", ".join(f"'{name}'" for name in lacking)
+        return OptimError(
+            "feeds-missing-input",
+            f"the feeds of {self._name} lack {len(lacking)} of {len(ports)} inputs",
+            f"nothing is given for {names}",
+            f"add {names} to the feeds",
+        )
 
     @property
     def executed_on(self) -> Mapping[str, float]:
@@ -100,16 +124,6 @@ class OpenVinoSession(Session):
         """Let the compiled model go."""
         self._request = None
         self._compiled = None
-
-
-def _not_fed(name: str) -> OptimError:
-    """The refusal of a run that OpenVINO would fill up with what the last one was fed."""
-    return OptimError(
-        "feeds-missing-input",
-        "the model cannot run",
-        f"nothing is fed for input '{name}'",
-        f"add '{name}' to the feeds",
-    )
 
 
 def _tensor(array: Array) -> Any:
