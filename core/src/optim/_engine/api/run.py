@@ -161,9 +161,10 @@ def _deliveries(
     if not texts:
         return None
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.layouts.asked import ask, files_of, require_deliverable
+    from optim._engine.runs.layouts.asked import ask, require_deliverable
+    from optim._engine.sources.kept_files import files_of
 
     python = Path(opened_by) if opened_by else None
     found = ask(load_registry(), texts, Path(files) if files else None, python)
-    require_deliverable(found, files_of(settings), folder)
+    require_deliverable(found, files_of(settings.source, settings.export), folder)
     return found

@@ -11,11 +11,9 @@ from pathlib import Path
 
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.mark import read_mark
-from optim._engine.search.settings import RunSettings
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.layout import Layout
 from optim.options import PassOptions, parse_options
-from optim.source import CONFIG_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +104,6 @@ def ask(registry: Registry, texts: Sequence[str], files: Path | None = None, pyt
                 status=ExitStatus.USAGE,
             )
     return Deliveries(tuple(found), files, python or Path(sys.executable))
-
-
-def files_of(settings: RunSettings) -> Path | None:
-    """The folder that has what belongs to the source of a run and is no graph; None where there is none."""
-    if settings.export is not None:
-        return settings.export.folder
-    folder = settings.source if settings.source.is_dir() else settings.source.absolute().parent
-    return folder if (folder / CONFIG_FILE).is_file() else None
 
 
 def require_files(deliveries: Deliveries, files: Path | None) -> None:
