@@ -1,4 +1,4 @@
-"""One run of MiniLM in every layout, each opened by its consumer; and a run for the web, faster than its original there.
+"""One run of MiniLM in every layout, each opened by its consumer; and a run for the web against its original.
 
     python benchmarks/deliveries.py [--seconds 60] [--web-seconds 120] [--opened-by PYTHON] [--npm FOLDER]
 

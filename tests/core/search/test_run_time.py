@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
+from optim._engine.cluster import fleet
 from optim._engine.reports.build import _shapes
+from optim._engine.runs.run import _workplace
+from optim._engine.search import run_time
 from optim._engine.search.run_time import LEAST_S, MOST_S, RunTime
-from optim._engine.search.settings import AUTO
+from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.time_budget import AGAIN_S, FINAL_S, GRACE_S, SHORTER_S, TimeBudget
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_time, in_words
 from optim._engine.store import Store
@@ -187,3 +193,22 @@ def test_a_report_has_the_shapes_that_were_timed_and_no_others():
     )
     (row,) = _shapes(outcome)
     assert (row.shape, row.original_ms, row.result_ms) == ("x 1", 2000.0, 1000.0)
+
+
+def test_connecting_to_a_cluster_is_no_search_time(monkeypatch):
+    since_start = [3.0]
+
+    @contextmanager
+    def connecting(*asked):
+        since_start[0] += 60.0
+        yield None
+
+    monkeypatch.setattr(run_time, "is_a_command", lambda: True)
+    monkeypatch.setattr(run_time, "wall_clock", lambda: psutil.Process().create_time() + since_start[0])
+    monkeypatch.setattr(fleet, "fleet_of", connecting)
+    run_time.start_of_command_s.cache_clear()
+    try:
+        with _workplace(RunSettings(Path("model.onnx"), cluster="local:2"), None, None, print):
+            assert RunTime(30.0, Clock()).spent == pytest.approx(3.0)
+    finally:
+        run_time.start_of_command_s.cache_clear()

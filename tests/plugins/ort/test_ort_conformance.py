@@ -196,6 +196,4 @@ class TestPackWeights(OnMlp):
     def test_it_is_for_onnxruntime_on_the_processor_alone(self, tmp_path):
         model = describe(models.mlp(tmp_path))
         for target in (Target("web", "web", "wasm"), Target("cuda", "ort", "CUDAExecutionProvider")):
-            assert (
-                "onnxruntime packs weights for CPUExecutionProvider" in PackWeights().applicable(model, target).reason
-            )
+            assert "packs weights for CPUExecutionProvider" in PackWeights().applicable(model, target).reason

@@ -86,7 +86,7 @@ class RunTime:
 
     def __init__(self, asked_s: SearchSeconds, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now
-        started_s = _start_of_command_s()
+        started_s = start_of_command_s()
         self._begin = now() - started_s
         self._slowness = min(_MOST_SLOWNESS, max(1.0, started_s / _START_S))
         self.announced_s = math.inf if asked_s == AUTO else asked_s
@@ -165,8 +165,8 @@ class RunTime:
 
 
 @cache
-def _start_of_command_s() -> float:
-    """Seconds from the start of this command until its first run began; 0 in a user's program."""
+def start_of_command_s() -> float:
+    """Seconds from the start of this command until this was asked first, when its run began; 0 in a user's program."""
     import psutil
 
     return max(0.0, wall_clock() - psutil.Process().create_time()) if is_a_command() else 0.0

@@ -168,7 +168,7 @@ def _asked(registry: Registry, text: str) -> AskedLayout:
         ) from error
     offer = registry.offer("layout", name)
     kind: type[Layout] = offer.value
-    return AskedLayout(text, kind(), parse_options(kind, values), offer.plugin.release)
+    return AskedLayout(text, kind(), parse_options(kind, values, "optim deliver --help"), offer.plugin.release)
 
 
 def _not_there(what: str, cause: str, fix: str) -> OptimError:
