@@ -35,8 +35,8 @@ _LONGEST_CALL_S = 0.5
 """A batch whose call takes longer is not doubled again: what a call costs by itself is a small part of it then."""
 
 _CHOOSING_S = 3.0
-"""For looking, in a lane's first round: the others of a race wait, and a search has a dozen of them. A way that was begun
-is ended."""
+"""For looking, in a lane's first round: the others of a race wait, and a search has a dozen. A way that was begun is
+ended."""
 
 _ROOM = 0.8
 """Of the limit, for what a look of tenths of seconds finds: over a whole race some calls take longer."""
