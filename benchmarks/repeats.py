@@ -4,9 +4,9 @@
     python benchmarks/repeats.py FOLDER/*.onnx --times 1 --search-seconds 40 --beside 8
 
 Each argument is a model, its feeds (none: made up) and its budget (none: the default). ``--beside`` keeps so many other
-programs computing meanwhile; no other run of optim should be among them, since waiting for its clock counts here. A line
-for each run, then one for each model: its verdicts, the range of its ratios, and the most seconds beside what was given
-or announced. The exit status is 1 where verdicts of a model differ, or a run took 20 % more than that.
+programs computing meanwhile. Nobody else should run optim then: waiting for another run's clock counts here. A line for
+each run, then one for each model: its verdicts, the range of its ratios, and the most seconds beside what was given or
+announced. The exit status is 1 where verdicts of a model differ, or a run took 20 % more than that.
 """
 
 from __future__ import annotations
