@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from optim._engine.api.given import named_metric
 from optim._engine.compare.metric_maker import find_metric, metric_digest
 from optim._engine.compare.metric_spec import MetricSpec, require_known
 from optim._engine.plugins.registry import load_registry
+from optim._engine.search.settings import RunSettings
 from optim.errors import OptimError
 from optim.jobs.wire import from_wire, to_wire
 
@@ -107,3 +109,10 @@ def test_a_lock_says_that_it_must_be_handed_over_again():
     assert "metric=function" in caught.value.fix
     assert metric_digest(spec) == ""
     assert not spec.names_code
+
+
+def test_machines_of_a_cluster_cannot_call_it():
+    with named_metric(lambda outputs: 0.0) as spec:
+        RunSettings(Path("m.onnx"), metric=spec, cluster="local:2").require_sound()
+        with pytest.raises(OptimError, match="other machines cannot call metric"):
+            RunSettings(Path("m.onnx"), metric=spec, cluster="tls://board:8786").require_sound()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from dask_machines import Machines, machines
 from feed_models import FLOAT, build, constant, value
 from onnx import helper, save
 
+import optim
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.runs.run import run_settings
 from optim._engine.search.explore.kernel_gains import KernelGains
@@ -62,7 +62,16 @@ def test_its_model_is_that_of_a_run_on_one_machine(
     two: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = asked(two_products(tmp_path / "m.onnx"))
-    far = run_settings(replace(settings, cluster=two.address), tmp_path / "far", print)
+    far = optim.run(
+        settings.source,
+        tmp_path / "far",
+        goal="size",
+        stages=["quantize"],
+        passes={"ort.quantize-dynamic": {}},
+        max_drift=1.0,
+        search_seconds=2.0,
+        cluster=two.address,
+    )
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "another"))
     near = run_settings(settings, tmp_path / "near", print)
     assert far.result is not None and near.result is not None, (far.reason, near.reason)

@@ -8,7 +8,7 @@ from plugin_packages import GOOD, Site, site
 from optim._engine.plugins.discovery import discover
 from optim._engine.plugins.plugin import LoadedPlugin, State
 from optim._engine.plugins.registry import load_registry
-from optim._engine.plugins.versions import _libraries_of, plugin_version_key
+from optim._engine.plugins.versions import carried_key, libraries_of, plugin_version_key
 
 __all__ = ["site"]
 
@@ -185,12 +185,23 @@ def test_a_plugin_is_known_by_the_libraries_that_it_asks_for_too(site):
     package.write_text(package.read_text() + "Requires-Dist: optim-test-library>=1; extra == 'fast'\n")
     library = site.folder / "optim_test_library-1.0.dist-info" / "METADATA"
     library.parent.mkdir()
-    keys = []
+    keys, carried = [], []
     for version in ("1.0", "1.0", "2.0"):
         library.write_text(f"Metadata-Version: 2.1\nName: optim-test-library\nVersion: {version}\n")
-        _libraries_of.cache_clear()
+        libraries_of.cache_clear()
         keys.append(plugin_version_key(loaded(site).info))
+        carried.append(carried_key(loaded(site).info))
     assert keys[0] == keys[1] != keys[2]
+    assert len(set(carried)) == 1  # on another machine it may lack what it can do without
+
+
+def test_a_plugin_is_the_same_on_another_machine_however_it_was_installed(site):
+    module = site.add("acme", GOOD)
+    carried = carried_key(loaded(site).info)
+    (site.folder / "optim_acme-1.0.dist-info" / "direct_url.json").write_text('{"dir_info": {"editable": true}}')
+    assert loaded(site).info.editable and carried_key(loaded(site).info) == carried
+    module.write_text(module.read_text() + "# another\n")
+    assert carried_key(loaded(site).info) != carried
 
 
 def test_an_editable_plugin_is_known_by_its_source_and_not_by_times(site):

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
+from optim._engine.cluster import fleet
 from optim._engine.reports.build import _shapes
+from optim._engine.runs.run import _workplace
+from optim._engine.search import run_time
 from optim._engine.search.run_time import LEAST_S, MOST_S, RunTime
-from optim._engine.search.settings import AUTO
+from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.time_budget import AGAIN_S, FINAL_S, GRACE_S, SHORTER_S, TimeBudget
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_time, in_words
 from optim._engine.store import Store
@@ -92,6 +98,14 @@ def test_the_end_leaves_the_time_that_reading_the_model_took_for_writing_it(cloc
     run.note_reading(0.0)  # it was in the store
     run.expect(open_s=0.3, run_s=0.01, size_bytes=1_000_000_000)
     assert run.closing_s == pytest.approx(1.5 + 1000 / 300)
+
+
+def test_the_end_leaves_more_time_for_writing_where_the_start_waited_for_the_processor(clock, monkeypatch):
+    closing = {}
+    for waited in (0.1, 1.0, 30.0):
+        monkeypatch.setattr(run_time, "start_of_command", lambda: run_time.Start(1.0 + waited, 1.0))  # noqa: B023
+        closing[waited] = run_of(100.0, clock).closing_s / 1.8
+    assert closing == pytest.approx({0.1: 1.1, 1.0: 2.0, 30.0: 3.0})
 
 
 def test_what_was_named_is_proven_whatever_the_time(clock):
@@ -187,3 +201,22 @@ def test_a_report_has_the_shapes_that_were_timed_and_no_others():
     )
     (row,) = _shapes(outcome)
     assert (row.shape, row.original_ms, row.result_ms) == ("x 1", 2000.0, 1000.0)
+
+
+def test_connecting_to_a_cluster_is_no_search_time(monkeypatch):
+    since_start = [3.0]
+
+    @contextmanager
+    def connecting(*asked):
+        since_start[0] += 60.0
+        yield None
+
+    monkeypatch.setattr(run_time, "is_a_command", lambda: True)
+    monkeypatch.setattr(run_time, "wall_clock", lambda: psutil.Process().create_time() + since_start[0])
+    monkeypatch.setattr(fleet, "fleet_of", connecting)
+    run_time.start_of_command.cache_clear()
+    try:
+        with _workplace(RunSettings(Path("model.onnx"), cluster="local:2"), None, None, print):
+            assert RunTime(30.0, Clock()).spent == pytest.approx(3.0)
+    finally:
+        run_time.start_of_command.cache_clear()

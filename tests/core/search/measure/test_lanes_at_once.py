@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from optim._engine.search.measure.racing import lanes_at_once
+from optim._engine.search.measure.racing import _fit_beside_others, lanes_at_once
 
 GIB = 1 << 30
 
@@ -37,3 +37,11 @@ def test_lanes_fit_into_both_memories(
 ) -> None:
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=128 * GIB))
     assert lanes_at_once(bench(size, free, taken)) == lanes
+
+
+@pytest.mark.parametrize(("lanes", "fit"), [(10, True), (11, False)])
+def test_lanes_are_opened_beside_those_of_other_runs_where_a_quarter_of_the_memory_takes_them(
+    lanes: int, fit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=128 * GIB))
+    assert _fit_beside_others(bench(GIB, None), lanes) is fit

@@ -275,7 +275,7 @@ def test_an_original_that_stops_running_is_a_diagnosis(bench, monkeypatch):
     def dies(*arguments):
         raise WorkerFailed("signal 9", "crashed")
 
-    monkeypatch.setattr("optim._engine.search.measure.racing.race", dies)
+    monkeypatch.setattr("optim._engine.search.measure.race_job.race", dies)
     with pytest.raises(OptimError) as raised:
         race_candidates(bench, [bench.original], QUICK, Wanted("dying"))
     assert raised.value.reference == "original-failed"

@@ -49,6 +49,8 @@ def run(
     deliver: Sequence[str] = (),
     files: str | PathLike[str] | None = None,
     opened_by: str | PathLike[str] | None = None,
+    cluster: str | None = None,
+    store_url: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Report:
     """Make a model fast for a target, verify it, and leave a folder to deploy.
@@ -88,6 +90,9 @@ def run(
         deliver: layouts that the result is written in too, as :func:`optim.deliver` takes them.
         files: what these layouts take along, as there; by default of the source.
         opened_by: the Python that has their programs.
+        cluster: machines that do the work: ``local:N``, ``tls://HOST:PORT``, ``tcp://localhost:PORT``, or
+            ``package.module:function``, which returns a client or a cluster of dask; by default this machine.
+        store_url: where these exchange files, such as ``file:///shared/optim``; by default this process carries them.
         say: told what is going on, a line at a time.
 
     Returns:
@@ -125,6 +130,8 @@ def run(
         "timeout_s": timeout,
         "seed": seed,
         "fresh": fresh or None,
+        "cluster": cluster,
+        "store_url": store_url,
     }
     export = source or (SourceRequest(str(path), seed=seed or 0) if needs_export(str(path)) else None)
     with named_data(data, seed or 0) as feeds, named_metric(metric) as judged_by:
@@ -154,9 +161,10 @@ def _deliveries(
     if not texts:
         return None
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.layouts.asked import ask, files_of, require_deliverable
+    from optim._engine.runs.layouts.asked import ask, require_deliverable
+    from optim._engine.sources.kept_files import files_of
 
     python = Path(opened_by) if opened_by else None
     found = ask(load_registry(), texts, Path(files) if files else None, python)
-    require_deliverable(found, files_of(settings), folder)
+    require_deliverable(found, files_of(settings.source, settings.export), folder)
     return found

@@ -14,7 +14,7 @@ from typing import Any
 
 from optim._engine.batch.program import end_programs
 from optim._engine.cluster.connect import client_of
-from optim._engine.cluster.describe import Worker, describe, read
+from optim._engine.cluster.describe import Worker, describe, describe_there, read
 from optim.errors import ExitStatus, OptimError
 
 
@@ -54,7 +54,7 @@ def _require_fit(client: Any, cluster: str, targets: Sequence[str], folder: Path
     from optim._engine.batch.runs import WORK_FOLDER
 
     asked = str((folder / WORK_FOLDER).absolute()), list(targets)
-    found: Mapping[str, str] = client.run(describe, *asked)
+    found: Mapping[str, str] = client.run(describe_there, *asked)
     problem = _unfit(read(describe(*asked)), {address: read(text) for address, text in found.items()}, targets)
     if problem:
         raise OptimError(
@@ -70,7 +70,7 @@ def _unfit(here: Worker, found: Mapping[str, Worker], targets: Sequence[str]) ->
     if not found:
         return "it has no workers"
     for address, worker in found.items():
-        if (worker.core, worker.plugins) != (here.core, here.plugins):
+        if (worker.core, worker.plugins, worker.libraries) != (here.core, here.plugins, here.libraries):
             return f"{address} has {worker.version}, this process {here.version}, and their sources differ"
         if not worker.sees_folder:
             return f"{address} on {worker.host} cannot write to the batch's folder"

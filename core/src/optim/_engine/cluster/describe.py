@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import json
 import os
@@ -44,6 +45,7 @@ class Worker:
         version: of optim and Python, for people.
         core: digest of optim.
         plugins: what stands for the code of each plugin, by name.
+        libraries: versions of those that plugins can do without, by name.
         machine: what machines must have in common for their figures to be compared.
         machine_key: of that very machine, as runs there use it.
         runtimes: versions of libraries that results depend on.
@@ -61,6 +63,7 @@ class Worker:
     machine_key: str
     runtimes: Mapping[str, str]
     targets: Mapping[str, Device]
+    libraries: Mapping[str, str] = field(default_factory=dict)
     sees_folder: bool = True
     memory_bytes: int = 0
     report: Mapping[str, Any] = field(default_factory=dict)
@@ -69,7 +72,7 @@ class Worker:
     def kind(self) -> str:
         """What figures and results depend on, in words."""
         devices = [device.hardware for device in self.targets.values() if device.hardware]
-        versions = [f"{name} {version}" for name, version in self.runtimes.items()]
+        versions = [f"{name} {version}" for name, version in {**self.runtimes, **self.libraries}.items()]
         return ", ".join([self.machine, *versions, *devices])
 
 
@@ -83,11 +86,13 @@ def describe(folder: str = "", targets: Sequence[str] = ()) -> str:
     import psutil
 
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.plugins.versions import core_digest, plugin_version_key
+    from optim._engine.plugins.versions import carried_key, core_digest, libraries_of
     from optim._engine.reports.machine import this_machine, usable_cores
     from optim._engine.search.keys import machine_key, machine_kind
 
     registry = load_registry()
+    infos = [plugin.info for plugin in registry.plugins]
+    libraries = {name: version for info in infos for name, version in libraries_of(info.package).items()}
     found: dict[str, Device] = dict.fromkeys(registry.targets(), Device())
     for name in targets:
         known = name.partition(":")[0]
@@ -99,16 +104,22 @@ def describe(folder: str = "", targets: Sequence[str] = ()) -> str:
         host=platform.node(),
         version=f"optim {importlib.metadata.version('optim-core')} on Python {platform.python_version()}",
         core=core_digest(),
-        plugins={plugin.info.name: plugin_version_key(plugin.info) for plugin in registry.plugins},
+        plugins={info.name: carried_key(info) for info in infos},
         machine=f"{machine_kind()}/{usable_cores()}",
         machine_key=machine_key(),
         runtimes=_versions(),
         targets=found,
+        libraries=dict(sorted(libraries.items())),
         sees_folder=not folder or os.access(Path(folder), os.W_OK),
         memory_bytes=psutil.virtual_memory().available,
         report=this_machine().model_dump(mode="json"),
     )
     return json.dumps(to_wire(worker))
+
+
+async def describe_there(folder: str, targets: Sequence[str]) -> str:
+    """The same on a worker, whose event loop goes on meanwhile: the first time all plugins are imported."""
+    return await asyncio.to_thread(describe, folder, targets)
 
 
 def read(text: str) -> Worker:

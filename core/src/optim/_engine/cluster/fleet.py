@@ -76,6 +76,12 @@ class Fleet:
         return keys.pop() if len(keys) == 1 else f"cluster of {self._pool.kind}"
 
     @property
+    def libraries(self) -> Mapping[str, str]:
+        """Versions of libraries that plugins can do without, as the workers have them; empty where they are as here."""
+        found = next((one.worker.libraries for one in self._pool.timing), self._needs.libraries)
+        return {} if found == self._needs.libraries else found
+
+    @property
     def available_bytes(self) -> int:
         """Free memory where races are run."""
         return min((one.worker.memory_bytes for one in self._pool.timing), default=0)

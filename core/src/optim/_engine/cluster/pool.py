@@ -7,11 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.cluster.connection import LostError
-from optim._engine.cluster.describe import CLOCK, Worker, describe, read
+from optim._engine.cluster.describe import CLOCK, Worker, describe, describe_there, read
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.target import Target
 
@@ -33,6 +33,7 @@ class Needs:
         targets: as the user wrote them.
         required: those of them that a worker must have; of several that compete, none.
         clock: the resource of dask that stands for the clock of the machine; empty where nothing is timed.
+        libraries: that are here, of those that plugins can do without; a worker may have others.
     """
 
     core: str
@@ -41,6 +42,7 @@ class Needs:
     targets: tuple[str, ...]
     required: tuple[str, ...]
     clock: str
+    libraries: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def clocks(self) -> dict[str, float]:
@@ -168,7 +170,7 @@ class Pool:
             self._members = {address: one for address, one in self._members.items() if address in there}
             unknown = [address for address in there if address not in self._members and address not in self._left_out]
             if unknown:
-                found = client.run(describe, "", list(self._needs.targets), workers=unknown, on_error="return")
+                found = client.run(describe_there, "", list(self._needs.targets), workers=unknown, on_error="return")
         except Exception as error:  # dask's own, of a connection that is gone or a client that is closed
             raise LostError(describe_exception(error)) from error
         for address, answer in found.items():
@@ -246,6 +248,7 @@ def needs_of(registry: Registry, targets: Sequence[Target], *, alone: bool) -> N
         tuple(target.name for target in targets),
         (targets[0].name,) if alone else (),
         CLOCK + targets[0].name.partition(":")[0] if targets[0].timed else "",
+        here.libraries,
     )
 
 

@@ -144,14 +144,16 @@ def _made(order: Order, answer: Any, root: Path) -> Iterator[File]:
 
 
 def _run(work: Work, run: str, turns: Turns) -> Done:
+    if work.parent:
+        return _as_parent(work, turns)
     with turns.turn() if work.timed else nullcontext():
-        return _as_parent(work) if work.parent else _in_process(work, run)
+        return _in_process(work, run)
 
 
-def _as_parent(work: Work) -> Done:
-    """Do what starts processes itself, such as a race."""
+def _as_parent(work: Work, turns: Turns) -> Done:
+    """Do what starts processes itself, such as a race, and takes its turn at the clock when it needs it."""
     module = importlib.import_module(work.module)
-    return Done(to_wire(module.run(from_wire(module.Request, work.request))))
+    return Done(to_wire(module.run(from_wire(module.Request, work.request), turns.turn)))
 
 
 def _in_process(work: Work, run: str) -> Done:

@@ -18,7 +18,7 @@ class Work:
         limit_s: seconds that it may take.
         of_silence: whether that is the time between two things that it says.
         timed: whether its answer is a time: it needs a machine's clock.
-        parent: whether it starts processes of its own and is none itself.
+        parent: whether it starts processes of its own and is none itself; it takes its turn at the clock by itself.
     """
 
     module: str
@@ -56,6 +56,10 @@ class Workplace(Protocol):
     @property
     def machine(self) -> str:
         """What a timing made there depends on of the machine, for keys."""
+
+    @property
+    def libraries(self) -> Mapping[str, str]:
+        """Versions of libraries that plugins can do without, for keys; empty where they are as here."""
 
     @property
     def available_bytes(self) -> int:

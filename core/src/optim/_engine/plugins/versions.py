@@ -1,4 +1,4 @@
-"""What stands for a plugin's code in the key of a cached step."""
+"""What stands for a plugin's code: in the key of a cached step, and on other machines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -21,31 +21,57 @@ def plugin_version_key(plugin: PluginInfo) -> str:
     The digest covers contents and relative paths of every file of the plugin's top package; times do not count.
     What lies in the environment of an isolated plugin counts too, and the libraries that its package asks for.
     """
-    from optim.isolation.environments import installed_environment
+    inside = _environment_of(plugin) + _digest(libraries_of(plugin.package))
+    return f"{plugin.version}{_source_of(plugin) if plugin.editable else ''}{inside}"
 
-    environment = installed_environment(plugin.name)
-    inside = f"@{environment.key[:16]}" if environment else ""
-    inside += _libraries_of(plugin.package)
-    if not plugin.editable:
-        return plugin.version + inside
-    return f"{plugin.version}+{source_digest(plugin.entry_point.partition(':')[0].strip())[:16]}{inside}"
+
+def carried_key(plugin: PluginInfo) -> str:
+    """The same on whatever machine, however the plugin was installed there.
+
+    The source counts always, and of libraries those that it cannot be installed without: a board needs no torch. What
+    else is there, :func:`libraries_of` says.
+    """
+    needed = libraries_of(plugin.package, optional=False)
+    return f"{plugin.version}{_source_of(plugin)}{_environment_of(plugin)}{_digest(needed)}"
 
 
 @cache
-def _libraries_of(package: str) -> str:
-    """A digest of the versions of what a distribution requires, extras too, as far as it is installed; or nothing."""
+def libraries_of(package: str, *, optional: bool = True) -> Mapping[str, str]:
+    """The versions of what a distribution requires, as far as it is installed, by name.
+
+    Args:
+        package: the distribution.
+        optional: whether what an extra asks for counts too.
+    """
     try:
         required = importlib.metadata.requires(package) or ()
     except (importlib.metadata.PackageNotFoundError, ValueError):
-        return ""
-    found = set()
+        return {}
+    found = {}
     for text in required:
         try:
-            name = Requirement(text).name
-            found.add(f"{name}=={importlib.metadata.version(name)}")
+            one = Requirement(text)
+            if optional or "extra" not in str(one.marker or ""):
+                found[one.name] = importlib.metadata.version(one.name)
         except (importlib.metadata.PackageNotFoundError, InvalidRequirement):
             continue
-    return f"&{hashlib.sha256(' '.join(sorted(found)).encode()).hexdigest()[:16]}" if found else ""
+    return found
+
+
+def _digest(libraries: Mapping[str, str]) -> str:
+    versions = " ".join(sorted(f"{name}=={version}" for name, version in libraries.items()))
+    return f"&{hashlib.sha256(versions.encode()).hexdigest()[:16]}" if versions else ""
+
+
+def _source_of(plugin: PluginInfo) -> str:
+    return f"+{source_digest(plugin.entry_point.partition(':')[0].strip())[:16]}"
+
+
+def _environment_of(plugin: PluginInfo) -> str:
+    from optim.isolation.environments import installed_environment
+
+    environment = installed_environment(plugin.name)
+    return f"@{environment.key[:16]}" if environment else ""
 
 
 @cache

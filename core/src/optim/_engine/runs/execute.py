@@ -12,7 +12,6 @@ from pathlib import Path
 
 from optim._engine.compare.variants import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
-from optim._engine.gate.budget import Budget
 from optim._engine.generation.decoder import require_generating
 from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
@@ -172,7 +171,7 @@ def _judged(
     from optim._engine.runs.operator_times import operator_times
 
     own_data = bench.prepared.origin != SYNTHESIZED
-    budget = Budget.of(bench.settings, bench.prepared.tolerance, foresees=own_data)
+    budget = bench.settings.budget(bench.prepared.tolerance, foresees=own_data)
     started = time.monotonic()
     rows: list[TargetOutcome] = []
     target, versions, baseline, won = bench.target, bench.prepared.versions, "", bench
@@ -243,6 +242,7 @@ def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
         "machine": bench.machine,
         "metric": bench.prepared.task.digest if bench.prepared.task else "",
         "source": bench.exported.evidence.name if bench.exported else "",
+        "libraries": dict(bench.elsewhere.libraries) if bench.elsewhere is not None else {},
     }
     if chosen.compete:
         depends_on["targets"] = [to_wire(target.plain) for target in chosen.targets]

@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,19 @@ class Keys:
     """The keys of one run's answers in the store; :meth:`hold_to` first, but for :meth:`prepare`."""
 
     def __init__(
-        self, settings: RunSettings, registry: Registry, target: Target, metric: MetricSpec | None, machine: str
+        self,
+        settings: RunSettings,
+        registry: Registry,
+        target: Target,
+        metric: MetricSpec | None,
+        machine: str,
+        libraries: Mapping[str, str],
     ) -> None:
         self._settings = settings
         self._machine = machine
         self._metric = metric
         backend = registry.offered("backend")[target.backend].plugin
-        self._place = [core_digest(), to_wire(target), plugin_version_key(backend)]
+        self._place = [core_digest(), to_wire(target), plugin_version_key(backend), *sorted(libraries.items())]
         self.backend: object = [to_wire(target), plugin_version_key(backend)]
         self._measure: object = None
         if metric is not None:  # the source of a user's function is known when it was found

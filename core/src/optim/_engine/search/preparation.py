@@ -95,7 +95,8 @@ class Preparation:
         self.place = self.place_of(target)
         self.target = self.place.target
         self.device_free_bytes = target.free_memory or (lambda: None)
-        self.keys = Keys(self.settings, self.registry, self.target, self._metric, self.machine)
+        libraries = self.elsewhere.libraries if self.elsewhere is not None else {}
+        self.keys = Keys(self.settings, self.registry, self.target, self._metric, self.machine, libraries)
 
     def place_of(self, target: Target) -> Place:
         """Where models are opened for a target."""

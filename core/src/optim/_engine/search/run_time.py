@@ -84,7 +84,7 @@ class RunTime:
 
     def __init__(self, asked_s: SearchSeconds, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now
-        start = _start_of_command()
+        start = start_of_command()
         self._begin = now() - start.seconds
         self._slowness = min(_MOST_SLOWNESS, start.slowness)
         self.announced_s = math.inf if asked_s == AUTO else asked_s
@@ -163,8 +163,8 @@ class RunTime:
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
-    """What this command took until its first run began.
+class Start:
+    """What this command took until this was asked first, when its run began.
 
     Attributes:
         seconds: of wall; 0 in a user's program.
@@ -181,11 +181,12 @@ class _Start:
 
 
 @cache
-def _start_of_command() -> _Start:
+def start_of_command() -> Start:
+    """Of this process; what a user's program did before is no part of a run."""
     import psutil
 
     if not is_a_command():
-        return _Start()
+        return Start()
     process = psutil.Process()
     used = process.cpu_times()
-    return _Start(max(0.0, wall_clock() - process.create_time()), used.user + used.system)
+    return Start(max(0.0, wall_clock() - process.create_time()), used.user + used.system)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from optim._engine.gate.budget import Budget
 from optim._engine.search.effort import Effort
 from optim._engine.search.lane_seconds import LEAST_LANES
-from optim._engine.search.measure.race import joined
+from optim._engine.search.measure.lane_figures import joined
 from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, race_candidates
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.state import Candidate, LaneResult, Measured
@@ -132,8 +132,8 @@ class Clock:
         """Times the same models in fresh processes: the same graph differs by some per cent from one to the next.
 
         Returns:
-            The figures of both races together, see :func:`~optim._engine.search.measure.race.joined`. What does not
-            run a second time has an objection.
+            The figures of both races together, see :func:`~optim._engine.search.measure.lane_figures.joined`. What does
+            not run a second time has an objection.
         """
         if not self._time.may_time_again:
             self._bench.run_time.note(_ONCE)

@@ -1,15 +1,16 @@
-"""What the rounds of a lane say beside its ratio: of the goal's own clock, and of single calls."""
+"""What the rounds of a lane say beside its ratio, of the goal's own clock and of single calls; and of two races."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from optim._engine.jobs.clocks.goal_clock import Figure
 from optim._engine.jobs.clocks.serving import Percentiles, Throughput, percentiles
-from optim._engine.search.measure.statistics import paired_ratio
-from optim._engine.search.state import Ratio
+from optim._engine.search.measure.statistics import joined_ratio, paired_ratio
+from optim._engine.search.state import LaneResult, Ratio
 
 
 def goal_ratio(own: Sequence[Figure], base: Sequence[Figure], kept: Sequence[int]) -> Ratio | None:
@@ -45,3 +46,33 @@ def throughput(figures: Sequence[Figure], kept: Sequence[int]) -> Throughput | N
     if served is None or calls is None:
         return None
     return Throughput(served, 1 / float(np.median([figure.seconds for figure in counted])), calls)
+
+
+def joined(first: LaneResult, second: LaneResult) -> LaneResult:
+    """One model's figures over two races, each in fresh processes; its peak of memory is the larger one."""
+    if first.ratio is None or second.ratio is None or first.ready is None or second.ready is None:
+        return first
+    peak = max(first.ready.peak_memory_bytes, second.ready.peak_memory_bytes)
+    ratio = joined_ratio(first.ratio, second.ratio)
+    each = tuple(joined_ratio(a, b) for a, b in zip(first.sample_ratio, second.sample_ratio, strict=True))
+    before = zip(first.sample_ms, first.sample_ratio, strict=True)
+    return replace(
+        first,
+        ready=replace(first.ready, peak_memory_bytes=peak),
+        ratio=ratio,
+        latency_ms=first.latency_ms / first.ratio.value * ratio.value,
+        sample_ms=tuple(ms / old.value * new.value for (ms, old), new in zip(before, each, strict=True)),
+        sample_ratio=each,
+        disturbed=max(first.disturbed, second.disturbed),
+        goal=joined_ratio(first.goal, second.goal) if first.goal and second.goal else first.goal,
+        work=joined_ratio(first.work, second.work) if first.work and second.work else first.work,
+    )
+
+
+def as_base(result: LaneResult) -> LaneResult:
+    """The result of a lane that ran the base's own model: its ratio is 1 by definition."""
+    if result.ratio is None:
+        return result
+    whole, *samples = (replace(ratio, value=1.0, low=1.0, high=1.0) for ratio in (result.ratio, *result.sample_ratio))
+    goal = replace(result.goal, value=1.0, low=1.0, high=1.0) if result.goal else None
+    return replace(result, ratio=whole, sample_ratio=tuple(samples), goal=goal)

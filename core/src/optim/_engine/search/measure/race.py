@@ -3,7 +3,8 @@
 Each model runs in a fresh process of its own (a lane). A round runs every lane once, in random order: an untimed
 run and a burst of timed ones for each sample, whose median counts. Only one lane works at a time. A lane's ratio is
 the geometric mean over samples of lane / base in the same round; rounds in which other processes took more than 3 %
-of the machine are dropped, as long as enough others remain. The caller has its turn at the machine's clock.
+of the machine are dropped, as long as enough others remain. Lanes are opened before the race has its turn at the
+machine's clock: that takes as long as the rounds, and no time of it is compared.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,12 +23,13 @@ from optim._engine.jobs.lane import JOB, Ready, Request
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.lane_figures import goal_ratio, sample_calls, throughput, work_ratio
 from optim._engine.search.measure.noise_watch import NoiseWatch
-from optim._engine.search.measure.statistics import joined_ratio, paired_ratio
+from optim._engine.search.measure.statistics import paired_ratio
 from optim._engine.search.state import LaneResult, Ratio
 from optim.jobs.process import WorkerFailed, WorkerProcess
 from optim.jobs.wire import from_wire
 
 Admit = Callable[[int, Ready], bool]
+Turn = Callable[[], AbstractContextManager[None]]
 
 _FOREIGN_SHARE = 0.03
 """Share of the machine that others may use in a round that counts: less drops rounds, more widens intervals."""
@@ -40,36 +43,6 @@ _BASE_TIMEOUT_S = 900.0
 _CLEARLY, _HOPELESS = 1.02, 1.35
 """A lane leaves the race when its interval lies above the best one's by more than the first: less drops what may yet
 win. After a few rounds one that is so much slower as the second needs no interval."""
-
-
-def joined(first: LaneResult, second: LaneResult) -> LaneResult:
-    """One model's figures over two races, each in fresh processes; its peak of memory is the larger one."""
-    if first.ratio is None or second.ratio is None or first.ready is None or second.ready is None:
-        return first
-    peak = max(first.ready.peak_memory_bytes, second.ready.peak_memory_bytes)
-    ratio = joined_ratio(first.ratio, second.ratio)
-    each = tuple(joined_ratio(a, b) for a, b in zip(first.sample_ratio, second.sample_ratio, strict=True))
-    before = zip(first.sample_ms, first.sample_ratio, strict=True)
-    return replace(
-        first,
-        ready=replace(first.ready, peak_memory_bytes=peak),
-        ratio=ratio,
-        latency_ms=first.latency_ms / first.ratio.value * ratio.value,
-        sample_ms=tuple(ms / old.value * new.value for (ms, old), new in zip(before, each, strict=True)),
-        sample_ratio=each,
-        disturbed=max(first.disturbed, second.disturbed),
-        goal=joined_ratio(first.goal, second.goal) if first.goal and second.goal else first.goal,
-        work=joined_ratio(first.work, second.work) if first.work and second.work else first.work,
-    )
-
-
-def as_base(result: LaneResult) -> LaneResult:
-    """The result of a lane that ran the base's own model: its ratio is 1 by definition."""
-    if result.ratio is None:
-        return result
-    whole, *samples = (replace(ratio, value=1.0, low=1.0, high=1.0) for ratio in (result.ratio, *result.sample_ratio))
-    goal = replace(result.goal, value=1.0, low=1.0, high=1.0) if result.goal else None
-    return replace(result, ratio=whole, sample_ratio=tuple(samples), goal=goal)
 
 
 class _OutOfTime(WorkerFailed):
@@ -91,7 +64,12 @@ class _Lane:
 
 
 def race(
-    base: Request, lanes: Sequence[Request], effort: Effort, seed: int, admit: Admit | None = None
+    base: Request,
+    lanes: Sequence[Request],
+    effort: Effort,
+    seed: int,
+    admit: Admit | None = None,
+    turn: Turn = nullcontext,
 ) -> tuple[LaneResult, list[LaneResult]]:
     """Time ``lanes`` against ``base``.
 
@@ -101,6 +79,7 @@ def race(
         effort: how long to look.
         seed: of the order in a round.
         admit: whether a lane may race, by its place and what it said before; all do by default.
+        turn: at the machine's clock, for the rounds; whoever has it already leaves it out.
 
     Returns:
         The base's own result (ratio 1) and one result a lane, in order.
@@ -124,7 +103,9 @@ def race(
         running = {i: lane for i, lane in enumerate(opened) if isinstance(lane, _Lane)}
         for i, one in running.items():
             one.racing = i == 0 or admit is None or admit(i - 1, one.ready)
-        rounds = _run_rounds(running, effort, seed, end)
+        asked = time.monotonic()
+        with turn():
+            rounds = _run_rounds(running, effort, seed, end + time.monotonic() - asked)
     finally:
         for lane in opened:
             if isinstance(lane, _Lane):

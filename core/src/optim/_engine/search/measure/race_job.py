@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import lane
 from optim._engine.jobs.lane import Ready
 from optim._engine.search.effort import Effort
-from optim._engine.search.measure.race import look, race
+from optim._engine.search.measure.race import Turn, look, race
 from optim._engine.search.state import LaneResult
 
 MODULE = __name__
@@ -36,7 +37,17 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What :func:`optim._engine.search.measure.race.race` is told; without an effort the base is looked at."""
+    """What :func:`optim._engine.search.measure.race.race` is told.
+
+    Attributes:
+        base: see there.
+        lanes: see there.
+        effort: see there; None: the base is looked at, and nothing is timed.
+        seed: see there.
+        admission: see there.
+        timeout_s: for a look.
+        opens_beside: whether lanes may be opened while another run has the clock: there is memory for both.
+    """
 
     base: lane.Request
     lanes: tuple[lane.Request, ...]
@@ -44,6 +55,7 @@ class Request:
     seed: int
     admission: Admission | None = None
     timeout_s: float = 0.0
+    opens_beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +66,25 @@ class Answer:
     lanes: tuple[LaneResult, ...]
 
 
-def run(request: Request) -> Answer:
+def run(request: Request, turn: Turn) -> Answer:
     """Have the race, or the look.
+
+    Args:
+        request: what is asked.
+        turn: at the machine's clock.
 
     Raises:
         WorkerFailed: the base itself does not run.
     """
     if request.effort is None:
         return Answer(look(request.base, request.timeout_s), ())
-    base, lanes = race(request.base, request.lanes, request.effort, request.seed, request.admission)
+    with nullcontext() if request.opens_beside else turn():
+        base, lanes = race(
+            request.base,
+            request.lanes,
+            request.effort,
+            request.seed,
+            request.admission,
+            turn if request.opens_beside else nullcontext,
+        )
     return Answer(base, tuple(lanes))

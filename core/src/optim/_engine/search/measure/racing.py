@@ -13,7 +13,7 @@ from optim._engine.jobs.clocks.kinds import clock_of
 from optim._engine.jobs.workplace import Work
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race_job
-from optim._engine.search.measure.race import as_base, look, race
+from optim._engine.search.measure.lane_figures import as_base
 from optim._engine.search.measure.race_job import Admission
 from optim._engine.search.state import Candidate, LaneResult, Trial
 from optim._engine.search.workbench import Workbench
@@ -36,6 +36,10 @@ _QUICK_S = 0.5
 
 _FREE_SHARE = 0.5
 """Other programs start while a race runs, and a candidate may take more than the original."""
+
+_BESIDE_SHARE = 0.25
+"""Of the free memory, for lanes that are opened while another run races, which has its own open: runs that begin
+together count the same memory as free. What needs more is opened at the run's own turn."""
 
 _MOST_LANES = 24
 """A round with more takes so long that the machine changes within it."""
@@ -93,8 +97,7 @@ def race_candidates(
     lanes = [replace(one, clock=clock) for one in lanes]
     lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
     admit = _admission(bench, candidates, wanted.budget) if wanted.budget else None
-    with bench.turns.turn():
-        first, others = _race(bench, base, lanes, effort, admit)
+    first, others = _race(bench, base, lanes, effort, admit)
     if original.recast is not None:  # the very model that it is timed against: apart by noise only
         for place, candidate in enumerate(candidates):
             if candidate.digest == original.digest:
@@ -114,10 +117,10 @@ def _race(
         TimingFailed: the original does not run any more; it names the plugin that runs it.
     """
     try:
-        if bench.elsewhere is not None:
-            answer = _elsewhere(bench, race_job.Request(base, tuple(lanes), effort, bench.settings.seed, admit))
-            return answer.base, list(answer.lanes)
-        return race(base, lanes, effort, bench.settings.seed, admit)
+        beside = _fit_beside_others(bench, 1 + len(lanes))
+        request = race_job.Request(base, tuple(lanes), effort, bench.settings.seed, admit, opens_beside=beside)
+        answer = _have(bench, request)
+        return answer.base, list(answer.lanes)
     except WorkerFailed as failed:
         raise original_failed(bench, failed.reason, failed.error) from failed
 
@@ -147,11 +150,7 @@ def check_candidate(bench: Workbench, candidate: Candidate) -> LaneResult:
     if known is not None:
         return known
     request = replace(_lane(bench, candidate, Wanted("final", samples, measure_task=True)), timed=())
-    timeout_s = bench.settings.timeout_s
-    if bench.elsewhere is not None:
-        result = _elsewhere(bench, race_job.Request(request, (), None, 0, timeout_s=timeout_s)).base
-    else:
-        result = look(request, timeout_s)
+    result = _have(bench, race_job.Request(request, (), None, 0, timeout_s=bench.settings.timeout_s)).base
     bench.runner.count += 1
     if not result.failure:
         bench.runner.keep(key, result)
@@ -189,6 +188,15 @@ def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
 
 def lanes_at_once(bench: Workbench) -> int:
     """How many models may be open together in half of the free memory, of the machine and of the device."""
+    return max(2, min(_MOST_LANES, int(_room(bench) * _FREE_SHARE)))
+
+
+def _fit_beside_others(bench: Workbench, lanes: int) -> bool:
+    return lanes <= _room(bench) * _BESIDE_SHARE
+
+
+def _room(bench: Workbench) -> float:
+    """How many models all of the free memory takes, of the machine and of the device."""
     import psutil
 
     each = _MODELS_OPEN * bench.original.size_bytes
@@ -197,7 +205,7 @@ def lanes_at_once(bench: Workbench) -> int:
     device_bytes = bench.device_free_bytes()
     if device_bytes is not None:
         rooms.append(device_bytes / max(each + _CONTEXT_BYTES, bench.prepared.device_bytes))
-    return max(2, min(_MOST_LANES, int(min(rooms) * _FREE_SHARE)))
+    return min(rooms)
 
 
 def _lane(bench: Workbench, candidate: Candidate, wanted: Wanted) -> lane.Request:
@@ -216,13 +224,14 @@ def _admission(bench: Workbench, candidates: Sequence[Candidate], budget: Budget
     return Admission(budget, tuple(one.is_lossy or not bench.target.exact for one in candidates))
 
 
-def _elsewhere(bench: Workbench, request: race_job.Request) -> race_job.Answer:
-    """A race, or a look, on a machine that has the targets; waiting for it is no search time.
+def _have(bench: Workbench, request: race_job.Request) -> race_job.Answer:
+    """A race, or a look, here or on a machine that has the targets; waiting for that is no search time.
 
     Raises:
         WorkerFailed: the base itself does not run.
     """
-    assert bench.elsewhere is not None
+    if bench.elsewhere is None:
+        return race_job.run(request, bench.turns.turn)
     timed = request.effort is not None
     work = Work(race_job.MODULE, to_wire(request), math.inf, timed=timed, parent=True)
     done = bench.elsewhere.do(work)

@@ -1,0 +1,59 @@
+"""When a race has its turn at the machine's clock. No lane runs: what is opened and timed is made up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from optim._engine.jobs.lane import Ready
+from optim._engine.search.effort import Effort
+from optim._engine.search.measure import race as race_module
+from optim._engine.search.measure import race_job
+
+WAITED_S = 100.0
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What happens, in order; the turn comes after a long wait."""
+    found: list[str] = []
+    now = [0.0]
+
+    def opened(*asked: object) -> list[Any]:
+        found.append("opened")
+        return [race_module._Lane(SimpleNamespace(close=lambda: found.append("closed")), Ready((), 0, {}, ()))]
+
+    def timed(lanes: object, effort: object, seed: object, end: float) -> race_module._Rounds:
+        found.append(f"timed for {end - now[0]:.0f} s")
+        return race_module._Rounds([], {}, 0.0)
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        found.append("waiting")
+        now[0] += WAITED_S
+        yield
+        found.append("turn is over")
+
+    monkeypatch.setattr(race_module, "_open", opened)
+    monkeypatch.setattr(race_module, "_run_rounds", timed)
+    monkeypatch.setattr(race_module.time, "monotonic", lambda: now[0])
+    found.append("")
+    race_job.run(request(opens_beside=False), turn)
+    found.append("")
+    race_job.run(request(opens_beside=True), turn)
+    return found
+
+
+def request(*, opens_beside: bool) -> race_job.Request:
+    base: Any = None
+    return race_job.Request(base, (), Effort(1.0, whole_s=50.0), 0, opens_beside=opens_beside)
+
+
+def test_lanes_are_opened_before_the_turn_where_there_is_memory(steps: list[str]) -> None:
+    inside = ["", "waiting", "opened", "timed for 50 s", "closed", "turn is over"]
+    beside = ["", "opened", "waiting", "timed for 50 s", "turn is over", "closed"]  # waiting is no time of the race
+    assert steps == inside + beside
