@@ -110,6 +110,8 @@ def test_eight_bits_that_break_the_budget_are_repaired_with_nodes_at_sixteen(cac
         sentences,
         "--max-drift",
         "0.018",
+        "--search-seconds",
+        "300",  # a repair takes some seconds on the simulator, and a busy machine ten times that
         "-o",
         out,
         "--without",
