@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import optim
-from optim._engine.reports import machine
+from optim._engine import machine
 from optim._engine.runs.session_file import write_session_files
 from optim.errors import OptimError
 from optim.model import SessionConfig
@@ -81,8 +82,8 @@ def test_what_another_machine_packed_is_not_opened(folder: Path, monkeypatch: py
     (place,) = packed_in(folder)
     (place / "model.onnx").write_bytes(b"of another machine")
     if what == "processor":
-        here = machine.this_machine("")
-        monkeypatch.setattr(machine, "this_machine", lambda device: here.model_copy(update={"cpu": "another"}))
+        here = machine.this_machine()
+        monkeypatch.setattr(machine, "this_machine", lambda: replace(here, cpu="another"))
     else:
         monkeypatch.setattr(onnxruntime, "__version__", "0.0")
     assert answer(optim.load(folder, packed=True)).shape == (3, 128)

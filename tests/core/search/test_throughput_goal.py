@@ -20,7 +20,7 @@ from optim._engine.jobs.clocks.goal_clock import Figure, Subject
 from optim._engine.jobs.clocks.serving import Served, Serving, Tried, percentiles
 from optim._engine.jobs.clocks.throughput import ThroughputClock
 from optim._engine.reports.build import build_report
-from optim._engine.runs.outcome import Outcome, RunStatus
+from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.session_file import Opening, read_session_file, write_session_files
 from optim._engine.search.settings import RunSettings
 from optim.errors import OptimError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
-from ort_models import DATA
+from ort_models import DATA, apply, export
 
 from optim import Stage
 from optim.testing import PassConformance, models
@@ -18,6 +18,7 @@ from optim_plugins.ort.prepare.clean import Clean
 from optim_plugins.ort.prepare.convert_opset import ConvertOpset
 from optim_plugins.ort.prepare.gemm_to_matmul import GemmToMatMul
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.past.quantize_past import QuantizePast
 from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
 from optim_plugins.ort.tune.tune_execution import TuneExecution
@@ -62,6 +63,19 @@ class TestSharePast(PassConformance):
     @pytest.fixture
     def pass_class(self):
         return SharePast
+
+
+class TestQuantizePast(PassConformance):
+    max_drift = 0.05
+    stage = Stage.QUANTIZE
+
+    @pytest.fixture
+    def model_path(self, tmp_path):
+        return apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model.path
+
+    @pytest.fixture
+    def pass_class(self):
+        return QuantizePast
 
 
 class TestFuseConvolution(PassConformance):

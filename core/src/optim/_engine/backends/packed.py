@@ -98,9 +98,9 @@ def _place(model: Path, settings: SessionConfig) -> Path:
     """Where it is kept: called by the model, and below that by all else that it depends on."""
     import onnxruntime
 
-    from optim._engine.reports.machine import this_machine
+    from optim._engine.machine import this_machine
 
-    machine = this_machine("")
+    machine = this_machine()
     files = sorted(model.parent.glob(f"{model.name}*"))
     stamps = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     said = [dict(settings.session_options), dict(settings.session_config), list(settings.disabled_optimizers)]
