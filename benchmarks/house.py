@@ -11,7 +11,7 @@ import ast
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -85,8 +85,28 @@ def folder_graph(modules: dict[str, Path], *, lazily: bool = False) -> dict[str,
 
 
 def folder_cycles(modules: dict[str, Path], *, lazily: bool = False) -> list[list[str]]:
-    """Strongly connected sets of folders, by imports at module level, or by all where ``lazily`` (Tarjan)."""
-    graph = folder_graph(modules, lazily=lazily)
+    """Sets of folders that import each other in a circle, by imports at module level, or by all where ``lazily``."""
+    return circles({here: set(there) for here, there in folder_graph(modules, lazily=lazily).items()})
+
+
+def file_circles(modules: dict[str, Path], leaving_out: Sequence[str] = ()) -> list[list[str]]:
+    """Sets of files that import each other in a circle, anywhere in them.
+
+    Args:
+        modules: with their files.
+        leaving_out: modules whose own imports do not count.
+    """
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        named = set() if module in leaving_out else imports_of(path.read_text(), lazily=True)
+        names = {name for name in named if name in modules and name != module}
+        # "from package import module" names the package too, and takes nothing of its own
+        graph[module] = {one for one in names if not any(other.startswith(f"{one}.") for other in names)}
+    return circles(graph)
+
+
+def circles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
+    """Sets of nodes that reach each other (Tarjan)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -95,7 +115,7 @@ def folder_cycles(modules: dict[str, Path], *, lazily: bool = False) -> list[lis
     def visit(node: str) -> None:
         index[node] = low[node] = len(index)
         stack.append(node)
-        for other in graph.get(node, {}):
+        for other in graph.get(node, ()):
             if other not in index:
                 visit(other)
                 low[node] = min(low[node], low[other])

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from peer import Job, Tool
+    from tool import Job, Tool
 
 LARGE_BYTES = 1 << 30
 

@@ -11,41 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a peer is given.
-
-    Attributes:
-        model: the original.
-        out: an empty folder.
-        calib: samples named ``<i>/<input>``.
-        kind: what the optimizer of onnxruntime.transformers calls the architecture.
-        heads: attention heads; 0: unknown.
-        hidden: width; 0: unknown.
-    """
-
-    model: Path
-    out: Path
-    calib: Path
-    kind: str
-    heads: int
-    hidden: int
-
-    @property
-    def result(self) -> Path:
-        """Where the model goes."""
-        return self.out / "model.onnx"
-
-
-Tool = tuple[str, Callable[[Job], None]]
-"""What it is called in tables, and what does it."""
+from tool import Job, Tool
 
 
 def tools() -> dict[str, Tool]:

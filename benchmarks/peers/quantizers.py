@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from peer import Job, Tool
+    from tool import Job, Tool
 
 
 def dynamic(job: Job) -> None:

@@ -13,6 +13,15 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "public-modules.md"
+FACES = (
+    "optim",
+    "optim.model",
+    "optim._engine.reports.schema",
+    "optim._engine.runs.run",
+    "optim._engine.runs.session_trust",
+)
+"""What hands on what others make of it, when it is asked to: names, the content of a file, a page for a notebook."""
+
 MOST_FILES = 16
 MOST_LINES = 350
 MOST_ARGUMENTS = 7
@@ -66,6 +75,18 @@ def test_a_circle_of_folders_is_found(house: ModuleType, tmp_path: Path, monkeyp
         (tmp_path / "optim" / name / "x.py").write_text(f"from optim.{other} import x\n")
     monkeypatch.setattr(house, "CORE", tmp_path)
     assert house.folder_cycles(house.core_modules()) == [["optim.a", "optim.b"]]
+
+
+def test_no_files_import_in_circles(house: ModuleType) -> None:
+    assert house.file_circles({**house.core_modules(), **house.plugin_modules()}, leaving_out=FACES) == []
+
+
+def test_a_circle_of_files_is_found(house: ModuleType, tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / f"{name}.py").write_text(f"def f():\n    from optim.x import {other}\n")
+    modules = {f"optim.x.{name}": tmp_path / f"{name}.py" for name in ("a", "b")}
+    assert house.file_circles(modules) == [["optim.x.a", "optim.x.b"]]
+    assert house.file_circles(modules, leaving_out=("optim.x.a",)) == []
 
 
 def test_no_folder_has_more_files_than_one_idea_needs(house: ModuleType) -> None:

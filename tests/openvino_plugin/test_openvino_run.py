@@ -84,6 +84,17 @@ def test_an_operator_that_it_does_not_have_is_named(tmp_path):
     assert "it does not have Bernoulli of opset 17" in caught.value.cause
 
 
+def test_feeds_that_do_not_fit_are_refused_in_openvinos_words_without_its_places(tmp_path):
+    with OpenVinoBackend().open(describe(models.mlp(tmp_path)), TARGET) as session:
+        with pytest.raises(OptimError, match="openvino-run") as caught:
+            session.run({"x": np.ones((2, 31), np.float32)})
+        assert "31" in caught.value.cause
+        assert ".cpp" not in caught.value.cause
+        with pytest.raises(OptimError, match="feeds-missing-input") as caught:
+            session.run({"of nobody": np.ones((2, 32), np.float32)})
+        assert "'x'" in caught.value.cause
+
+
 def test_without_nncf_its_passes_say_so(tmp_path, monkeypatch):
     monkeypatch.setattr(nncf_library, "missing", lambda: f"NNCF is not installed: {nncf_library.INSTALL}")
     applicable = Quantize().applicable(describe(models.encoder(tmp_path)), TARGET)

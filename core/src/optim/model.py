@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    import onnx
     import onnx_ir
 
 Dimension: TypeAlias = int | str | None
@@ -34,6 +35,13 @@ class TensorInfo:
     dtype: str
     shape: tuple[Dimension, ...] | None
 
+    @classmethod
+    def of(cls, value: onnx.ValueInfoProto) -> TensorInfo:
+        """An input or output as the graph declares it."""
+        tensor = value.type.tensor_type
+        shape = tuple(_size(dimension) for dimension in tensor.shape.dim) if tensor.HasField("shape") else None
+        return cls(value.name, dtype_name(tensor.elem_type), shape)
+
     @property
     def is_tensor(self) -> bool:
         """Whether it is a plain tensor, no sequence, map or optional."""
@@ -43,6 +51,23 @@ class TensorInfo:
     def is_dynamic(self) -> bool:
         """Whether any dimension is not a fixed size."""
         return self.shape is None or any(not isinstance(size, int) for size in self.shape)
+
+
+def _size(dimension: onnx.TensorShapeProto.Dimension) -> Dimension:
+    """A size, its name, or None where it is free: some exporters write -1 for that."""
+    if dimension.HasField("dim_value"):
+        return dimension.dim_value if dimension.dim_value >= 0 else None
+    return dimension.dim_param or None
+
+
+def dtype_name(elem_type: int) -> str:
+    """Numpy's name of an ONNX element type, ``UNKNOWN_DTYPE`` where there is none."""
+    import onnx_ir
+
+    if not elem_type:
+        return UNKNOWN_DTYPE
+    name = onnx_ir.DataType(elem_type).name.lower()
+    return {"float": "float32", "double": "float64", "string": "str"}.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +90,11 @@ class AdapterInput:
     required: bool = False
     details: Mapping[str, int] = field(default_factory=dict)
     supplied_by: str = ""
+
+
+PACKED_WEIGHTS = "optim.packed_weights"
+"""A config entry of optim's own: the session maps weights that onnxruntime packed for this machine. What opens a model
+without optim and without ``load.py`` reads them from the graph, as ever."""
 
 
 @dataclass(frozen=True, slots=True)

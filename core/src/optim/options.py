@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from optim.errors import ExitStatus, OptimError, unknown_name
-from optim.layout import Layout
-from optim.metric import MetricFamily
-from optim.source_passes import AnyPass
 
 
 class PassOptions(BaseModel):
@@ -25,7 +21,19 @@ class NoOptions(PassOptions):
     """For a pass that has nothing to choose."""
 
 
-def options_class(owner: AnyPass | MetricFamily | type[Layout]) -> type[PassOptions]:
+class HasOptions(Protocol):
+    """What has options: the class of a pass, of an exporter or of a layout, or a metric's family."""
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+
+    @property
+    def options(self) -> str | type[PassOptions]:
+        """The class of its options, or ``package.module:Class``."""
+
+
+def options_class(owner: HasOptions) -> type[PassOptions]:
     """The options class of a pass, a metric or a layout, imported if it is named as ``module:Class``."""
     if not isinstance(owner.options, str):
         return owner.options
@@ -39,15 +47,20 @@ def import_named(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def parse_options(owner: AnyPass | MetricFamily | type[Layout], values: Mapping[str, Any]) -> PassOptions:
+def parse_options(owner: HasOptions, values: Mapping[str, Any], listed_by: str = "") -> PassOptions:
     """Options of a pass, a metric or a layout from what a user wrote.
+
+    Args:
+        owner: has the options.
+        values: what was written.
+        listed_by: the command that shows the options; empty: that of a pass.
 
     Raises:
         OptimError[unknown-option]: a key that it does not have; lists the near ones.
         OptimError[bad-option]: a value that does not fit.
     """
     cls = options_class(owner)
-    listed = _listed(owner)
+    listed = listed_by or f"optim passes show {owner.name}"
     for key in values:
         if key not in cls.model_fields:
             raise unknown_name("option", key, cls.model_fields, fix=listed)
@@ -58,14 +71,6 @@ def parse_options(owner: AnyPass | MetricFamily | type[Layout], values: Mapping[
         raise OptimError(
             "bad-option", f"options of {owner.name} do not fit", problems, listed, status=ExitStatus.USAGE
         ) from error
-
-
-def _listed(owner: AnyPass | MetricFamily | type[Layout]) -> str:
-    """The command that shows the options."""
-    if isinstance(owner, MetricFamily):
-        return "optim metrics"
-    is_layout = inspect.isclass(owner) and issubclass(owner, Layout)
-    return "optim deliver --help" if is_layout else f"optim passes show {owner.name}"
 
 
 def _problem(place: tuple[int | str, ...], message: str) -> str:

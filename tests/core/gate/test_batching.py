@@ -10,7 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from optim._engine.compare.batching import BatchDrift, batch_drift
+from optim._engine.compare.batching import batch_drift
+from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.gate.budget import Budget
 from optim.arrays import Array
 from optim.model import SessionConfig, TensorInfo

@@ -11,8 +11,9 @@ import pytest
 from feed_models import FLOAT, build, constant, value
 from onnx import helper, numpy_helper
 
-from optim._engine.gate.budget import DEFAULT_MAX_DRIFT, Budget
+from optim._engine.gate.budget import Budget
 from optim._engine.gate.outputs import compare_output, compare_sample
+from optim._engine.search.settings import DEFAULT_MAX_DRIFT
 from optim.model import TensorInfo
 
 LOSSLESS = Budget(None, 1e-4)

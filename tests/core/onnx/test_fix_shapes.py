@@ -10,7 +10,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from optim.errors import OptimError
 from optim.model import TensorInfo
-from optim.onnx.files import tensor_info
 from optim.onnx.fix_shapes import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
 
 _INPUTS = (TensorInfo("ids", "int64", ("batch", "seq")), TensorInfo("mask", "float32", ("batch", None)))
@@ -47,7 +46,7 @@ def _graph(mask: tuple[str | None, ...] = ("batch", "seq")) -> ir.Model:
 def _shapes(graph: ir.Model) -> dict[str, tuple[int | str | None, ...] | None]:
     proto = ir.to_proto(graph)
     values = [*proto.graph.input, *proto.graph.value_info, *proto.graph.output]
-    return {value.name: tensor_info(value).shape for value in values}
+    return {value.name: TensorInfo.of(value).shape for value in values}
 
 
 def test_a_shape_fixes_whatever_shares_its_dimensions_and_all_that_follows() -> None:

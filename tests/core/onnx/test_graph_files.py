@@ -16,7 +16,8 @@ from timed_models import WIDTH, network, without_group, write_network
 
 from optim._engine.graphs.ingest import ingest
 from optim.model import SessionConfig
-from optim.onnx.digests import file_digest, graph_digest, model_digest
+from optim.onnx.data_files import file_digest
+from optim.onnx.digests import graph_digest, model_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.files import adopt_into_store, deliver, describe, is_whole, save_in_store, size_bytes
 

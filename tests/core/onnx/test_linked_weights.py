@@ -13,7 +13,7 @@ import pytest
 from optim._engine.search.restore import restore
 from optim._engine.store import Store
 from optim.model import Model, SessionConfig
-from optim.onnx.digests import file_digest
+from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.files import deliver, deliver_linked, is_whole, read_ir, save_in_store
 from optim.onnx.linked import is_linked, link

@@ -73,6 +73,9 @@ def test_latencies_and_options_are_short():
         "level=basic, per_channel, keep=a + b"
     )
     assert options_text({"keep": list("abcdef")}) == "keep: 6"
+    assert options_text({"threads": None, "pinning": False}) == "pinning=False"
+    assert options_text({"threads": None, "group_size": 0}) == "group_size=0"
+    assert options_text({"fold_transposes": False}) == ""
 
 
 def test_what_was_not_kept_has_five_rows_and_the_rest_is_on_the_page():

@@ -11,8 +11,8 @@ from small_decoder import FACTS, WORDS, write_decoder
 
 import optim
 from optim._engine.sources.export_file import ComponentFile, export_file, read_export_file, write_export_file
-from optim._engine.sources.tokenizer_files import carry_tokenizer
 from optim.errors import OptimError
+from optim.layout import carry_files
 from optim.testing import models
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
@@ -99,8 +99,7 @@ def test_a_folder_that_the_user_named_as_the_source_may_have_links_and_nothing_i
     (source / "tokenizer.json").symlink_to(blob)  # as the cache of Hugging Face keeps files
     (source / "vocab.txt").write_text("theirs")
     (out / "vocab.txt").write_text("mine")
-    carry_tokenizer(source, out, links=True)
-    carry_tokenizer(None, out)
+    assert carry_files(source, out).names == ("tokenizer.json",)
     assert {file.name: file.read_text() for file in out.iterdir()} == {"tokenizer.json": "blob", "vocab.txt": "mine"}
 
 

@@ -19,8 +19,8 @@ from optim._engine.feeds.feedset import FeedSet
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.plugins.registry import load_registry
+from optim._engine.reports.outcome import RunStatus
 from optim._engine.runs.execute import execute
-from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
@@ -228,6 +228,26 @@ def test_another_point_is_delivered_without_running_anything(whole, folder, tmp_
         pick_from(tmp_path / "out", "99", tmp_path / "other", jobs.append)
     again = run_settings(settings, tmp_path / "out", lambda text: None, pick="smallest")
     assert again.result.size_bytes == min(point.size_bytes for point in again.points if point.number)
+
+
+def test_another_point_is_laid_out_as_it_is_picked_with_the_files_that_the_run_folder_keeps(whole, tmp_path):
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.layouts.asked import ask
+    from optim._engine.runs.pick import pick_from
+    from optim._engine.runs.run import run_settings
+
+    run_settings(whole.settings, tmp_path / "out", lambda text: None)
+    (tmp_path / "out" / "config.json").write_text('{"model_type": "bert"}')
+    asked = ask(load_registry(), ["onnxruntime", "optimum"])
+    picked = pick_from(tmp_path / "out", "most-accurate", tmp_path / "other", lambda text: None, asked)
+    opened, written = picked.layouts
+    assert (opened.status, opened.folder) == ("opened", "onnxruntime"), opened.text
+    assert opened.drift <= opened.tolerance
+    assert (tmp_path / "other" / "onnxruntime" / "model.ort").is_file()
+    assert (written.status, written.graph) == ("not-opened", "onnx/model_optim.onnx")  # no optimum is installed here
+    for place in ("", "optimum"):
+        assert (tmp_path / "other" / place / "config.json").read_text() == '{"model_type": "bert"}'
+    assert (tmp_path / "other" / "optimum" / "onnx" / "model_optim.onnx").is_file()
 
 
 def test_the_outcome_says_what_it_was_made_with(whole):

@@ -82,3 +82,14 @@ def test_a_model_that_is_onnx_already_takes_no_source_options(
     assert main(["export", str(tmp_path / "model.onnx"), "-o", str(tmp_path / "out")]) == ExitStatus.USAGE
     assert "source-is-model" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_optim_filled_is_no_source_though_it_keeps_the_config(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    for name in ("run.json", "session.json", "export.json"):
+        (tmp_path / name).write_text("{}")
+        assert not needs_export(str(tmp_path))
+        (tmp_path / name).unlink()
+    (tmp_path / "export.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"weights")  # of a source whose graphs point into it
+    assert needs_export(str(tmp_path))

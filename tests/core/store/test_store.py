@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -72,7 +73,8 @@ def test_a_damaged_entry_is_dropped_and_named(store, caplog, damage):
     path.write_bytes(damage)
     assert store.read("steps", "key", dict) is None
     assert not path.exists()
-    assert str(path) in caplog.text
+    log = logging.getLogger("optim.store")
+    assert str(path) in caplog.text, f"{log.getEffectiveLevel()=} {log.disabled=} {logging.root.manager.disable=}"
 
 
 def test_a_bad_byte_in_the_record_of_a_run_spoils_no_later_run(store, family):

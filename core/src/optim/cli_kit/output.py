@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -139,6 +139,24 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in shown), default=0) + 2
     for name, value in shown:
         echo(f"{name:<{width}}" + value.replace("\n", "\n" + " " * width))
+
+
+def options_text(options: Mapping[str, Any]) -> str:
+    """The options that say something, e.g. ``level=basic, per_channel``.
+
+    False and 0 do where the others were left out: ``pinning=False``.
+    """
+    given = {name: value for name, value in options.items() if value not in (None, "", [], {}, ())}
+    said = {name: value for name, value in given.items() if value} or (given if None in options.values() else {})
+    return ", ".join(_option(name, value) for name, value in said.items())
+
+
+def _option(name: str, value: Any) -> str:
+    if value is True:
+        return name
+    if isinstance(value, list):
+        return f"{name}={' + '.join(map(str, value))}" if len(value) < 4 else f"{name}: {len(value)}"
+    return f"{name}={value}"
 
 
 def size_text(size_bytes: float | None) -> str:

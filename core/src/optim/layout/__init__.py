@@ -5,5 +5,15 @@ from __future__ import annotations
 from optim.layout.contract import Laid, Layout, Result
 from optim.layout.placing import place_graph, require_provider
 from optim.layout.settings import disabled_as_config
+from optim.layout.source_files import TOKENIZERS, carry_files
 
-__all__ = ["Laid", "Layout", "Result", "disabled_as_config", "place_graph", "require_provider"]
+__all__ = [
+    "TOKENIZERS",
+    "Laid",
+    "Layout",
+    "Result",
+    "carry_files",
+    "disabled_as_config",
+    "place_graph",
+    "require_provider",
+]

@@ -19,7 +19,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from optim.model import AdapterInput, TensorInfo
+from optim.model import AdapterInput, TensorInfo, dtype_name
 
 KEY = "optim.adapters"
 """Of the metadata."""
@@ -30,11 +30,9 @@ SUPPLIED = "supplied-with-the-session"
 
 def adapter_inputs_of(model: onnx.ModelProto) -> tuple[AdapterInput, ...]:
     """The adapter inputs of a graph, in the order of its inputs; what only its metadata names is left out."""
-    from optim.onnx.files import dtype_name, tensor_info
-
     known = {entry.key: entry.value for entry in model.metadata_props}
     said = {one["name"]: one for one in _read(known)}
-    infos = [tensor_info(value) for value in model.graph.input if value.name in said]
+    infos = [TensorInfo.of(value) for value in model.graph.input if value.name in said]
     infos += [
         TensorInfo(tensor.name, dtype_name(tensor.data_type), tuple(tensor.dims))
         for tensor in (model.graph.initializer if said else ())

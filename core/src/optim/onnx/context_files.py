@@ -27,7 +27,7 @@ import onnx
 import onnx_ir as ir
 
 from optim.errors import OptimError
-from optim.onnx.digests import file_digest
+from optim.onnx.data_files import file_digest
 
 _OPERATOR, _FILE, _EMBEDDED = "EPContext", "ep_cache_context", "embed_mode"
 

@@ -107,3 +107,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def file_digest(path: Path) -> str:
+    """Sha256 of a file's bytes, hex; reads in pieces, so a mapped file costs no memory."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -11,17 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim.model import SessionConfig
+from optim.onnx.data_files import file_digest
+from optim.onnx.external_data import external_files
 
 if TYPE_CHECKING:
     import onnx
 
 _STORED = re.compile(r"[0-9a-f]{64}")
-
-
-def file_digest(path: Path) -> str:
-    """Sha256 of a file's bytes, hex; reads in pieces, so a mapped file costs no memory."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def graph_digest(path: Path) -> str:
@@ -31,8 +27,6 @@ def graph_digest(path: Path) -> str:
     """
     if _STORED.fullmatch(path.stem):
         return path.stem
-    from optim.onnx.external_data import external_files
-
     digest = hashlib.sha256(file_digest(path).encode())
     for location in external_files(path):
         digest.update(file_digest(path.parent / location).encode())

@@ -21,7 +21,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
 from optim.decoders.shared_past import keep_shared_past
-from optim.model import UNKNOWN_DTYPE, Model, SessionConfig, TensorInfo
+from optim.model import Model, SessionConfig, TensorInfo
 from optim.onnx.adapter_inputs import SUPPLIED, adapter_inputs_of, keep_adapter_inputs, leave_to_sessions
 from optim.onnx.context_files import context_files, deliver_contexts, keep_attachments, set_artefacts, store_contexts
 from optim.onnx.data_files import bytes_key, pieces, placed, replacing, write_tensors
@@ -53,8 +53,8 @@ def describe(
     return Model(
         path=path,
         digest=digest or model_digest(path, settings),
-        inputs=tuple(tensor_info(value) for value in proto.graph.input if value.name not in initializers),
-        outputs=tuple(tensor_info(value) for value in proto.graph.output),
+        inputs=tuple(TensorInfo.of(value) for value in proto.graph.input if value.name not in initializers),
+        outputs=tuple(TensorInfo.of(value) for value in proto.graph.output),
         opset={_domain(entry.domain): entry.version for entry in proto.opset_import},
         ir_version=proto.ir_version,
         session=settings,
@@ -265,27 +265,3 @@ def _tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:
 
 def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
-
-
-def tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
-    """An input or output as the graph declares it."""
-    tensor = value.type.tensor_type
-    dtype = dtype_name(tensor.elem_type)
-    if not tensor.HasField("shape"):
-        return TensorInfo(value.name, dtype, None)
-    return TensorInfo(value.name, dtype, tuple(_size(dimension) for dimension in tensor.shape.dim))
-
-
-def _size(dimension: onnx.TensorShapeProto.Dimension) -> int | str | None:
-    """A size, its name, or None where it is free: some exporters write -1 for that."""
-    if dimension.HasField("dim_value"):
-        return dimension.dim_value if dimension.dim_value >= 0 else None
-    return dimension.dim_param or None
-
-
-def dtype_name(elem_type: int) -> str:
-    """Numpy's name of an ONNX element type, ``UNKNOWN_DTYPE`` where there is none."""
-    if not elem_type:
-        return UNKNOWN_DTYPE
-    name = ir.DataType(elem_type).name.lower()
-    return {"float": "float32", "double": "float64", "string": "str"}.get(name, name)

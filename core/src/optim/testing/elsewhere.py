@@ -12,10 +12,14 @@ from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
 from optim.backend import Backend
 from optim.jobs.channel import Channel
+from optim.jobs.wire import from_wire
 from optim.model import Model
-from optim.options import parse_options
+from optim.options import PassOptions, parse_options
 from optim.passes import Pass
 from optim.target import Target
+from optim.testing.trial import Trial
+
+_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +58,33 @@ JOB = Job(__name__, Request, Answer)
 def run(request: Request, channel: Channel) -> Answer:
     """Import, apply."""
     del channel
-    from optim.testing.trial import Trial
-
     pass_class: type[Pass] = _imported(request.path)
     backend: type[Backend] = _imported(request.backend)
     trial = Trial(request.model, request.target, backend(), FeedSet.open(request.feeds), request.store)
     return Answer(trial.apply(pass_class(), request.model, parse_options(pass_class, request.options)).model.digest)
+
+
+def digest_elsewhere(trial: Trial, transformation: Pass, options: PassOptions) -> str:
+    """Apply a pass in a process of its own; the digest of the model it makes there.
+
+    Raises:
+        WorkerFailed: the process raised, crashed, or did not come back.
+    """
+    request = Request(
+        _path(type(transformation)),
+        _path(type(trial.backend)),
+        trial.model,
+        trial.target.plain,
+        options.model_dump(mode="json"),
+        trial.store,
+        trial.feeds.folder,
+    )
+    with JOB.start(request) as worker:
+        return from_wire(Answer, worker.result(_TIMEOUT_S)).digest
+
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _imported(path: str) -> Any:

@@ -19,16 +19,13 @@ from optim._engine.graphs.ingest import ingest
 from optim._engine.jobs.offer import context_for
 from optim.backend import Backend
 from optim.errors import OptimError
-from optim.jobs.wire import from_wire
 from optim.model import Model
 from optim.onnx.files import describe
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Interface, Pass, PassResult
 from optim.target import Target
-from optim.testing import elsewhere
 
 SEED = 0
-_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +104,6 @@ class Trial:
             checked_model(result, self.model, self.store, transformation.name)
         return result
 
-    def apply_elsewhere(self, transformation: Pass, options: PassOptions) -> str:
-        """Apply the pass in a process of its own; the digest of the model it makes there.
-
-        Raises:
-            WorkerFailed: the process raised, crashed, or did not come back.
-        """
-        request = elsewhere.Request(
-            _path(type(transformation)),
-            _path(type(self.backend)),
-            self.model,
-            self.target.plain,
-            options.model_dump(mode="json"),
-            self.store,
-            self.feeds.folder,
-        )
-        with elsewhere.JOB.start(request) as worker:
-            return from_wire(elsewhere.Answer, worker.result(_TIMEOUT_S)).digest
-
     def drift(self, result: PassResult) -> Drift:
         """How far the result's outputs are from the model's on every sample, through its interface.
 
@@ -157,10 +136,6 @@ class Trial:
                 comparisons = compare_sample(expected, got, feeds, self.model.inputs, self.model.outputs)
                 drift = drift.worst(worst_drift(comparisons))
         return drift
-
-
-def _path(cls: type) -> str:
-    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _names(outputs: Mapping[str, object] | Sequence[str]) -> str:

@@ -25,11 +25,14 @@ class Session:
     def __init__(self, compiled):
         self.compiled = compiled
         self.request = compiled.create_infer_request()
-        self.taken = {{name for port in compiled.inputs for name in port.get_names()}}
+        self.names = {{port.any_name: port.get_names() for port in compiled.inputs}}
+        self.taken = set().union(*self.names.values())
 
     def run(self, output_names, feeds):
         """One run: arrays by name in, arrays in the order of output_names out; None: all of them."""
         given = {{name: np.asarray(array) for name, array in feeds.items() if name in self.taken}}
+        if missing := [one.name for one in self.get_inputs() if not self.names[one.name] & given.keys()]:
+            raise ValueError(f"nothing is given for the inputs {{missing}}")  # OpenVINO would take empty arrays
         found = self.request.infer(given, share_inputs=True)
         names = [one.name for one in self.get_outputs()] if output_names is None else output_names
         return [np.array(found[self.compiled.output(name)]) for name in names]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optim import Session
+from optim import OptimError, Session
 from optim.backend import KernelCount
 from optim_openvino.runtime.properties import RUNTIME
+from optim_openvino.runtime.refusals import plain
 
 _TOLD = ("layerType", "runtimePrecision", "primitiveType")
 _COMPUTE_NOTHING = ("Const", "Constant", "Input", "Output", "Parameter", "Result")
@@ -34,14 +35,22 @@ class OpenVinoSession(Session):
         self._inputs = {name: port.element_type for port in compiled.inputs for name in port.get_names()}
         self._outputs = [info.name for info in model.outputs]
         self._device = device
+        self._name = model.path.name
 
     def run(self, feeds: Feeds) -> Outputs:
-        """One run. Each output is memory of its own that OpenVINO writes to, so that nothing is copied."""
+        """One run. Each output is memory of its own that OpenVINO writes to, so that nothing is copied.
+
+        Raises:
+            OptimError[feeds-missing-input]: the feeds lack an input, for which OpenVINO would take an empty array.
+            OptimError[openvino-run]: OpenVINO cannot compute it, because of sizes that do not fit together, say.
+        """
         import openvino
 
         if self._compiled is None or self._request is None:
             raise RuntimeError("the session is closed")
         given = {name: _tensor(array) for name, array in feeds.items() if name in self._inputs}
+        if len(given) < len(self._compiled.inputs):
+            raise self._lacking(given)
         made = []
         for number, port in enumerate(self._compiled.outputs):
             shape = port.partial_shape
@@ -49,8 +58,27 @@ class OpenVinoSession(Session):
             tensor = openvino.Tensor(port.element_type, port.shape if shape.is_static else openvino.Shape(sizes))
             self._request.set_output_tensor(number, tensor)
             made.append(tensor)
-        self._request.infer(given)
+        try:
+            self._request.infer(given)
+        except RuntimeError as error:
+            raise OptimError(
+                "openvino-run",
+                f"OpenVINO cannot run {self._name} on these feeds",
+                plain(str(error)),
+                "look at the sizes of the feeds; --target cpu tells whether onnxruntime runs them",
+            ) from error
         return dict(zip(self._outputs, (tensor.data for tensor in made), strict=True))
+
+    def _lacking(self, given: Mapping[str, Any]) -> OptimError:
+        ports = self._compiled.inputs if self._compiled is not None else []
+        lacking = [port.any_name for port in ports if not port.get_names() & given.keys()]
+        names = ", ".join(f"'{name}'" for name in lacking)
+        return OptimError(
+            "feeds-missing-input",
+            f"the feeds of {self._name} lack {len(lacking)} of {len(ports)} inputs",
+            f"nothing is given for {names}",
+            f"add {names} to the feeds",
+        )
 
     @property
     def executed_on(self) -> Mapping[str, float]:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 import onnx
 
 from optim.errors import ExitStatus, OptimError
+from optim_prepost import PACKAGE
 from optim_prepost.compose.fitting import check_join, check_links, check_ports, step_failed, watch
 from optim_prepost.plans.plan import Plan, PlannedStep, Port, Result
-from optim_prepost.plans.step_classes import PACKAGE, make_step
+from optim_prepost.plans.step_classes import make_step
 
 if TYPE_CHECKING:
     from onnxruntime_extensions.tools.pre_post_processing import Step

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import onnx
 
 from optim.errors import ExitStatus, OptimError
+from optim_prepost import PACKAGE
 from optim_prepost.plans.catalog import KINDS
 from optim_prepost.plans.plan import PlannedStep, Port
-from optim_prepost.plans.step_classes import PACKAGE
 
 if TYPE_CHECKING:
     from onnxruntime_extensions.tools.pre_post_processing import Step

@@ -13,9 +13,9 @@ from typing import Any
 
 from optim.errors import ExitStatus, OptimError
 from optim.model import TensorInfo
+from optim_prepost import PACKAGE
 from optim_prepost.plans.append_options import AppendOptions
 from optim_prepost.plans.plan import Link, Plan, PlannedStep, Port
-from optim_prepost.plans.step_classes import PACKAGE
 
 
 def explicit_plan(options: AppendOptions, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> Plan:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from optim.errors import ExitStatus, OptimError
-from optim_prepost.plans.step_classes import PACKAGE
+from optim_prepost import PACKAGE
 
 PREPROCESSOR = "preprocessor_config.json"
 

@@ -6,13 +6,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from optim.errors import ExitStatus, OptimError, unknown_name
+from optim_prepost import PACKAGE
 from optim_prepost.plans.catalog import KINDS
 from optim_prepost.plans.plan import PlannedStep
+from optim_prepost.plans.settings import read_vocabulary
 
 if TYPE_CHECKING:
     from onnxruntime_extensions.tools.pre_post_processing import Step
 
-PACKAGE = "optim-plugin-prepost"
 _WORDPIECE = ("BertTokenizer", "BertTokenizerQADecoder")
 
 
@@ -62,8 +63,6 @@ def make_step(planned: PlannedStep) -> Step:
 
 def _read_words(param: Any) -> None:
     """A vocabulary in place of its path: the steps know one format of file only."""
-    from optim_prepost.plans.settings import read_vocabulary
-
     if not isinstance(param.vocab_or_file, dict):
         param.vocab_or_file = read_vocabulary(str(param.vocab_or_file))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from optim.errors import ExitStatus, OptimError, unknown_name
+from optim_prepost import PACKAGE
 from optim_prepost.plans.append_options import AppendOptions
-from optim_prepost.plans.step_classes import PACKAGE
 
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 _TASKS = {"QuestionAnswering": "question-answering", "SequenceClassification": "text-classification"}

@@ -7,9 +7,9 @@ from typing import Literal
 
 from optim.errors import ExitStatus, OptimError
 from optim.model import TensorInfo
+from optim_prepost import PACKAGE
 from optim_prepost.plans.append_options import AppendOptions
 from optim_prepost.plans.settings import Settings
-from optim_prepost.plans.step_classes import PACKAGE
 
 Kind = Literal["bytes", "pixels", "text", "ids", "samples"]
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from optim.arrays import Feeds, dtype_of
 from optim.errors import OptimError
+from optim_prepost import PACKAGE
 from optim_prepost.plans.plan import Plan, Port
-from optim_prepost.plans.step_classes import PACKAGE
 from optim_prepost.reference.arrays import Array
 
 _IMAGES = ((97, 131), (240, 180), (333, 500))

@@ -15,8 +15,9 @@ import numpy as np
 from optim.arrays import Array, Feeds, Outputs
 from optim.backend import Check, Delivery
 from optim.errors import ExitStatus, OptimError
+from optim_prepost import PACKAGE
 from optim_prepost.plans.plan import Plan
-from optim_prepost.plans.step_classes import PACKAGE
+from optim_prepost.web.agreement import expected_of, require_equal, sample_of
 from optim_prepost.web.packages import PUPPETEER, node, require
 
 NAME = "opens in Chromium"
@@ -38,8 +39,6 @@ def check_in_chromium(delivery: Delivery, plan: Plan | None) -> Check:
         OptimError[page-failed]: the page did not open the model, or said so.
         OptimError[page-differs]: it gives other outputs than the model that was judged.
     """
-    from optim_prepost.web.deliver import expected_of, require_equal, sample_of
-
     browser = find_chromium()
     if browser is None:
         return Check(NAME, "skipped", f"there is no Chromium on this machine ({', '.join(_PROGRAMS[:3])})")

@@ -9,21 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from optim.arrays import Feeds, Outputs
 from optim.backend import Check, Delivery
-from optim.drift import compare_output
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.jobs import from_wire
 from optim.model import TensorInfo
 from optim.onnx.external_data import external_files
 from optim.onnx.operators import operator_counts
+from optim_prepost import PACKAGE
 from optim_prepost.compose.compose import METADATA
 from optim_prepost.plans.plan import Plan
-from optim_prepost.plans.step_classes import PACKAGE
-from optim_prepost.web.backend import web_options
+from optim_prepost.web.agreement import expected_of, require_equal, sample_of
 from optim_prepost.web.packages import ONNXRUNTIME_WEB, require
+from optim_prepost.web.settings import web_options
 from optim_prepost.web.tables import judge
 from optim_prepost.web.targets import WASM, WEBGPU
 
@@ -44,9 +41,6 @@ _LOADS: Mapping[str, str] = {
     ),
 }
 """``runtime.mjs`` of the page."""
-
-TOLERANCE = 1e-3
-"""Relative L2 of the delivered folder, opened anew, to the model that was judged: threads add in another order."""
 
 _MOST_WORDS = 10_000_000
 """A vocabulary of today has a quarter of a million words; a number beyond would be that many empty lines."""
@@ -131,58 +125,6 @@ def write_page(delivery: Delivery, plan: Plan | None) -> None:
         shutil.copyfile(package / "dist" / name, folder / "ort" / name)
 
 
-def sample_of(delivery: Delivery, plan: Plan | None) -> Feeds:
-    """One sample as the delivered model takes it: raw for a composed model, else small made arrays."""
-    if plan is not None:
-        from optim_prepost.reference.samples import raw_samples
-
-        return raw_samples(plan)[0]
-    from optim.arrays import dtype_of
-
-    random = np.random.default_rng(0)
-    return {
-        info.name: (random.random(_sizes(info)) if info.dtype.startswith("float") else np.ones(_sizes(info))).astype(
-            dtype_of(info.dtype)
-        )
-        for info in delivery.model.inputs
-    }
-
-
-def expected_of(delivery: Delivery, feeds: Feeds) -> Outputs:
-    """What the model that was judged makes of a sample, in onnxruntime-web under Node.
-
-    Kernels of WASM and native ones take products of integers apart in other ways: how far that is from the original was
-    judged on the run's own samples.
-    """
-    from optim_prepost.web.node_session import NodeSession
-
-    with NodeSession(delivery.model.path, web_options(delivery.model.session)) as session:
-        return session.run(feeds)
-
-
-def require_equal(expected: Outputs, got: Outputs, where: str) -> float:
-    """The drift of the worst output.
-
-    Raises:
-        OptimError[page-differs]: it is beyond the tolerance, or an output is missing.
-    """
-    worst = 0.0
-    for name, array in expected.items():
-        found = compare_output(name, array, got[name]) if name in got else None
-        if found is None or found.problem or found.relative_l2 > TOLERANCE:
-            why = found.problem or f"drift {found.relative_l2:.3g}" if found else "it is missing"
-            raise OptimError(
-                "page-differs",
-                f"what was delivered gives other outputs {where}",
-                f"output '{name}': {why}",
-                "this is an issue of the plugin or of onnxruntime-web, not of the model",
-                PACKAGE,
-                ExitStatus.NOT_HELD,
-            )
-        worst = max(worst, found.relative_l2)
-    return worst
-
-
 def _in_node(delivery: Delivery, plan: Plan | None) -> Check:
     """The delivered files themselves, opened once more."""
     from optim_prepost.web.node_session import NodeSession
@@ -213,7 +155,3 @@ def _few(names: Sequence[str]) -> str:
 def _port(info: TensorInfo) -> dict[str, Any]:
     dims = [size if size is not None else f"{info.name}_{place}" for place, size in enumerate(info.shape or ())]
     return {"name": info.name, "dtype": {"str": "string"}.get(info.dtype, info.dtype), "dims": dims}
-
-
-def _sizes(info: TensorInfo) -> list[int]:
-    return [size if isinstance(size, int) else 1 for size in info.shape or ()]

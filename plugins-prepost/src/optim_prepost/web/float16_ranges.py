@@ -18,7 +18,7 @@ import onnx
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
-from optim_prepost.plans.step_classes import PACKAGE
+from optim_prepost import PACKAGE
 from optim_prepost.web.node_session import NodeSession
 
 

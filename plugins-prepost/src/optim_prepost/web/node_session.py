@@ -17,7 +17,7 @@ from optim.arrays import Array, Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
 from optim.onnx.external_data import external_files
-from optim_prepost.plans.step_classes import PACKAGE
+from optim_prepost import PACKAGE
 from optim_prepost.web.packages import ONNXRUNTIME_WEB, node, require
 
 _RUNNER = Path(__file__).with_name("runner.mjs")

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from optim.errors import ExitStatus, OptimError, disk_error
-from optim_prepost.plans.step_classes import PACKAGE
+from optim_prepost import PACKAGE
 
 ONNXRUNTIME_WEB = ("onnxruntime-web", "1.30.0")
 """The one version that models are run with, that is copied beside the page, and that the operator tables are of."""

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from optim.errors import ExitStatus, OptimError
-from optim_prepost.plans.step_classes import PACKAGE
+from optim_prepost import PACKAGE
 
 _LOCAL = "127.0.0.1"
 _NAMES = (_LOCAL, "localhost")

@@ -12,7 +12,7 @@ from typing import Any
 from optim import Model
 from optim.errors import ExitStatus, OptimError
 from optim.onnx.operators import operator_counts
-from optim_prepost.plans.step_classes import PACKAGE
+from optim_prepost import PACKAGE
 
 
 @dataclass(frozen=True, slots=True)

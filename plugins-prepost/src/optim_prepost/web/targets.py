@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from optim import Target
 from optim.errors import ExitStatus, OptimError, unknown_name
-from optim_prepost.plans.step_classes import PACKAGE
+from optim_prepost import PACKAGE
 from optim_prepost.web.packages import unavailable
 
 WASM = "wasm"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from optim.errors import ExitStatus, OptimError
+from optim_prepost import PACKAGE
 from optim_prepost.plans.append_options import AppendOptions
 from optim_prepost.plans.catalog import KINDS, Kind
 from optim_prepost.plans.olive_lists import step_kinds
-from optim_prepost.plans.step_classes import PACKAGE
 from optim_prepost.plans.tool_commands import as_preset
 
 _DECODES = {"speech": "AudioDecoder"}

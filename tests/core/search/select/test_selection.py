@@ -29,7 +29,7 @@ from optim.target import Target
 
 def step(name: str) -> Step:
     role = Role.ENABLE if name.startswith("way") else Role.REQUESTED if name == "wish" else Role.IMPROVE
-    return Step(Stage.FUSE, name, "plugin", {}, role, lossy=name == "lossy")
+    return Step(Stage.FUSE, name, "plugin", {}, role, lossy=name == "lossy", session_only=name.startswith("set"))
 
 
 def candidate(*names: str, size: int = 100) -> Candidate:
@@ -166,6 +166,42 @@ def test_what_only_makes_way_is_taken_out_unless_something_needs_it(decide):
     assert decide({"way-a": way, "a": none}, rebuilds=("a",)) == "a"
     assert decide({"way-a": way, "a": (0.9, 0.89, 0.91)}, rebuilds=("a",)) == "way-a"
     assert decide({"way-a": way}) == "way-a"
+
+
+def explored(*names, ratio, high, without):
+    """A journal with one row: of the last of these steps."""
+    journal = Journal()
+    attempt = journal.open(step(names[-1]), candidate(*names[:-1]))
+    attempt.ratio, attempt.low, attempt.high, attempt.parent_ratio = ratio, ratio - 0.01, high, without
+    return journal
+
+
+@pytest.mark.parametrize("row", [None, {"ratio": 0.77, "high": 0.81, "without": 0.8}])
+def test_settings_that_were_not_faster_beyond_the_noise_are_raced_against_the_chain_without_them(decide, row):
+    def journal():
+        return explored("a", "set", **row) if row else None
+
+    plain = (0.75, 0.74, 0.76)
+    assert decide({"a-set": (0.8, 0.79, 0.81), "a": plain}, rebuilds=("a",), journal=journal()) == "a"
+    slow = (0.83, 0.82, 0.84)
+    assert decide({"a-set": (0.8, 0.79, 0.81), "a": slow}, rebuilds=("a",), journal=journal()) == "a-set"
+
+
+def test_settings_that_were_clearly_faster_need_no_race_of_the_chain_without_them(decide):
+    journal = explored("a", "set", ratio=0.7, high=0.72, without=0.8)
+    assert decide({"a-set": (0.8, 0.79, 0.81), "a": (0.7, 0.69, 0.71)}, rebuilds=("a",), journal=journal) == "a-set"
+
+
+@pytest.mark.parametrize(("plain", "delivered"), [(0.81, "a"), (0.83, "a-set"), (0.85, "a-set")])
+def test_settings_whose_gain_is_within_the_noise_are_left_out(decide, plain, delivered):
+    assert decide({"a-set": (0.80, 0.78, 0.82), "a": (plain, plain - 0.02, plain + 0.02)}) == delivered
+
+
+def test_settings_that_gain_five_per_cent_stay_however_wide_the_interval_is(decide):
+    figures = {"a-set": (0.80, 0.60, 0.98), "a": (0.85, 0.65, 0.99)}
+    assert decide(figures) == "a-set"
+    assert decide({**figures, "a": (0.83, 0.65, 0.99)}) == "a"
+    assert decide({**figures, "a": (0.83, 0.65, 0.99)}, named=(Named("set"),)) == "a-set"
 
 
 def test_each_of_two_that_make_way_is_looked_at(decide):

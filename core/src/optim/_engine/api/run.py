@@ -142,7 +142,7 @@ def run(
         require_run(settings)
         folder = Path(output) if output is not None else default_output(path)
         deliveries = _deliveries(deliver, files, opened_by, settings, folder)
-        from optim._engine.runs.outcome import RunStatus
+        from optim._engine.reports.outcome import RunStatus
         from optim._engine.runs.run import EXIT_STATUS
         from optim._engine.runs.source_run import run_asked
 
@@ -161,9 +161,10 @@ def _deliveries(
     if not texts:
         return None
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.layouts.asked import ask, files_of, require_deliverable
+    from optim._engine.runs.layouts.asked import ask, require_deliverable
+    from optim._engine.sources.kept_files import files_of
 
     python = Path(opened_by) if opened_by else None
     found = ask(load_registry(), texts, Path(files) if files else None, python)
-    require_deliverable(found, files_of(settings), folder)
+    require_deliverable(found, files_of(settings.source, settings.export), folder)
     return found

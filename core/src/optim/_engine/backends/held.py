@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from optim._engine.backends.device import device
 from optim._engine.backends.held_session import HeldSession
+from optim._engine.backends.plugin_calls import PluginCalls
 from optim._engine.plugins.registry import Registry
 from optim.arrays import Feeds
 from optim.backend import Backend, BackendLimits, Check, Delivery, KernelProbe, KernelRatio, NodeProfile, Session
-from optim.errors import ExitStatus, OptimError, describe_exception
-from optim.model import Model, SessionConfig
+from optim.model import PACKED_WEIGHTS, Model, SessionConfig
 from optim.target import Target
-
-T = TypeVar("T")
-
-_PAUSES_S = (0.2, 1.0, 3.0)
-"""Before something that the backend calls passing is tried again: a device that another program holds for longer than
-four seconds is not waited for, and a run that meets one at every opening does not take minutes more."""
-
-_OPENED_BY = "onnxruntime"
-"""Exceptions of ONNX Runtime itself say what is wrong with a sample or a model: they pass as they are."""
 
 
 def held_backend(registry: Registry, name: str) -> HeldBackend:
@@ -50,11 +37,11 @@ class HeldBackend(Backend):
     """
 
     def __init__(self, kind: type[Backend], release: str, package: str = "") -> None:
-        self._release = release
         self._package = package
         self.kind = kind
         self.name = kind.name  # type: ignore[misc]  # of this instance: it stands for the class that it wraps
-        self._inner = self.blame("could not be made", kind)
+        self._inner = PluginCalls(kind.name, release).blame("could not be made", kind)
+        self._plugin = PluginCalls(kind.name, release, self._inner.is_passing)
 
     @property
     def owner(self) -> str | None:
@@ -68,7 +55,17 @@ class HeldBackend(Backend):
 
     def open(self, model: Model, target: Target) -> HeldSession:
         """Open on the target, in turn where its device takes one session at a time."""
-        return self._held(lambda: self._inner.open(model, target), model, target, on_target=True)
+        return self._held(lambda: self._opened(model, target), model, target, on_target=True)
+
+    def _opened(self, model: Model, target: Target) -> Session:
+        """By the plugin; packed weights are mapped in the same way whichever plugin has the runtime."""
+        if PACKED_WEIGHTS in model.session.session_config and self.kind.opened_by_onnxruntime:
+            from optim._engine.backends.packed import open_packed
+            from optim.onnx.backend import HARNESS, OnnxRuntimeSession
+
+            session = open_packed(model.path, model.session, target.provider, extra_config=HARNESS)
+            return OnnxRuntimeSession(session, target.provider)
+        return self._inner.open(model, target)
 
     def open_reference(self, model: Model, target: Target) -> HeldSession:
         """Open what counts as right."""
@@ -83,20 +80,20 @@ class HeldBackend(Backend):
 
     def limits(self) -> BackendLimits:
         """Returns what it accepts."""
-        found = self.blame("could not say what it accepts", self._inner.limits)
+        found = self._plugin.blame("could not say what it accepts", self._inner.limits)
         if not isinstance(found, BackendLimits):
-            raise self.broken(f"limits() returned {type(found).__name__}, not BackendLimits")
+            raise self._plugin.broken(f"limits() returned {type(found).__name__}, not BackendLimits")
         return found
 
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """Settings that change no figure."""
-        return self.blame("could not say its settings", lambda: self._inner.equivalent_settings(target))
+        return self._plugin.blame("could not say its settings", lambda: self._inner.equivalent_settings(target))
 
     def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
         """Returns what a session computes; not asked where that would take the device from another."""
         if self.kind.exclusive:
             return ""
-        return self.blame(
+        return self._plugin.blame(
             "could not say what its sessions compute", lambda: self._inner.session_digest(model, target, scratch)
         )
 
@@ -104,110 +101,41 @@ class HeldBackend(Backend):
         """Kernels to be timed; none where that would take the device from another."""
         if self.kind.exclusive:
             return ()
-        return self.blame("could not offer its kernels", lambda: self._inner.kernel_probes(target))
+        return self._plugin.blame("could not offer its kernels", lambda: self._inner.kernel_probes(target))
 
     def known_kernels(self, target: Target) -> Sequence[KernelRatio]:
         """What stands for them."""
-        return self.blame("could not say its kernels", lambda: self._inner.known_kernels(target))
+        return self._plugin.blame("could not say its kernels", lambda: self._inner.known_kernels(target))
 
     def profile(self, model: Model, target: Target, feeds: Feeds, seconds: float) -> NodeProfile | None:
         """Returns the times of nodes; the device is not taken in turn, as a profile is the only one that runs."""
-        return self.blame("could not profile", lambda: self._inner.profile(model, target, feeds, seconds))
+        return self._plugin.blame("could not profile", lambda: self._inner.profile(model, target, feeds, seconds))
 
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
         """Returns what it adds to a run folder."""
-        return tuple(self.blame("could not add its files to the result", lambda: self._inner.deliver(delivery)))
+        return tuple(self._plugin.blame("could not add its files to the result", lambda: self._inner.deliver(delivery)))
 
     def load_script(self, delivery: Delivery) -> str:
         """Returns what ``load.py`` is to say."""
-        text = self.blame("could not say how its results are loaded", lambda: self._inner.load_script(delivery))
+        text = self._plugin.blame("could not say how its results are loaded", lambda: self._inner.load_script(delivery))
         if not isinstance(text, str):
-            raise self.broken(f"load_script() returned {type(text).__name__}, not a text")
+            raise self._plugin.broken(f"load_script() returned {type(text).__name__}, not a text")
         return text
 
     def requirements(self, target: Target) -> Sequence[str]:
         """Returns what its results need."""
-        return self.blame("could not say what its results need", lambda: tuple(self._inner.requirements(target)))
+        return self._plugin.blame(
+            "could not say what its results need", lambda: tuple(self._inner.requirements(target))
+        )
 
     def versions(self) -> Mapping[str, str]:
         """Returns the versions of its libraries."""
-        return self.blame("could not say its versions", lambda: dict(self._inner.versions()))
-
-    def blame(self, what: str, work: Callable[[], T]) -> T:
-        """Do something of the plugin's; what it raises names the plugin.
-
-        Args:
-            what: went wrong, to follow the backend's name.
-            work: of the plugin.
-
-        Raises:
-            OptimError[backend-failed]: it raised what is no diagnosis.
-        """
-        try:
-            return work()
-        except OptimError as error:
-            if error.package or _is_of_core(error):
-                raise
-            raise replace(error, package=self._release) from error
-        except Exception as error:
-            if type(error).__module__.partition(".")[0] == _OPENED_BY:
-                raise
-            raise OptimError(
-                "backend-failed",
-                f"backend {self.name} {what}",
-                describe_exception(error),
-                "optim --debug shows where; report it to the package below, which brings the backend",
-                self._release,
-                ExitStatus.TARGET_UNAVAILABLE,
-            ) from error
+        return self._plugin.blame("could not say its versions", lambda: dict(self._inner.versions()))
 
     def is_passing(self, error: Exception) -> bool:
-        """Returns whether trying again may help; a backend that breaks over the question says no."""
-        try:
-            return bool(self._inner.is_passing(error))
-        except Exception:
-            return False
-
-    def patient(self, work: Callable[[], T], before_again: Callable[[], None] = lambda: None) -> T:
-        """Do something of the plugin's, again where it failed in a way that passes."""
-        for pause in _PAUSES_S:
-            try:
-                return work()
-            except Exception as error:
-                if not self.is_passing(error):
-                    raise
-                before_again()
-                time.sleep(pause)
-        return work()
-
-    def broken(self, cause: str) -> OptimError:
-        """The diagnosis for what is against the contract of backends."""
-        return OptimError(
-            "backend-contract",
-            f"backend {self.name} breaks the contract of backends",
-            cause,
-            "report it to the package below; its author finds it with optim.testing.BackendConformance",
-            self._release,
-            ExitStatus.TARGET_UNAVAILABLE,
-        )
-
-    def elsewhere(self, subject: str, cause: str) -> OptimError:
-        """The diagnosis for a model that did not run where it should."""
-        return OptimError(
-            "ran-elsewhere",
-            f"{subject} did not run on its target",
-            cause,
-            "optim targets; a target that admits it says so (fallback)",
-            self._release,
-            ExitStatus.TARGET_UNAVAILABLE,
-        )
+        """Returns whether trying again may help."""
+        return self._plugin.passes(error)
 
     def _held(self, opening: Callable[[], Session], model: Model, target: Target, *, on_target: bool) -> HeldSession:
         turns = device(self._inner.device(target)) if on_target and self.kind.exclusive else None
-        return HeldSession(self, opening, model, target, on_target=on_target, turns=turns)
-
-
-def _is_of_core(error: OptimError) -> bool:
-    """Returns whether a library of the core raised it, such as the one that opens sessions, and no plugin."""
-    frames = list(traceback.walk_tb(error.__traceback__))
-    return bool(frames) and str(frames[-1][0].f_globals.get("__name__", "")).startswith("optim.")
+        return HeldSession(self._plugin, opening, model, target, on_target=on_target, turns=turns)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from optim._engine.backends.device import Device
+from optim._engine.backends.plugin_calls import PluginCalls
 from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
 from optim.arrays import Feeds, Outputs
 from optim.backend import KernelCount, Session
@@ -17,8 +18,6 @@ from optim.target import Target
 if TYPE_CHECKING:
     import onnxruntime
 
-    from optim._engine.backends.held import HeldBackend
-
 T = TypeVar("T")
 
 
@@ -26,7 +25,7 @@ class HeldSession(Session):
     """A session of a plugin's backend.
 
     Args:
-        backend: that opens it.
+        plugin: how it is called.
         opening: opens it; called again when it had to make way on its device.
         model: what is open.
         target: where it should run.
@@ -39,7 +38,7 @@ class HeldSession(Session):
 
     def __init__(
         self,
-        backend: HeldBackend,
+        plugin: PluginCalls,
         opening: Callable[[], Session],
         model: Model,
         target: Target,
@@ -47,7 +46,7 @@ class HeldSession(Session):
         on_target: bool,
         turns: Device | None = None,
     ) -> None:
-        self._backend = backend
+        self._plugin = plugin
         self._opening = opening
         self._model = model
         self._target = target
@@ -78,7 +77,7 @@ class HeldSession(Session):
         """
         outputs = self._patient("run", lambda session: session.run(feeds))
         if defect := self._defect(outputs):
-            raise self._backend.broken(defect)
+            raise self._plugin.broken(defect)
         return {info.name: outputs[info.name] for info in self._model.outputs}
 
     def _defect(self, outputs: Outputs) -> str:
@@ -100,16 +99,16 @@ class HeldSession(Session):
             OptimError[backend-contract]: it says nothing that can be.
             OptimError[ran-elsewhere]: nodes ran elsewhere than on the target, and nobody admitted that.
         """
-        found = self._backend.blame(f"could not say where {self._subject} ran", lambda: self._live().executed_on)
+        found = self._plugin.blame(f"could not say where {self._subject} ran", lambda: self._live().executed_on)
         if defect := executed_defect(found):
-            raise self._backend.broken(defect)
+            raise self._plugin.broken(defect)
         if self._on_target and (elsewhere := ran_elsewhere(found, self._target)):
-            raise self._backend.elsewhere(self._subject, elsewhere)
+            raise self._plugin.elsewhere(self._subject, elsewhere)
         return dict(found)
 
     def kernels(self) -> Sequence[KernelCount]:
         """Returns which kernels compute it."""
-        return self._backend.blame("could not say its kernels", lambda: tuple(self._live().kernels()))
+        return self._plugin.blame("could not say its kernels", lambda: tuple(self._live().kernels()))
 
     def onnxruntime_session(self) -> onnxruntime.InferenceSession | None:
         """Returns what onnxruntime opened, to bind memory to; None of another runtime or where sessions take turns."""
@@ -120,7 +119,7 @@ class HeldSession(Session):
         """Seconds of runs, all of one opening."""
         times = self._patient("time", lambda session: session.time_runs(feeds, count))
         if defect := times_defect(times, count):
-            raise self._backend.broken(defect)
+            raise self._plugin.broken(defect)
         return times
 
     def processor_s(self) -> float:
@@ -142,7 +141,7 @@ class HeldSession(Session):
         session, self._session = self._session, None
         if session is not None:
             self._used_s += session.processor_s() - self._mark_s
-            self._backend.blame(f"could not close {self._subject}", session.close)
+            self._plugin.blame(f"could not close {self._subject}", session.close)
 
     def close(self) -> None:
         """Close what is open, and leave the device."""
@@ -154,9 +153,9 @@ class HeldSession(Session):
     def _patient(self, doing: str, work: Callable[[Session], T]) -> T:
         """Do something with the plugin's session; one whose failure passes is opened anew for the next attempt."""
         self._live()
-        return self._backend.blame(
+        return self._plugin.blame(
             f"could not {doing} {self._subject}",
-            lambda: self._backend.patient(lambda: work(self._live()), before_again=self.make_way),
+            lambda: self._plugin.patient(lambda: work(self._live()), before_again=self.make_way),
         )
 
     def _live(self) -> Session:
@@ -165,12 +164,12 @@ class HeldSession(Session):
             self._turns.take(self)
         if self._session is None:
             started = time.process_time()
-            self._session = self._backend.blame(
-                f"could not open {self._subject}", lambda: self._backend.patient(self._opening)
+            self._session = self._plugin.blame(
+                f"could not open {self._subject}", lambda: self._plugin.patient(self._opening)
             )
             if not isinstance(self._session, Session):
                 kind, self._session = type(self._session).__name__, None
-                raise self._backend.broken(f"opening {self._subject} returned {kind}, not a Session")
+                raise self._plugin.broken(f"opening {self._subject} returned {kind}, not a Session")
             self._used_s += time.process_time() - started
             self._mark_s = self._session.processor_s()
         return self._session

@@ -19,16 +19,14 @@ def inferred_outputs(path: Path) -> tuple[TensorInfo, ...]:
     import onnx
     from google.protobuf.message import DecodeError
 
-    from optim.onnx.files import tensor_info
-
     if path.stat().st_size > _MOST_BYTES:
         return ()
     model = onnx.load(path, load_external_data=False)
-    declared = tuple(tensor_info(value) for value in model.graph.output)
+    declared = tuple(TensorInfo.of(value) for value in model.graph.output)
     for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
     try:
         found = onnx.shape_inference.infer_shapes(model)
     except (onnx.shape_inference.InferenceError, DecodeError, ValueError):
         return tuple(replace(info, shape=None) for info in declared)
-    return tuple(tensor_info(value) for value in found.graph.output)
+    return tuple(TensorInfo.of(value) for value in found.graph.output)

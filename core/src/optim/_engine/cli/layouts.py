@@ -76,6 +76,7 @@ def deliveries_of(words: Mapping[str, Any]) -> Deliveries | None:
 def require_layouts(deliveries: Deliveries | None, settings: RunSettings, output: Path) -> None:
     """Refuse layouts that this run cannot write, before it begins."""
     if deliveries is not None:
-        from optim._engine.runs.layouts.asked import files_of, require_deliverable
+        from optim._engine.runs.layouts.asked import require_deliverable
+        from optim._engine.sources.kept_files import files_of
 
-        require_deliverable(deliveries, files_of(settings), output)
+        require_deliverable(deliveries, files_of(settings.source, settings.export), output)

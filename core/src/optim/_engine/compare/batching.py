@@ -7,10 +7,10 @@ batch. Nothing else of a run tells that: it compares outputs on the same feeds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.gate.outputs import compare_output
 from optim.arrays import Array, Feeds, Outputs
 from optim.backend import Session
@@ -19,31 +19,6 @@ from optim.model import TensorInfo
 
 _MOST_ROWS = 4
 """Samples in the batch: with more the answer moves little further, and a run takes longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchDrift:
-    """How far answers move.
-
-    Attributes:
-        batched: relative L2 between a sample alone and in a batch, the worst sample and output; None where that was
-            not measured.
-        padded: the same between a sample as it is and padded; None likewise.
-        rows: samples in the batch.
-        padding: positions that were added.
-        notes: why something was not measured.
-    """
-
-    batched: float | None = None
-    padded: float | None = None
-    rows: int = 0
-    padding: int = 0
-    notes: tuple[str, ...] = ()
-
-    @property
-    def worst(self) -> float:
-        """The greater of both; 0 where neither was measured."""
-        return max(self.batched or 0.0, self.padded or 0.0)
 
 
 def batch_drift(session: Session, inputs: Iterable[TensorInfo], samples: Sequence[Feeds]) -> BatchDrift:

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optim._engine.compare.batching import BatchDrift, batch_drift
+from optim._engine.compare.batching import batch_drift
 from optim._engine.compare.place import Place, Reference, compare_session, mapped_feeds
 from optim._engine.compare.recast import compare_raw, raw_samples, recast_place
 from optim._engine.compare.task import measure_task as measure_task_of
 from optim._engine.compare.variants import compare_variants
+from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.gate.drift import OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim.arrays import Feeds

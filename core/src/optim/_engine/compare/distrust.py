@@ -13,7 +13,7 @@ from optim.jobs.wire import from_wire, to_wire
 from optim.model import Model
 from optim.onnx.adapter_inputs import lost_adapter_inputs
 from optim.onnx.checker import check_graph
-from optim.onnx.digests import file_digest
+from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.files import describe
 from optim.onnx.skeleton import read_skeleton

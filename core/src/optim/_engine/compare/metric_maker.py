@@ -50,7 +50,7 @@ def metric_digest(spec: MetricSpec) -> str:
 
 
 def _member(family: MetricFamily, spec: MetricSpec, plugin: PluginInfo) -> Metric:
-    options = parse_options(family, spec.options)
+    options = parse_options(family, spec.options, "optim metrics")
     make: Any = import_named(family.make) if isinstance(family.make, str) else family.make
     found = make(options)
     if not isinstance(found, Metric):

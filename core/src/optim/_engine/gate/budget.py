@@ -5,17 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.task import TaskFigure, loss_objection
-
-if TYPE_CHECKING:
-    from optim._engine.compare.batching import BatchDrift
-    from optim._engine.search.settings import RunSettings
-
-DEFAULT_MAX_DRIFT = 0.05
 
 _ROOM = 0.92
 """What is foreseen of eight samples is 5 to 10 % more than the worst of them."""
@@ -46,12 +40,6 @@ class Budget:
     max_loss: MaxLoss | None = None
     foresees: bool = False
     batch_invariant: float | None = None
-
-    @classmethod
-    def of(cls, settings: RunSettings, tolerance: float, *, foresees: bool = False) -> Budget:
-        """Returns what the user of a run accepts."""
-        max_drift = None if settings.lossless else settings.drift_limit
-        return cls(max_drift, tolerance, settings.max_loss, foresees, settings.batch_invariant)
 
     @property
     def text(self) -> str:

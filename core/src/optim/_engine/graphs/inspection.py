@@ -11,10 +11,9 @@ import onnx
 from onnx.external_data_helper import uses_external_data
 
 from optim._engine.graphs.file_there import check_file
-from optim.model import TensorInfo
+from optim.model import TensorInfo, dtype_name
 from optim.onnx.checker import malformed_is_invalid
 from optim.onnx.external_data import is_file, tensor_bytes
-from optim.onnx.files import dtype_name, tensor_info
 from optim.onnx.operators import count_operators, subgraphs, walk_graphs, walk_nodes
 from optim.onnx.skeleton import read_skeleton
 
@@ -94,7 +93,7 @@ def inspect(path: Path) -> Inspection:
 
 def _describe(model: onnx.ModelProto, path: Path) -> Inspection:
     initializers = {tensor.name for tensor in model.graph.initializer}
-    inputs = tuple(tensor_info(value) for value in model.graph.input if value.name not in initializers)
+    inputs = tuple(TensorInfo.of(value) for value in model.graph.input if value.name not in initializers)
     operators = count_operators(model)
     tensors = _weights(model)
     places = _places(tensors)
@@ -102,7 +101,7 @@ def _describe(model: onnx.ModelProto, path: Path) -> Inspection:
     return Inspection(
         path=path,
         inputs=inputs,
-        outputs=tuple(tensor_info(value) for value in model.graph.output),
+        outputs=tuple(TensorInfo.of(value) for value in model.graph.output),
         opset={entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
         ir_version=model.ir_version,
         producer=f"{model.producer_name} {model.producer_version}".strip(),

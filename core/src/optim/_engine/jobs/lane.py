@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optim._engine.backends.held_session import HeldSession
-from optim._engine.compare.batching import BatchDrift
 from optim._engine.compare.comparison import Comparison
+from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.clocks.goal_clock import Subject, Timer

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from optim._engine.gate.budget import Budget
 from optim._engine.reports.words import share_text
 from optim._engine.search.settings import CLOCKED, Clocked
 
 if TYPE_CHECKING:
-    from optim._engine.runs.outcome import Outcome
+    from optim._engine.reports.outcome import Outcome
     from optim._engine.search.state import Measured, Ratio
 
 _SAME = 0.005
@@ -154,7 +153,7 @@ def _task(outcome: Outcome, result: Measured) -> str:
 
 def _drift(outcome: Outcome, result: Measured) -> str:
     lossless = outcome.settings.lossless
-    budget = Budget.of(outcome.settings, outcome.prepared.tolerance)
+    budget = outcome.settings.budget(outcome.prepared.tolerance)
     drift = f"drift {result.candidate.drift.relative_l2:.2g}"
     task = _task(outcome, result)
     if (result.candidate.is_lossy or not outcome.target.exact) and not lossless:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from optim._engine.reports.parts.serving import ThroughputReport
 from optim._engine.reports.schema import ExportReport, SourceDriftReport, StepReport
 from optim.cli_kit.output import NOTHING as NOTHING  # the page's words are these too
+from optim.cli_kit.output import options_text as options_text
 from optim.cli_kit.output import size_text as size_text
 
 
@@ -41,12 +41,6 @@ def figure_text(value: float | None) -> str:
 def share_text(share: float | None) -> str:
     """E.g. ``99.2 %``."""
     return NOTHING if share is None else f"{100 * share:.1f} %"
-
-
-def options_text(options: dict[str, Any]) -> str:
-    """The options that say something, e.g. ``level=basic, per_channel``."""
-    said = {name: value for name, value in options.items() if value not in (None, False, "", [], {}, ())}
-    return ", ".join(_option(name, value) for name, value in said.items())
 
 
 def drift_text(step: StepReport) -> str:
@@ -102,11 +96,3 @@ def best_of(steps: Iterable[StepReport]) -> StepReport:
 
 def _drift_or_inf(step: StepReport) -> float:
     return float("inf") if step.drift is None or step.drift.relative_l2 is None else step.drift.relative_l2
-
-
-def _option(name: str, value: Any) -> str:
-    if value is True:
-        return name
-    if isinstance(value, list):
-        return f"{name}={' + '.join(map(str, value))}" if len(value) < 4 else f"{name}: {len(value)}"
-    return f"{name}={value}"

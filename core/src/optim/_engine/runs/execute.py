@@ -12,7 +12,6 @@ from pathlib import Path
 
 from optim._engine.compare.variants import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
-from optim._engine.gate.budget import Budget
 from optim._engine.generation.decoder import require_generating
 from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
@@ -20,7 +19,7 @@ from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, plugin_version_key
-from optim._engine.runs.outcome import Outcome, RunStatus
+from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.targets.entrants import Plans, TargetOutcome, enter, none_runs, rows_of_absent
@@ -172,7 +171,7 @@ def _judged(
     from optim._engine.runs.operator_times import operator_times
 
     own_data = bench.prepared.origin != SYNTHESIZED
-    budget = Budget.of(bench.settings, bench.prepared.tolerance, foresees=own_data)
+    budget = bench.settings.budget(bench.prepared.tolerance, foresees=own_data)
     started = time.monotonic()
     rows: list[TargetOutcome] = []
     target, versions, baseline, won = bench.target, bench.prepared.versions, "", bench

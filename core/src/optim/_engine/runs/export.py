@@ -23,10 +23,10 @@ from optim._engine.sources.export_file import (
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.naming import needs_export, nothing_to_export
 from optim._engine.sources.pipeline import Choice
-from optim._engine.sources.tokenizer_files import carry_tokenizer
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
+from optim.layout import carry_files
 from optim.model import SessionConfig
 from optim.onnx.files import deliver, deliver_linked
 from optim.source import SourceRequest
@@ -131,7 +131,8 @@ def write_graphs(made: ExportedSource, folder: Path, target: Target, owner: str 
         script = LOAD_TEXT if owner is None else ""
         write_session_files(folder, SessionConfig(), target, owner=owner, script=script)
     write_export_file(folder, content_of(made, {graph.component: file_of(graph.component) for graph in made.graphs}))
-    carry_tokenizer(made.request.folder, folder, links=True)
+    if made.request.folder is not None:
+        carry_files(made.request.folder, folder)
 
 
 def content_of(made: ExportedSource, files: dict[str, str]) -> ExportFile:
@@ -172,7 +173,7 @@ def _export_linked(request: SourceRequest, output: Path, make: Callable[[], Expo
         os.replace(temporary / EXPORT_FILE, output / EXPORT_FILE)
     finally:
         temporary.rmdir()
-    carry_tokenizer(request.folder, output, links=True)
+    carry_files(weights, output)
     return made
 
 

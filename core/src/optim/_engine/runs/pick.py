@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING
 
 from optim._engine.json_file import read_json
 from optim._engine.plugins.registry import load_registry
+from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.execute import finished_run
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.mark import read_mark
-from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.run import publish
 from optim._engine.search.journal import chain_key, missing_rows
 from optim._engine.search.select.archive import Point, choose, nothing_to_pick
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
+from optim._engine.sources.kept_files import files_of
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 from optim.onnx.operators import operator_counts
+from optim.source import CONFIG_FILE
 
 if TYPE_CHECKING:
     from optim._engine.reports.schema import Report
@@ -56,12 +58,14 @@ def pick_from(
                 "run it again with --pick: the same command searches anew",
                 status=ExitStatus.USAGE,
             )
+        kept = folder if (folder / CONFIG_FILE).is_file() else None
         outcome.cached, outcome.first_s, outcome.seconds = True, outcome.seconds, 0.0
         if deliveries is not None:
-            from optim._engine.runs.layouts.asked import files_of, require_deliverable
+            from optim._engine.runs.layouts.asked import require_deliverable
 
-            require_deliverable(deliveries, files_of(outcome.settings), output)
-        return publish(picked(outcome, wanted), load_registry(), claimed, say, deliveries)
+            asked = outcome.settings
+            require_deliverable(deliveries, kept or files_of(asked.source, asked.export), output)
+        return publish(picked(outcome, wanted), load_registry(), claimed, say, deliveries, kept)
 
 
 def picked(outcome: Outcome, wanted: str) -> Outcome:

@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING
 
 from optim._engine.backends.held import held_backend
 from optim._engine.plugins.registry import Registry, load_registry
+from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of, require_source
-from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.session_file import LOAD_TEXT, NEAREST_FOLDER, Opening, write_session_files
 from optim._engine.runs.source_run import write_component_file
 from optim._engine.search.select.archive import require_pick
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
+from optim._engine.sources.kept_files import KeptFiles, files_to_keep
 from optim._engine.store import Store, cache_key
 from optim.backend import Check, Delivery
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
+from optim.layout import carry_files
 from optim.onnx.libraries import libraries_of
 
 if TYPE_CHECKING:
@@ -99,9 +101,9 @@ def _workplace(
         yield None
         return
     from optim._engine.cluster.fleet import fleet_of
-    from optim._engine.search.run_time import start_of_command_s
+    from optim._engine.search.run_time import start_of_command
 
-    start_of_command_s()  # the run has begun: connecting to a cluster is no search time
+    start_of_command()  # the run has begun: connecting to a cluster is no search time
     with fleet_of(settings, registry, store, say) as fleet:
         yield fleet
 
@@ -123,8 +125,18 @@ def publish(
     folder: RunFolder,
     say: Callable[[str], None],
     deliveries: Deliveries | None = None,
+    kept: Path | None = None,
 ) -> Report:
-    """Fill a claimed folder with what came of a run; only a new model takes the place of an earlier one."""
+    """Fill a claimed folder with what came of a run; only a new model takes the place of an earlier one.
+
+    Args:
+        outcome: what came of it.
+        registry: of the plugins.
+        folder: the claimed one.
+        say: told what is going on.
+        deliveries: layouts that the result is written in too.
+        kept: run folder that keeps the files of the source already; None: they are taken from the source.
+    """
     say("writing the result")
     reports: list[Report] = []
     aside = outcome.delivered is None and folder.holds_a_model
@@ -135,11 +147,21 @@ def publish(
         if deliveries is not None and outcome.delivered is not None:
             from optim._engine.runs.layouts.deliver import deliver_in_run
 
-            lay_out = partial(deliver_in_run, path, deliveries, registry, say, outcome.settings)
-        reports.append(write_run(outcome, registry, path, lay_out))
+            lay_out = partial(deliver_in_run, path, deliveries, registry, say, outcome.settings.data)
+        files = _files(outcome, kept, deliveries.files if deliveries is not None else None)
+        reports.append(write_run(outcome, registry, path, lay_out, files))
 
     fill(write)
     return reports[0]
+
+
+def _files(outcome: Outcome, kept: Path | None, named: Path | None) -> KeptFiles | None:
+    """The files of the source: what the user named for layouts, what a run folder keeps, or what the source has."""
+    if named is not None:
+        return KeptFiles(named, links=True)
+    if kept is not None:
+        return KeptFiles(kept, links=False)
+    return files_to_keep(outcome.settings.source, outcome.settings.export, outcome.known)
 
 
 def _require_same(outcome: Outcome, lock: Lock) -> None:
@@ -162,7 +184,11 @@ def _require_same(outcome: Outcome, lock: Lock) -> None:
 
 
 def write_run(
-    outcome: Outcome, registry: Registry, folder: Path, lay_out: Callable[[], tuple[LayoutReport, ...]] | None = None
+    outcome: Outcome,
+    registry: Registry,
+    folder: Path,
+    lay_out: Callable[[], tuple[LayoutReport, ...]] | None = None,
+    files: KeptFiles | None = None,
 ) -> Report:
     """Every file of a run folder but its mark.
 
@@ -171,6 +197,7 @@ def write_run(
         registry: of the plugins.
         folder: to fill.
         lay_out: writes the result in further layouts, once the folder has it.
+        files: of the source, which are kept in the folder.
 
     Raises:
         OptimError: what the target's backend adds could not be made, or does not work.
@@ -183,6 +210,9 @@ def write_run(
     if outcome.delivered is not None:
         outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
         write_component_file(outcome, folder)
+        if files is not None:
+            note = carry_files(files.folder, folder, links=files.links).note
+            outcome.notes = (*outcome.notes, *filter(None, [note]))
         outcome.layouts = lay_out() if lay_out is not None else ()
     if outcome.nearest is not None:
         _set_aside(outcome, outcome.nearest.candidate, registry, folder / NEAREST_FOLDER)

@@ -17,15 +17,15 @@ from optim._engine.sources.export_file import (
     read_export_file,
     write_export_file,
 )
-from optim._engine.sources.tokenizer_files import carry_tokenizer
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
+from optim.layout import carry_files
 
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
+    from optim._engine.reports.outcome import Outcome
     from optim._engine.reports.schema import Report
     from optim._engine.runs.layouts.asked import Deliveries
-    from optim._engine.runs.outcome import Outcome
     from optim._engine.sources.make import ExportedSource
 
 
@@ -85,6 +85,8 @@ def run_source(
     files = {name: f"{name}/{MODEL_FILE}" for name in names if reports[name].result is not None}
     if len(files) == len(names):
         _write(made, files, output, {name: far for name in names if (far := _drift(reports[name])) is not None})
+        if made.request.folder is not None:
+            carry_files(made.request.folder, output)
     return reports
 
 
@@ -147,7 +149,7 @@ def _run_exported(
             for name in files
         }
         write_export_file(output, replace(content, components=made))
-        carry_tokenizer(folder, output)
+        carry_files(folder, output, links=False)
     return reports
 
 
@@ -188,7 +190,6 @@ def write_component_file(outcome: Outcome, folder: Path) -> None:
     elif outcome.known is not None and len(outcome.known.content.components) == 1:
         drift = outcome.delivered.drift.relative_l2 if outcome.delivered else 0.0
         write_export_file(folder, outcome.known.optimized(MODEL_FILE, drift))
-        carry_tokenizer(outcome.known.folder, folder)
 
 
 def _write(made: ExportedSource, files: dict[str, str], folder: Path, own: Mapping[str, float]) -> None:
@@ -196,7 +197,6 @@ def _write(made: ExportedSource, files: dict[str, str], folder: Path, own: Mappi
     drift = {verified.component: verified.drift.relative_l2 for verified in made.verified} | dict(own)
     components = {name: ComponentFile(file, made.graph(name).state, drift[name]) for name, file in files.items()}
     write_export_file(folder, export_file(made.request.spec, made.facts, components))
-    carry_tokenizer(made.request.folder, folder, links=True)
 
 
 def _require_ours(output: Path, names: list[str]) -> None:

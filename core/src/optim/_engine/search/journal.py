@@ -8,12 +8,9 @@ from dataclasses import replace
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.settings import CLOCKED, Goal
 from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepStatus
-from optim.cli_kit.output import size_text
+from optim.cli_kit.output import options_text, size_text
 from optim.model import Model
 from optim.passes import Stage
-
-_SAYS_NOTHING: tuple[object, ...] = (None, False, "", [], (), {})
-"""Values of options that a person need not read."""
 
 
 class Journal:
@@ -180,7 +177,7 @@ def _named(winner: Candidate, row: Attempt) -> str:
     """A chain by its passes; with their options where ``row`` is the same pass with others, and with its target."""
     beside, words = row.step, []
     for step in winner.steps:
-        options = ", ".join(f"{key}={value}" for key, value in step.options.items() if value not in _SAYS_NOTHING)
+        options = options_text(step.options)
         differs = step.pass_name == beside.pass_name and step.key != beside.key and options
         words.append(f"{step.pass_name} ({options})" if differs else step.pass_name)
     chain = " + ".join(words) or "the original"

@@ -13,7 +13,7 @@ from pathlib import Path
 from optim._engine.graphs.stamp import stamps_of
 from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
-from optim.onnx.digests import file_digest
+from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
 
 _ROUNDS = 3

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.max_loss import MaxLoss
@@ -14,6 +14,9 @@ from optim._engine.generation.workload import Workload
 from optim.errors import ExitStatus, OptimError, unknown_name
 from optim.passes import Stage
 from optim.source import SourceRequest
+
+if TYPE_CHECKING:
+    from optim._engine.gate.budget import Budget
 
 Goal: TypeAlias = Literal["latency", "size", "memory", "startup", "throughput", "generate"]
 
@@ -52,6 +55,7 @@ CLOCKED: Mapping[Goal, Clocked] = {
 
 SearchSeconds: TypeAlias = float | Literal["auto"]
 AUTO: Literal["auto"] = "auto"
+DEFAULT_MAX_DRIFT = 0.05
 DEFAULT_TIMEOUT_S = 900.0
 
 _HERE = ("", "local")
@@ -149,9 +153,19 @@ class RunSettings:
         """The budget for lossy passes: infinite where only a loss was given, the default where nothing was."""
         if self.max_drift is not None:
             return self.max_drift
-        from optim._engine.gate.budget import DEFAULT_MAX_DRIFT  # numpy with it
-
         return math.inf if self.max_loss is not None else DEFAULT_MAX_DRIFT
+
+    def budget(self, tolerance: float, *, foresees: bool = False) -> Budget:
+        """What the user accepts.
+
+        Args:
+            tolerance: of a chain without a lossy pass, measured on the original itself.
+            foresees: whether the drift is held on further samples like those measured too.
+        """
+        from optim._engine.gate.budget import Budget  # numpy with it
+
+        max_drift = None if self.lossless else self.drift_limit
+        return Budget(max_drift, tolerance, self.max_loss, foresees, self.batch_invariant)
 
     @property
     def says_a_budget(self) -> bool:
@@ -187,8 +201,6 @@ class RunSettings:
                 status=ExitStatus.USAGE,
             )
         if self.max_drift is not None and not 0 < self.max_drift < math.inf:
-            from optim._engine.gate.budget import DEFAULT_MAX_DRIFT
-
             raise OptimError(
                 "bad-budget",
                 f"--max-drift cannot be {self.max_drift:g}",

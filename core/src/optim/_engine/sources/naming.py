@@ -11,6 +11,9 @@ from optim.source import ADAPTER_FILE, CONFIG_FILE, MODULES_FILE
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _MODEL_SUFFIXES = (".onnx", ".ort", ".pb", ".pt", ".pth", ".bin", ".npz", ".safetensors", ".zip", ".tflite")
+WEIGHTS = ("*.safetensors", "*.bin", "*.safetensors.index.json")
+"""Files that make a folder one of torch."""
+
 _PICKLES = (".pt", ".pth", ".bin", ".pkl")
 
 
@@ -71,6 +74,8 @@ def nothing_to_export(spec: str, output: Path) -> OptimError:
 
 
 def _folder_needs_export(path: Path) -> bool:
+    if _is_ours(path):
+        return False
     if any((path / name).is_file() for name in (CONFIG_FILE, ADAPTER_FILE, MODULES_FILE)):
         return True
     weights = sorted(file.name for file in path.iterdir() if file.suffix in (".safetensors", *_PICKLES))
@@ -82,6 +87,16 @@ def _folder_needs_export(path: Path) -> bool:
             f"save the whole model: model.save_pretrained('{path}')",
         )
     return False
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether optim wrote the graphs of a folder, which keeps config and tokenizer of their source.
+
+    Graphs that point into the weights beside them may be exported anew.
+    """
+    linked = any(any(path.glob(pattern)) for pattern in WEIGHTS)
+    filled = any((path / name).is_file() for name in ("run.json", "session.json"))
+    return filled or ((path / "export.json").is_file() and not linked)
 
 
 def _weights_alone(path: Path) -> OptimError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from optim._engine.sources.naming import WEIGHTS
 from optim.errors import ExitStatus, OptimError
 from optim.source import CONFIG_FILE
 
@@ -11,7 +12,6 @@ _USUAL = "model.onnx"
 """The graph that others in the folder are made of: ``model_quantized.onnx``, ``model_O2.onnx``, ``model_fp16.onnx``."""
 
 _OURS = ("run.json", "export.json", "session.json", "report.json")
-_WEIGHTS = ("*.safetensors", "*.bin", "*.safetensors.index.json")
 
 
 def graph_of(path: Path) -> Path:
@@ -26,7 +26,7 @@ def graph_of(path: Path) -> Path:
     if not (path / CONFIG_FILE).is_file() or any((path / name).exists() for name in _OURS):
         return path
     graphs = sorted([*path.glob("*.onnx"), *path.glob("onnx/*.onnx")])
-    if not graphs or any(any(path.glob(pattern)) for pattern in _WEIGHTS):
+    if not graphs or any(any(path.glob(pattern)) for pattern in WEIGHTS):
         return path
     usual = [graph for graph in graphs if graph.name == _USUAL]
     if len(graphs) == 1 or len(usual) == 1:

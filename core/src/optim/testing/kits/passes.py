@@ -25,6 +25,7 @@ from optim.passes import Pass, PassResult, Stage
 from optim.target import Target
 from optim.testing import models
 from optim.testing.adapted import adapter_defect, adapter_refusal, with_adapter_inputs
+from optim.testing.elsewhere import digest_elsewhere
 from optim.testing.imports import imported, imports_of
 from optim.testing.offered import require_name, require_order, require_words
 from optim.testing.shared_weights import kept_defect, with_twin
@@ -324,7 +325,7 @@ class PassConformance:
     ) -> None:
         """A process that knows only its import path makes the same model."""
         try:
-            digest = trial.apply_elsewhere(pass_class(), chosen)
+            digest = digest_elsewhere(trial, pass_class(), chosen)
         except WorkerFailed as error:
             pytest.fail(f"in another process: {error.reason}\n{error.details}", pytrace=False)
         assert digest == result.model.digest, "another process made another model: it depends on something global"

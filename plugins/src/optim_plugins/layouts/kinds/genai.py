@@ -18,16 +18,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from optim.layout import Laid, Layout, Result, disabled_as_config, place_graph, require_provider
+from optim.layout import Laid, Layout, Result, carry_files, disabled_as_config, place_graph, require_provider
+from optim.source import CONFIG_FILE
 from optim_plugins.layouts.decoders import choices, does_not_fit, past_of, prompts
-from optim_plugins.layouts.hub_files import CONFIG, carry_tokenizer, missing_config, missing_tokenizer
+from optim_plugins.layouts.hub_files import missing_config, missing_tokenizer
 
 if TYPE_CHECKING:
     from optim.arrays import Feeds, Outputs
     from optim.model import SessionConfig
     from optim_plugins.layouts.options import GenaiOptions
 
-CONFIG_FILE = "genai_config.json"
+GENAI_CONFIG_FILE = "genai_config.json"
 _PROVIDERS: Mapping[str, list[dict[str, Any]]] = {"CPUExecutionProvider": [], "CUDAExecutionProvider": [{"cuda": {}}]}
 _TYPE = "decoder"
 """Stands for every decoder of one graph; others of its types look for names of their own, as gpt2 does."""
@@ -60,13 +61,13 @@ class Genai(Layout):
         """The configuration, and where it is another folder the graph too."""
         require_provider(result, layout=self.name, providers=tuple(_PROVIDERS))
         assert result.files is not None
-        source = json.loads((result.files / CONFIG).read_text(encoding="utf-8"))
+        source = json.loads((result.files / CONFIG_FILE).read_text(encoding="utf-8"))
         session = disabled_as_config(result.model.session)
         config = _config(result, source.get("text_config", source), session)
         if folder != result.folder:
             place_graph(result, folder / "model.onnx")
-        carry_tokenizer(result.files, folder)
-        (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        carry_files(result.files, folder, head=False)
+        (folder / GENAI_CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         carried = {name: value for name, value in session.session_options.items() if name in _OPTIONS}
         return Laid("model.onnx", type(session)(carried, session.session_config), {"tokens": options.tokens})
 
@@ -133,4 +134,4 @@ def _size(source: Mapping[str, Any], *names: str) -> int:
     for name in names:
         if isinstance(source.get(name), int):
             return int(source[name])
-    raise does_not_fit(f"{CONFIG} says no {names[0]}")
+    raise does_not_fit(f"{CONFIG_FILE} says no {names[0]}")

@@ -16,17 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from optim.layout import Laid, Layout, Result, place_graph, require_provider
-from optim_plugins.layouts.hub_files import CONFIG, carry, missing_config
+from optim.layout import Laid, Layout, Result, carry_files, place_graph, require_provider
+from optim.source import CONFIG_FILE, MODULES_FILE
+from optim_plugins.layouts.hub_files import missing_config
 
 if TYPE_CHECKING:
     from optim_plugins.layouts.options import OptimumOptions
 
 _FOUND = "last_hidden_state"
 """The output that ORTModelForFeatureExtraction looks for, which sentence-transformers opens with."""
-
-MODULES = "modules.json"
-"""How a model of sentence-transformers goes on after its encoder."""
 
 PROVIDERS = ("CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider")
 
@@ -50,7 +48,7 @@ class Optimum(Layout):
         require_provider(result, layout=self.name, providers=PROVIDERS)
         assert result.files is not None
         pooled = _is_pooled(result)
-        carried = carry(result.files, folder, head=not pooled)
+        carried = carry_files(result.files, folder, head=not pooled).names
         name = f"model_{options.tag}.onnx" if options.tag else "model.onnx"
         place_graph(result, folder / "onnx" / name, data_suffix="_data")
         told: dict[str, Any] = {"file": name, "provider": result.target.provider}
@@ -61,12 +59,12 @@ def _is_pooled(result: Result) -> bool:
     """Whether the graph gives sentences already: sentence-transformers looks for words, and pools them itself."""
     assert result.files is not None
     outputs = [output.name for output in result.model.outputs]
-    return (result.files / MODULES).is_file() and _FOUND not in outputs
+    return (result.files / MODULES_FILE).is_file() and _FOUND not in outputs
 
 
-def _notes(carried: list[str], *, pooled: bool) -> Iterator[str]:
-    who = "sentence-transformers and optimum" if MODULES in carried else "optimum"
-    yield f"{who} open it with their own defaults, {CONFIG} and what lies beside it are the source's"
+def _notes(carried: tuple[str, ...], *, pooled: bool) -> Iterator[str]:
+    who = "sentence-transformers and optimum" if MODULES_FILE in carried else "optimum"
+    yield f"{who} open it with their own defaults, {CONFIG_FILE} and what lies beside it are the source's"
     if pooled:
         yield (
             f"pooling is in the graph, which gives no {_FOUND}: optimum alone opens it, as ORTModelForCustomTasks; for "

@@ -16,8 +16,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from optim.layout import Laid, Layout, Result, place_graph, require_provider
-from optim_plugins.layouts.hub_files import CONFIG, carry, missing_config, missing_tokenizer
+from optim.layout import Laid, Layout, Result, carry_files, place_graph, require_provider
+from optim.source import CONFIG_FILE
+from optim_plugins.layouts.hub_files import missing_config, missing_tokenizer
 from optim_plugins.layouts.precision import dtype_of_graph
 
 if TYPE_CHECKING:
@@ -54,13 +55,13 @@ class TransformersJs(Layout):
             result, layout=self.name, providers=("CPUExecutionProvider", "wasm", "WebGpuExecutionProvider")
         )
         assert result.files is not None
-        carry(result.files, folder)
+        carry_files(result.files, folder)
         dtype = options.dtype or dtype_of_graph(result.model.path)
         name = f"model{SUFFIXES[dtype]}.onnx"
         graph = place_graph(result, folder / "onnx" / name, data_suffix="_data", embed=True)
         external = graph.with_name(f"{name}_data").is_file()
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
         own = {"dtype": dtype, **({"use_external_data_format": {name: 1}} if external else {})}
         config["transformers.js_config"] = {**config.get("transformers.js_config", {}), **own}
-        (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         return Laid(f"onnx/{name}", told={"outputs": [output.name for output in result.model.outputs]})

@@ -56,7 +56,7 @@ def verify_models(
     asked.require_sound()
     with workbench_for(reference, conditions, asked) as (bench, _):
         candidate = other_model(bench, other)
-        budget = Budget.of(asked, bench.prepared.tolerance)
+        budget = asked.budget(bench.prepared.tolerance)
         if elsewhere is not None:
             bench = bench.on(elsewhere, {})
         result = check_candidate(bench, candidate) if elsewhere else _compared(bench, candidate)

@@ -11,11 +11,9 @@ from pathlib import Path
 
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.mark import read_mark
-from optim._engine.search.settings import RunSettings
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.layout import Layout
 from optim.options import PassOptions, parse_options
-from optim.source import CONFIG_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +106,6 @@ def ask(registry: Registry, texts: Sequence[str], files: Path | None = None, pyt
     return Deliveries(tuple(found), files, python or Path(sys.executable))
 
 
-def files_of(settings: RunSettings) -> Path | None:
-    """The folder that has what belongs to the source of a run and is no graph; None where there is none."""
-    if settings.export is not None:
-        return settings.export.folder
-    folder = settings.source if settings.source.is_dir() else settings.source.absolute().parent
-    return folder if (folder / CONFIG_FILE).is_file() else None
-
-
 def require_files(deliveries: Deliveries, files: Path | None) -> None:
     """Refuse what cannot be laid out, before anybody waits for it.
 
@@ -178,7 +168,7 @@ def _asked(registry: Registry, text: str) -> AskedLayout:
         ) from error
     offer = registry.offer("layout", name)
     kind: type[Layout] = offer.value
-    return AskedLayout(text, kind(), parse_options(kind, values), offer.plugin.release)
+    return AskedLayout(text, kind(), parse_options(kind, values, "optim deliver --help"), offer.plugin.release)
 
 
 def _not_there(what: str, cause: str, fix: str) -> OptimError:

@@ -12,11 +12,11 @@ from optim._engine.plugins.registry import Registry
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.reports.parts.laid_out import DELIVERY_FILE, LayoutReport
 from optim._engine.runs.compare.conditions import Conditions, workbench_for
-from optim._engine.runs.layouts.asked import AskedLayout, Deliveries, files_of, require_files
+from optim._engine.runs.layouts.asked import AskedLayout, Deliveries, require_files
 from optim._engine.runs.layouts.lay_out import Bench, lay_out
+from optim._engine.runs.layouts.not_carried import without_packing
 from optim._engine.runs.locking import data_beside
 from optim._engine.runs.session_file import MODEL_FILE, read_session_file
-from optim._engine.search.settings import RunSettings
 from optim._engine.sources.export_file import read_export_file
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError, disk_error
@@ -93,22 +93,22 @@ def require_free(output: Path) -> None:
 
 
 def deliver_in_run(
-    folder: Path, asked: Deliveries, registry: Registry, say: Say, settings: RunSettings
+    folder: Path, asked: Deliveries, registry: Registry, say: Say, data: str | None
 ) -> tuple[LayoutReport, ...]:
     """Lay the result out in folders of the run folder that is being filled.
 
     A layout that fails is not there, and its row says why: the result itself stands.
 
     Args:
-        folder: of the run; has the graph, its settings and its lock.
+        folder: of the run; has the graph, its settings, its lock and the files of its source.
         asked: the layouts.
         registry: of the plugins.
         say: told what is going on.
-        settings: of the run: its feeds, and the source whose files go along.
+        data: feeds of the run.
     """
     found = []
-    with _against(folder, _lock_of(folder), registry, say, _Feeds(settings.data)) as (target, against):
-        result = result_of(folder, target, asked.files or files_of(settings))
+    with _against(folder, _lock_of(folder), registry, say, _Feeds(data)) as (target, against):
+        result = result_of(folder, target, asked.files or folder)
         for one in asked.layouts:
             output = folder if one.layout.in_place else folder / one.layout.name
             before = set(folder.iterdir())
@@ -140,7 +140,7 @@ def result_of(folder: Path, target: Target, files: Path | None) -> Result:
     saved, exported = read_session_file(folder), read_export_file(folder)
     state = next(iter(exported.components.values())).state if exported else {}
     path = folder / MODEL_FILE
-    model = describe(path, session=saved.config, digest=path.name)
+    model = describe(path, session=without_packing(saved.config), digest=path.name)
     return Result(folder, model, target, files, exported.facts if exported else {}, state)
 
 

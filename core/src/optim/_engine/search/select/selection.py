@@ -40,9 +40,6 @@ _CONTENDS = 1.05
 _SAME = 1.01
 """Within one per cent the shorter chain is taken: less than processes of one graph differ by."""
 
-_NEEDED = 1.05
-"""A step that only makes way must show more: the same graph differs by some per cent from process to process."""
-
 
 class Selection:
     """Selects the candidate that is delivered.
@@ -85,7 +82,8 @@ class Selection:
             return None
         asked = self._shorter.only_what_was_asked_for(finalists[0])
         shorter = self._shorter.without_doubtful(finalists[0])
-        finalists = unique([finalists[0], *asked, *finalists[1:], *shorter])
+        plain = [one for one in shorter if self._shorter.only_set(finalists[0].steps[len(one.steps) :])]
+        finalists = unique([finalists[0], *asked, *plain, *finalists[1:], *shorter])
         finalists = finalists[: max(1 + len(asked), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         while (chosen := self._choose(measured)) is not None and self.objective.goal == "latency":
@@ -339,7 +337,7 @@ class Selection:
             return True
         more = [step for step in best.candidate.steps if step not in item.candidate.steps]
         fits = all(step in best.candidate.steps for step in item.candidate.steps)
-        return fits and self._shorter.make_way(more) and self._rank(item) <= self._rank(best) * _NEEDED
+        return fits and self._rank(item) <= self._rank(best) * self._shorter.to_show(more, best)
 
 
 def _is_alike(one: Candidate, other: Candidate) -> bool:

@@ -7,10 +7,15 @@ from collections.abc import Sequence
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.state import FASTER, Candidate, Step, StepStatus, unique
+from optim._engine.search.state import FASTER, Candidate, Measured, Step, StepStatus, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role
+
+_NEEDED = 1.05
+"""A step that only makes way must show more: the same graph differs by some per cent from process to process. Settings
+never need more: on a busy machine, where intervals are wide, none would be left.
+"""
 
 
 class ShorterChains:
@@ -39,6 +44,23 @@ class ShorterChains:
     def make_way(self, steps: Sequence[Step]) -> bool:
         """Whether none of these steps is more than making way."""
         return all(step.role is Role.ENABLE and not self.was_asked_for(step) for step in steps)
+
+    def only_set(self, steps: Sequence[Step]) -> bool:
+        """Whether these steps do no more than set how the runtime runs a model, unasked."""
+        return bool(steps) and all(step.session_only and not self.was_asked_for(step) for step in steps)
+
+    def to_show(self, steps: Sequence[Step], best: Measured) -> float:
+        """By which factor a chain without these steps must be slower for them to stay; 0 where they always stay.
+
+        Args:
+            steps: of the best chain.
+            best: that chain, as it was proven.
+        """
+        if self.make_way(steps):
+            return _NEEDED
+        if not self.only_set(steps) or self._bench.settings.goal != "latency" or not best.ratio or best.high is None:
+            return 0.0
+        return min(best.high / best.ratio, _NEEDED)
 
     def without_idle(self, finalists: Sequence[Candidate]) -> list[Candidate]:
         """Takes settings off that change nothing: that must be known in the end, whatever time exploring had for it."""
@@ -113,10 +135,14 @@ class ShorterChains:
         return sum(longest.values())
 
     def _is_doubtful(self, steps: tuple[Step, ...]) -> bool:
-        """Whether the last of these steps only makes way, or was no faster than the chain without it."""
+        """Whether the last of these steps only makes way, or was no faster than the chain without it.
+
+        Settings must have been faster beyond the noise: they are the best of several, and noise is best in one of them.
+        """
         if steps[-1].role is Role.ENABLE:
             return True
-        attempt = self._journal.find_chain(steps)
+        attempt, sets = self._journal.find_chain(steps), steps[-1].session_only
         if attempt is None or attempt.ratio is None or attempt.parent_ratio is None:
-            return False
-        return attempt.ratio >= attempt.parent_ratio * FASTER
+            return sets
+        found = attempt.high if sets and attempt.high is not None else attempt.ratio
+        return found >= attempt.parent_ratio * FASTER

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import NO_DRIFT, Drift, worst_drift
 from optim._engine.plugins.chosen_targets import ChosenTargets
 from optim._engine.plugins.registry import Registry
@@ -113,7 +112,7 @@ def enter(base: Workbench, chosen: ChosenTargets, plans: Plans, failed: dict[str
     Raises:
         OptimError[no-target-runs]: none of them runs it.
     """
-    budget = Budget.of(base.settings, base.prepared.tolerance)
+    budget = base.settings.budget(base.prepared.tolerance)
     found = []
     for target in chosen.targets:
         if target.name in failed or target.name not in plans.by_target:

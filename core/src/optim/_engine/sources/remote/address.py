@@ -67,3 +67,14 @@ def name_of(path: Path) -> str:
     repo = path.parent.parent.name
     cached = path.parent.name == "snapshots" and repo.startswith("models--")
     return repo.rpartition("--")[2] if cached else path.name
+
+
+def offline(spec: str, lacks: str) -> OptimError:
+    """The error for what is not here while the network is not."""
+    why = "HF_HUB_OFFLINE forbids the network" if is_offline() else "the network cannot be reached"
+    return OptimError(
+        "address-offline",
+        f"{spec} is not on this machine",
+        f"{lacks}, and {why}",
+        "run it once with a network, or name a file that is here",
+    )

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from optim._engine.sources.naming import needs_export
-from optim._engine.sources.remote.address import HubAddress, bad_hub_address, hub_address, is_offline
-from optim._engine.sources.remote.fetch import bring_model, downloads
+from optim._engine.sources.remote.address import HubAddress, bad_hub_address, hub_address, is_offline, offline
+from optim._engine.sources.remote.kept import bring_model, downloads
 from optim.errors import ExitStatus, OptimError
 
 _SOURCE_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py")
@@ -110,14 +110,3 @@ def _told(spec: str) -> Iterator[None]:
         raise offline(spec, f"the hub did not bring all of it ({error})") from error
     except HFValidationError as error:
         raise bad_hub_address(spec, str(error)) from error
-
-
-def offline(spec: str, lacks: str) -> OptimError:
-    """The error for what is not here while the network is not."""
-    why = "HF_HUB_OFFLINE forbids the network" if is_offline() else "the network cannot be reached"
-    return OptimError(
-        "address-offline",
-        f"{spec} is not on this machine",
-        f"{lacks}, and {why}",
-        "run it once with a network, or name a file that is here",
-    )

@@ -16,9 +16,8 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from urllib.request import Request, urlopen
 
 from optim._engine.json_file import read_json
-from optim._engine.sources.remote.address import is_offline
-from optim._engine.sources.remote.fetch import bring_model, downloads, forget
-from optim._engine.sources.remote.hub import offline
+from optim._engine.sources.remote.address import is_offline, offline
+from optim._engine.sources.remote.kept import bring_model, downloads, forget
 from optim.errors import ExitStatus, OptimError
 
 _PATIENCE_S = 30.0

@@ -1,0 +1,115 @@
+"""Calls of a plugin's backend: what it does wrong is named with its plugin, and what passes is tried again."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from optim.errors import ExitStatus, OptimError, describe_exception
+
+T = TypeVar("T")
+
+_PAUSES_S = (0.2, 1.0, 3.0)
+"""Before something that the backend calls passing is tried again: a device that another program holds for longer than
+four seconds is not waited for, and a run that meets one at every opening does not take minutes more."""
+
+_OPENED_BY = "onnxruntime"
+"""Exceptions of ONNX Runtime itself say what is wrong with a sample or a model: they pass as they are."""
+
+
+def _nothing_passes(error: Exception) -> bool:
+    del error
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class PluginCalls:
+    """How a backend is called.
+
+    Attributes:
+        name: of the backend.
+        release: the distribution that brings it, with its version.
+        is_passing: whether what was raised may go by itself, as the backend says.
+    """
+
+    name: str
+    release: str
+    is_passing: Callable[[Exception], bool] = _nothing_passes
+
+    def blame(self, what: str, work: Callable[[], T]) -> T:
+        """Do something of the plugin's; what it raises names the plugin.
+
+        Args:
+            what: went wrong, to follow the backend's name.
+            work: of the plugin.
+
+        Raises:
+            OptimError[backend-failed]: it raised what is no diagnosis.
+        """
+        try:
+            return work()
+        except OptimError as error:
+            if error.package or _is_of_core(error):
+                raise
+            raise replace(error, package=self.release) from error
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] == _OPENED_BY:
+                raise
+            raise OptimError(
+                "backend-failed",
+                f"backend {self.name} {what}",
+                describe_exception(error),
+                "optim --debug shows where; report it to the package below, which brings the backend",
+                self.release,
+                ExitStatus.TARGET_UNAVAILABLE,
+            ) from error
+
+    def patient(self, work: Callable[[], T], before_again: Callable[[], None] = lambda: None) -> T:
+        """Do something of the plugin's, again where it failed in a way that passes."""
+        for pause in _PAUSES_S:
+            try:
+                return work()
+            except Exception as error:
+                if not self.passes(error):
+                    raise
+                before_again()
+                time.sleep(pause)
+        return work()
+
+    def broken(self, cause: str) -> OptimError:
+        """The diagnosis for what is against the contract of backends."""
+        return OptimError(
+            "backend-contract",
+            f"backend {self.name} breaks the contract of backends",
+            cause,
+            "report it to the package below; its author finds it with optim.testing.BackendConformance",
+            self.release,
+            ExitStatus.TARGET_UNAVAILABLE,
+        )
+
+    def elsewhere(self, subject: str, cause: str) -> OptimError:
+        """The diagnosis for a model that did not run where it should."""
+        return OptimError(
+            "ran-elsewhere",
+            f"{subject} did not run on its target",
+            cause,
+            "optim targets; a target that admits it says so (fallback)",
+            self.release,
+            ExitStatus.TARGET_UNAVAILABLE,
+        )
+
+    def passes(self, error: Exception) -> bool:
+        """Returns whether trying again may help; a backend that breaks over the question says no."""
+        try:
+            return bool(self.is_passing(error))
+        except Exception:
+            return False
+
+
+def _is_of_core(error: OptimError) -> bool:
+    """Returns whether a library of the core raised it, such as the one that opens sessions, and no plugin."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    return bool(frames) and str(frames[-1][0].f_globals.get("__name__", "")).startswith("optim.")
