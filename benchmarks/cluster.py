@@ -8,7 +8,7 @@
   worker's: from :meth:`Fleet.do` to its answer, less the time that the worker had the job.
 - ``weights``: a run on a model of 537 MB with two workers that share no disk; prints the bytes that went to each of
   them, how often each file of weights did, and at how many MB/s.
-- ``s3``: a run with two workers that share no disk and exchange files at ``s3://``, of a server of moto; prints what lies
+- ``s3``: a run with two workers that share no disk and exchange files at ``s3://``, of moto's server; prints what lies
   there, and what the engine carried beside. Needs moto[server] and s3fs.
 - ``trace``: a run on each of the models of FOLDER (by default the four small ones; NAME.npz has the feeds of
   NAME.onnx), one worker; writes a row for each job with its kind, seconds and bytes, for benchmarks/scale.py.

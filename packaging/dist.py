@@ -4,7 +4,7 @@ python packaging/dist.py                  # into dist/: six sdists, and a wheel 
 python packaging/dist.py --pythons 3.11   # try them in these only
 
 Each trial is a fresh environment with nothing of this checkout: `pip check`, `optim --plugins list`, and a small run
-whose model is opened. A worker of a second environment, which has what a board needs and no more, then does a run's work.
+whose model is opened. A worker of a second environment, with what a board needs and no more, then does a run's work.
 Needs the packages `build` and `hatchling` in the Python that runs it.
 """
 
