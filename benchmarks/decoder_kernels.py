@@ -3,8 +3,8 @@
     python benchmarks/decoder_kernels.py [--threads 1]
 
 Cases of a table run in turns, and each is told by its tenth percentile, so that other programs disturb all alike.
-Shapes are those of a Llama of 200 million weights: 16 heads, 4 of keys, of size 64; products of 1024 and 2816. There are
-32 products one after the other, so that their weights come from memory as they do in a model.
+Shapes are those of a Llama of 200 million weights: 16 heads, 4 of keys, of size 64; products of 1024 and 2816. There
+are 32 products one after the other, so that their weights come from memory as they do in a model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WIDTH, WIDE, LAYERS = 1024, 2816, 16
 PASTS = {"float32": (TensorProto.FLOAT, np.float32, SIZE), "8 bits": (TensorProto.INT8, np.int8, SIZE)}
 PASTS["4 bits"] = (TensorProto.UINT8, np.uint8, SIZE // 2)
 SCALE = 0.03
-"""Of integers up to 100: numbers up to 3, as keys and values are. Much larger ones end in denormal weights, which are slow."""
+"""Of integers up to 100: numbers up to 3, as in models. Larger ones end in denormal weights, which are slow."""
 
 BLOCKS = {"4 bits in 32": (4, 32), "in 64": (4, 64), "in 128": (4, 128), "8 bits in 32": (8, 32), "in 128 ": (8, 128)}
 _ROUNDS = 40

@@ -101,9 +101,9 @@ def _workplace(
         yield None
         return
     from optim._engine.cluster.fleet import fleet_of
-    from optim._engine.search.run_time import start_of_command_s
+    from optim._engine.search.run_time import start_of_command
 
-    start_of_command_s()  # the run has begun: connecting to a cluster is no search time
+    start_of_command()  # the run has begun: connecting to a cluster is no search time
     with fleet_of(settings, registry, store, say) as fleet:
         yield fleet
 
