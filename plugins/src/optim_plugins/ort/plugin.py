@@ -23,6 +23,7 @@ from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
 from optim_plugins.ort.quantize.past.quantize_past import QuantizePast
 from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
+from optim_plugins.ort.tune.pack_weights import PackWeights
 from optim_plugins.ort.tune.tune_execution import TuneExecution
 from optim_plugins.ort.tune.tune_session import TuneSession
 
@@ -30,7 +31,7 @@ OPTIM_HOOK_API = 1
 
 _QUANTIZE: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeDynamic, QuantizeStatic, QuantizeWeights)
 _PRECISION: tuple[type[Pass], ...] = (ConvertFloat16, ConvertBfloat16, MixedPrecision)
-_TUNE: tuple[type[Pass], ...] = (TuneSession, TuneExecution)
+_TUNE: tuple[type[Pass], ...] = (TuneSession, TuneExecution, PackWeights)
 
 _FIRST: tuple[type[Pass], ...] = (FixShapes, ConvertOpset, Clean, FuseConvolution)
 """They write standard operators, which every runtime of ONNX reads."""
