@@ -163,7 +163,8 @@ class Session(ABC):
         """One run; outputs by name.
 
         Args:
-            feeds: arrays by name, which the session leaves as they are. What the graph does not have is left out.
+            feeds: arrays by name, which the session leaves as they are. What the graph does not have is left out;
+                where an input without a default is missing, the run raises.
 
         Returns:
             Exactly the outputs that the model declares, of its dtypes, of the sizes that it fixes, as arrays of their

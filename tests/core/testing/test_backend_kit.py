@@ -31,6 +31,7 @@ BAD = {
     "buffers": "runs_leave_feeds_and_earlier_outputs_alone",
     "feeds": "runs_leave_feeds_and_earlier_outputs_alone",
     "strict": "it_leaves_out_what_the_model_does_not_take",
+    "remembers": "a_run_lacks_what_it_is_not_fed",
     "one-at-a-time": "two_models_are_open_at_once_or_it_is_exclusive",
     "knows-its-process": "it_works_in_a_process_of_its_own",
     "Misnamed": "its_names_fit",

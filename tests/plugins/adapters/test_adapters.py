@@ -253,3 +253,17 @@ def test_a_stranger_s_model_names_no_file_that_python_would_import(folder, tmp_p
         "model.onnx",
         "model.onnx.data",
     }
+
+
+def test_a_run_that_must_bring_an_adapter_brings_one(tmp_path):
+    """OpenVINO would compute with the adapter of the run before."""
+    call("extract", adapted_model(tmp_path), "-o", tmp_path / "out", "--required")
+    write_session(tmp_path / "out")
+    session, file = optim.load(tmp_path / "out"), tmp_path / "out" / "default.onnx_adapter"
+    session.run(None, {"x": X}, adapter=file)
+    for adapter in (None, ()):
+        found = refusal(lambda adapter=adapter: session.run(None, {"x": X}, adapter=adapter))
+        assert found.reference == "adapter-required" and "enc.down.lora_A" in found.cause
+        assert refusal(lambda adapter=adapter: session.values(adapter)).reference == "adapter-required"
+    by_hand = session.run(None, {"x": X, **read_adapter(file).arrays})[0]
+    np.testing.assert_allclose(by_hand, reference(X, adapter_weights("lora")), atol=1e-5, rtol=1e-5)

@@ -10,7 +10,9 @@ import pytest
 from exporting import Exported, export
 from tiny_models import build, save
 
+from optim import SourceRequest
 from optim.errors import OptimError
+from optim_plugins.torch.sources.huggingface.model_folder import load_folder
 
 pytestmark = [
     pytest.mark.slow,
@@ -71,3 +73,6 @@ def test_the_model_of_an_adapter_must_be_here(adapter: Path, tmp_path: Path) -> 
     with pytest.raises(OptimError) as caught:
         export(lonely, tmp_path / "out")
     assert caught.value.reference == "adapter-base-missing" and "acme/llama" in caught.value.cause
+    assert "--source-arg base=" in caught.value.fix
+    named = SourceRequest(str(lonely), arguments={"base": str(adapter.parent / "base")})
+    assert "with the adapter of adapter" in load_folder(lonely, named).notes

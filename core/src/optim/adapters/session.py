@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -64,6 +64,7 @@ class AdaptedSession:
         self.inputs = tuple(inputs)
         self.default: tuple[LiveAdapter, ...] = ()
         self._names = frozenset(one.info.name for one in inputs)
+        self._required = frozenset(one.info.name for one in inputs if one.required)
         own = hasattr(session, "get_providers")
         self._memory = TensorMemory.of(session) if own else TensorMemory()
         self._read: dict[tuple[str, int, int], LiveAdapter] = {}
@@ -106,8 +107,14 @@ class AdaptedSession:
         return found
 
     def values(self, given: Adapters | None) -> dict[str, onnxruntime.OrtValue]:
-        """What a binding must bind beside its own inputs, by name; keep the session, which keeps the adapters."""
-        return {name: value for live in self.adapters(given) for name, value in live.values.items()}
+        """What runs must be fed beside their own inputs, by name; keep the session, which keeps the adapters.
+
+        Raises:
+            OptimError[adapter-required]: as of :meth:`run`.
+        """
+        live = self.adapters(given)
+        self._require(live, ())
+        return {name: value for one in live for name, value in one.values.items()}
 
     def run(
         self,
@@ -124,8 +131,12 @@ class AdaptedSession:
             feeds: arrays by name, without those of the adapter.
             run_options: ``onnxruntime.RunOptions``.
             adapter: None: that of :func:`optim.load`; an empty sequence: none.
+
+        Raises:
+            OptimError[adapter-required]: there is none, and the model computes nothing without one.
         """
         live = self.adapters(adapter)
+        self._require(live, feeds)
         if not hasattr(self.session, "run_with_ort_values") or not _are_plain(feeds):
             weights = {name: array for one in live for name, array in one.arrays.items()}
             more = () if run_options is None else (run_options,)
@@ -141,15 +152,28 @@ class AdaptedSession:
 
     def io_binding(self, *, adapter: Adapters | None = None) -> Any:
         """A binding that has the arrays of an adapter bound already."""
-        binding = self.session.io_binding()
-        for name, value in self.values(adapter).items():
-            binding.bind_ortvalue_input(name, value)
-        binding.optim_adapters = self.adapters(adapter)  # they live as long as the binding
+        binding, live = self.session.io_binding(), self.adapters(adapter)
+        for one in live:
+            for name, value in one.values.items():
+                binding.bind_ortvalue_input(name, value)
+        binding.optim_adapters = live  # they live as long as the binding
         return binding
 
     def get_inputs(self) -> list[Any]:
         """Returns what a run must be fed beside its adapter."""
         return [value for value in self.session.get_inputs() if value.name not in self._names]
+
+    def _require(self, live: Sequence[LiveAdapter], feeds: Iterable[str]) -> None:
+        """Refuse a run without weights that it must bring: not every runtime does, and some take those of the last."""
+        missing = self._required.difference(feeds, *(one.arrays for one in live))
+        if missing:
+            raise OptimError(
+                "adapter-required",
+                "the model does not run without an adapter",
+                f"nothing is given for '{min(missing)}', and it has no default",
+                "give the run one: run(..., adapter=FILE); optim.load(DIR, adapter=FILE) gives it to every run",
+                status=ExitStatus.USAGE,
+            )
 
     def _live(self, one: AdapterLike) -> LiveAdapter:
         if isinstance(one, LiveAdapter):

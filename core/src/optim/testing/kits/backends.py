@@ -160,6 +160,13 @@ class BackendConformance:
         """Feeds that the graph does not have do no harm: a pass may have removed an input."""
         session.run({**feeds[0], "an_input_of_nobody": np.zeros(1, np.float32)})
 
+    def test_a_run_lacks_what_it_is_not_fed(self, session: Session, feeds: list[Feeds]) -> None:
+        """A run without an input raises, and does not take what the run before was fed."""
+        session.run(feeds[0])
+        less = dict(list(feeds[0].items())[1:])
+        with pytest.raises(Exception):  # noqa: B017 - whatever it raises, it must not compute with other numbers
+            session.run(less)
+
     def test_it_can_be_closed_and_opened_again(
         self, backend_class: type[Backend], model: Model, target: Target, feeds: list[Feeds]
     ) -> None:

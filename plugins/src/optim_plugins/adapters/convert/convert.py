@@ -196,7 +196,8 @@ def _refuse_quantized(folder: Path, adapter: Path) -> None:
             "adapter-base-quantized",
             f"{adapter} is DoRA on quantized weights",
             f"{folder} holds weights of {method.get('quant_method', 'a few bits')}, and magnitudes need floats",
-            "save the model dequantized (model.dequantize().save_pretrained(FOLDER)), and name it: --base FOLDER",
+            "save the model dequantized (model.dequantize().save_pretrained(FOLDER, save_original_format=False)), and "
+            "name it: --base FOLDER",
             status=ExitStatus.USAGE,
         )
 

@@ -47,7 +47,7 @@ def load_folder(folder: Path, request: SourceRequest) -> Loaded:
     os.environ["HF_HUB_OFFLINE"] = "1"
     _refuse_unused(folder, request)
     if (folder / ADAPTER_FILE).is_file() and not (folder / CONFIG_FILE).is_file():
-        base = load_folder(find_base(folder, request), request)
+        base = load_folder(find_base(folder, request), replace(request, arguments={}))
         adapted = inject(base.model, folder)
         return replace(base, model=adapted, notes=(*base.notes, f"with the adapter of {folder.name}"))
     config = read_config(folder)
@@ -159,7 +159,8 @@ def _refuse_quantized(folder: Path, config: Mapping[str, Any]) -> None:
             "source-quantized",
             f"the weights of {folder} are quantized already",
             f"config.json says {kind}, which no exporter writes as ONNX",
-            "save the model dequantized: model.dequantize().save_pretrained(FOLDER); optim quantizes it anew",
+            "save the model dequantized: model.dequantize().save_pretrained(FOLDER, save_original_format=False); optim "
+            "quantizes it anew",
             status=ExitStatus.USAGE,
         )
 
