@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def place_model(folder: Path) -> tuple[Path, Path]:
-    """The graph with its weights, config, tokenizer and pooling beside it; and the sentences that the demo is judged on."""
+    """The graph with its weights, config, tokenizer and pooling beside it; and the demo's sentences."""
     demo = runpy.run_path(str(MINILM / "demo.py"))
     package = demo["find_package"]()
     carry_files(package, folder)
