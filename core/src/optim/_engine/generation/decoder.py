@@ -272,7 +272,9 @@ def remark_on_goal(model: Model, goal: str) -> str:
     if goal == "generate":
         require_generating(model)
     elif goal == "latency" and interface_of(model.inputs, [info.name for info in model.outputs]).is_decoder:
-        return "the graph is a decoder with a past, and single runs of it are timed: --goal generate times whole answers"
+        return (
+            "the graph is a decoder with a past, and single runs of it are timed: --goal generate times whole answers"
+        )
     return ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from optim._engine.jobs.clocks.genai import GenaiClock
 from optim._engine.jobs.clocks.generate import GenerateClock
 from optim._engine.jobs.clocks.startup import StartupClock
 from optim._engine.jobs.clocks.throughput import ThroughputClock
@@ -11,7 +12,7 @@ from optim._engine.jobs.clocks.throughput import ThroughputClock
 if TYPE_CHECKING:
     from optim._engine.search.settings import RunSettings
 
-Clock: TypeAlias = StartupClock | ThroughputClock | GenerateClock
+Clock: TypeAlias = StartupClock | ThroughputClock | GenerateClock | GenaiClock
 """What travels to a lane; its ``kind`` says which it is."""
 
 
