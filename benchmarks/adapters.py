@@ -73,7 +73,7 @@ def make_models(folder: Path, hidden: int, layers: int) -> tuple[Path, Path, lis
         adapted.save_pretrained(folder / f"rank{rank}")
     optim.export(folder / "rank4", folder / "merged")
     optim.export(folder / "rank4", folder / "kept", without=("torch.merge-lora",))
-    made = write_extracted(folder / "kept" / "model.onnx", folder / "extracted", required=False, rank=None)
+    made = write_extracted(folder / "kept" / "model.onnx", folder / "extracted")
     other = folder / "rank8.onnx_adapter"
     write_adapter(convert(folder / "rank8", describe(made.model).adapters).adapter, other)
     return folder / "merged" / "model.onnx", made.model, [made.adapter, other]
