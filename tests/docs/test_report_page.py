@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from optim._engine.reports.outcome import RunStatus
 from optim._engine.reports.schema import Report
-from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.state import StepStatus
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reading-a-report.md").read_text(encoding="utf-8")

@@ -92,6 +92,11 @@ class AdapterInput:
     supplied_by: str = ""
 
 
+PACKED_WEIGHTS = "optim.packed_weights"
+"""A config entry of optim's own: the session maps weights that onnxruntime packed for this machine. What opens a model
+without optim and without ``load.py`` reads them from the graph, as ever."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionConfig:
     """How a backend should open the model; what ``session.json`` holds.

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper, version_converter
-from test_blame import find, first, found, network, noisy  # noqa: F401 - a fixture among them
+from test_blame import add_behind, find, first, found, network, noisy  # noqa: F401 - a fixture among them
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
 
@@ -117,3 +117,20 @@ def test_weights_in_blocks_blame_nothing_and_noise_in_one_is_named(found, tmp_pa
     answer = found(network(), in_blocks(broken))
     assert any("up1" in name for name in first(answer))
     assert len(answer.found.blamed) == 1
+
+
+@pytest.mark.parametrize(("end", "blamed"), [(8.0, False), (1.3, True)])
+def test_what_clips_is_blamed_though_the_next_node_takes_most_back(found, end, blamed):  # noqa: F811
+    """Beside outliers honest steps of 8 bits are long; Tanh gives 1 for what is clipped at 8, and not at 1.3."""
+    plain = network()
+    outliers = weight(plain, "w1")
+    array = numpy_helper.to_array(outliers).copy()
+    array[:, 0] *= 60
+    outliers.CopyFrom(numpy_helper.from_array(array, "w1"))
+    clipping = onnx.ModelProto.FromString(plain.SerializeToString())
+    pair = (np.float32(end / 127), "step"), (np.int8(0), "zero")
+    clipping.graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for value, name in pair)
+    add_behind(clipping, "up1", ("QuantizeLinear", "step", "zero"), ("DequantizeLinear", "step", "zero"))
+    answer = found(plain, clipping)
+    assert answer.found.drift > 1e-5
+    assert first(answer) == (("up1_node", "up1_half0", "up1_half1") if blamed else ())

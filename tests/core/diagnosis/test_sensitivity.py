@@ -16,12 +16,12 @@ from timed_models import write_network
 from optim._engine.cli.main import main
 from optim._engine.diagnosis import isolate
 from optim._engine.plugins.registry import load_registry
+from optim._engine.reports.outcome import RunStatus
 from optim._engine.reports.sensitivity_plot import draw
 from optim._engine.runs.compare.conditions import Conditions
 from optim._engine.runs.diagnosis import sensitivity
 from optim._engine.runs.diagnosis.sensitivity import measure_sensitivity
 from optim._engine.runs.execute import execute
-from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
 from optim._engine.store import Store

@@ -43,7 +43,7 @@ def test_a_recipe_says_the_workload_too() -> None:
     settings, _ = apply_recipe(RunSettings(Path("model.onnx")), recipe)
     assert settings.goal == "generate" and settings.workload == Workload(32, 4)
     told, _ = settings_from(Path("model.onnx"), None, None, asked_workload("prompt=32,new=4", None), trust_code=False)
-    clock = clock_of(told)
+    clock = clock_of(told.goal, told.workload, told.max_latency_ms)
     assert clock is not None and clock.kind == "generate" and (clock.prompt, clock.new) == (32, 4)
 
 

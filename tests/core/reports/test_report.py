@@ -8,10 +8,10 @@ import pytest
 import sample_outcome as sample
 
 from optim._engine.gate.drift import Drift
+from optim._engine.machine import _from_cpuinfo, _instruction_sets, this_machine
 from optim._engine.reports.build import build_report
-from optim._engine.reports.machine import _from_cpuinfo, _instruction_sets, this_machine
+from optim._engine.reports.outcome import RunStatus
 from optim._engine.reports.schema import Report
-from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, Measured
 

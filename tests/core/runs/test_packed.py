@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import optim
-from optim._engine.reports import machine
+from optim._engine import machine
+from optim._engine.backends.held import held_backend
+from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.session_file import write_session_files
 from optim.errors import OptimError
-from optim.model import SessionConfig
+from optim.model import PACKED_WEIGHTS, SessionConfig
+from optim.onnx.files import describe
 from optim.target import Target
 
 CPU = Target("cpu", "ort", "CPUExecutionProvider")
@@ -81,8 +86,8 @@ def test_what_another_machine_packed_is_not_opened(folder: Path, monkeypatch: py
     (place,) = packed_in(folder)
     (place / "model.onnx").write_bytes(b"of another machine")
     if what == "processor":
-        here = machine.this_machine("")
-        monkeypatch.setattr(machine, "this_machine", lambda device: here.model_copy(update={"cpu": "another"}))
+        here = machine.this_machine()
+        monkeypatch.setattr(machine, "this_machine", lambda: replace(here, cpu="another"))
     else:
         monkeypatch.setattr(onnxruntime, "__version__", "0.0")
     assert answer(optim.load(folder, packed=True)).shape == (3, 128)
@@ -96,3 +101,52 @@ def test_weights_that_another_runtime_packs_are_refused(folder: Path, target: Ta
     with pytest.raises(OptimError) as refused:
         optim.load(folder, packed=True)
     assert refused.value.reference == "cannot-be-packed"
+
+
+@pytest.fixture
+def packing(folder: Path) -> Path:
+    """The run folder of a model whose settings say that its weights are packed."""
+    write_session_files(folder, SessionConfig({"intra_op_num_threads": 1}, {PACKED_WEIGHTS: "1"}), CPU)
+    return folder
+
+
+def test_a_result_whose_settings_say_so_is_opened_packed_unasked(packing: Path) -> None:
+    opened = optim.load(packing)
+    assert len(packed_in(packing)) == 1
+    write_session_files(packing, SessionConfig({"intra_op_num_threads": 1}), CPU)
+    np.testing.assert_array_equal(answer(opened), answer(optim.load(packing)))
+
+
+def loaded(folder: Path) -> Any:
+    """What load.py of a folder opens, without optim."""
+    spec = importlib.util.spec_from_file_location("load", folder / "load.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_load_py_packs_once_and_never_opens_what_another_version_packed(
+    packing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = loaded(packing)
+    first = answer(module.load())
+    (place,) = (packing / "packed").iterdir()
+    assert b"prepacked" in (place / "model.onnx").read_bytes()
+    made = (place / "model.packed").stat().st_mtime_ns
+    np.testing.assert_array_equal(answer(module.load()), first)
+    assert (place / "model.packed").stat().st_mtime_ns == made
+    monkeypatch.setattr(onnxruntime, "__version__", "0.0")
+    (place / "model.onnx").write_text("not opened again")
+    np.testing.assert_array_equal(answer(module.load()), first)
+    assert len(list((packing / "packed").iterdir())) == 2
+
+
+def test_a_lane_opens_packed_weights_as_a_result_does(packing: Path) -> None:
+    model = describe(packing / "model.onnx", session=SessionConfig({}, {PACKED_WEIGHTS: "1"}))
+    backend = held_backend(load_registry(), "ort")
+    x = {"x": np.linspace(-1, 1, 384, dtype=np.float32).reshape(3, 128)}
+    with backend.open(model, CPU) as session:
+        found = session.run(x)["y"]
+    assert len(packed_in(packing)) == 1
+    np.testing.assert_array_equal(found, answer(optim.load(packing)))

@@ -100,6 +100,14 @@ def test_the_end_leaves_the_time_that_reading_the_model_took_for_writing_it(cloc
     assert run.closing_s == pytest.approx(1.5 + 1000 / 300)
 
 
+def test_the_end_leaves_more_time_for_writing_where_the_start_waited_for_the_processor(clock, monkeypatch):
+    closing = {}
+    for waited in (0.1, 1.0, 30.0):
+        monkeypatch.setattr(run_time, "start_of_command", lambda: run_time.Start(1.0 + waited, 1.0))  # noqa: B023
+        closing[waited] = run_of(100.0, clock).closing_s / 1.8
+    assert closing == pytest.approx({0.1: 1.1, 1.0: 2.0, 30.0: 3.0})
+
+
 def test_what_was_named_is_proven_whatever_the_time(clock):
     time = TimeBudget.of_run(run_of(1.0, clock), 300.0, must=True)
     clock.seconds += 50
@@ -206,9 +214,9 @@ def test_connecting_to_a_cluster_is_no_search_time(monkeypatch):
     monkeypatch.setattr(run_time, "is_a_command", lambda: True)
     monkeypatch.setattr(run_time, "wall_clock", lambda: psutil.Process().create_time() + since_start[0])
     monkeypatch.setattr(fleet, "fleet_of", connecting)
-    run_time.start_of_command_s.cache_clear()
+    run_time.start_of_command.cache_clear()
     try:
         with _workplace(RunSettings(Path("model.onnx"), cluster="local:2"), None, None, print):
             assert RunTime(30.0, Clock()).spent == pytest.approx(3.0)
     finally:
-        run_time.start_of_command_s.cache_clear()
+        run_time.start_of_command.cache_clear()

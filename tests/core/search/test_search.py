@@ -19,8 +19,8 @@ from optim._engine.feeds.feedset import FeedSet
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.plugins.registry import load_registry
+from optim._engine.reports.outcome import RunStatus
 from optim._engine.runs.execute import execute
-from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
 from optim._engine.store import Store

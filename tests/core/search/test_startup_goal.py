@@ -15,7 +15,7 @@ from jobs_here import done_here
 from optim._engine.jobs.clocks.goal_clock import Figure, Subject
 from optim._engine.jobs.clocks.startup import StartupClock
 from optim._engine.reports.build import build_report
-from optim._engine.runs.outcome import RunStatus
+from optim._engine.reports.outcome import RunStatus
 
 SECONDS_A_NODE = 0.01
 RUN_S = 0.02

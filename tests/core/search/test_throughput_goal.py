@@ -20,7 +20,7 @@ from optim._engine.jobs.clocks.goal_clock import Figure, Subject
 from optim._engine.jobs.clocks.serving import Served, Serving, Tried, percentiles
 from optim._engine.jobs.clocks.throughput import ThroughputClock
 from optim._engine.reports.build import build_report
-from optim._engine.runs.outcome import Outcome, RunStatus
+from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.session_file import Opening, read_session_file, write_session_files
 from optim._engine.search.settings import RunSettings
 from optim.errors import OptimError
@@ -84,6 +84,7 @@ def test_batch_sessions_and_threads_are_what_gives_most_samples(folder: Path, mo
     assert first.served.serving == Serving(16, 2, 1)
     assert [one.serving.batch for one in first.served.tried if one.serving.sessions == 1] == [1, 2, 4, 8, 16, 32]
     assert "out of memory" in first.served.tried[5].problem
+    assert [one.serving.batch for one in first.served.tried if one.serving.sessions == 2] == [8, 16, 32]
     assert first.seconds == pytest.approx(1.5 * 0.026 / 16 / 2)
     again = timer.round()
     assert again.served is None and again.seconds == first.seconds

@@ -10,8 +10,8 @@ from installed_plugin import installed
 from timed_models import network, write_network
 
 from optim._engine.plugins.registry import load_registry
+from optim._engine.reports.outcome import RunStatus
 from optim._engine.runs.execute import execute
-from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
 from optim._engine.store import Store

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
-from ort_models import DATA
+from ort_models import DATA, apply, export
 
-from optim import Stage
+from optim import Stage, Target
+from optim.onnx.files import describe
 from optim.testing import PassConformance, models
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
@@ -18,8 +19,10 @@ from optim_plugins.ort.prepare.clean import Clean
 from optim_plugins.ort.prepare.convert_opset import ConvertOpset
 from optim_plugins.ort.prepare.gemm_to_matmul import GemmToMatMul
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.past.quantize_past import QuantizePast
 from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
+from optim_plugins.ort.tune.pack_weights import PackWeights
 from optim_plugins.ort.tune.tune_execution import TuneExecution
 from optim_plugins.ort.tune.tune_session import TuneSession
 
@@ -62,6 +65,19 @@ class TestSharePast(PassConformance):
     @pytest.fixture
     def pass_class(self):
         return SharePast
+
+
+class TestQuantizePast(PassConformance):
+    max_drift = 0.05
+    stage = Stage.QUANTIZE
+
+    @pytest.fixture
+    def model_path(self, tmp_path):
+        return apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model.path
+
+    @pytest.fixture
+    def pass_class(self):
+        return QuantizePast
 
 
 class TestFuseConvolution(PassConformance):
@@ -180,3 +196,18 @@ class TestTuneExecution(OnMlp):
     @pytest.fixture
     def pass_class(self):
         return TuneExecution
+
+
+class TestPackWeights(OnMlp):
+    max_drift = 1e-5
+    fires_on_everything = True
+    stage = Stage.TUNE
+
+    @pytest.fixture
+    def pass_class(self):
+        return PackWeights
+
+    def test_it_is_for_onnxruntime_on_the_processor_alone(self, tmp_path):
+        model = describe(models.mlp(tmp_path))
+        for target in (Target("web", "web", "wasm"), Target("cuda", "ort", "CUDAExecutionProvider")):
+            assert "packs weights for CPUExecutionProvider" in PackWeights().applicable(model, target).reason

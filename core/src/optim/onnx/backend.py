@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _DISTRIBUTIONS = ("onnxruntime", "onnxruntime-gpu")
 
-_HARNESS = {"session.force_spinning_stop": "1"}
+HARNESS = {"session.force_spinning_stop": "1"}
 """Threads of one session must not spin into the next one's time; never part of a model's settings."""
 
 _LEVEL = "graph_optimization_level"
@@ -80,7 +80,7 @@ class OnnxRuntimeBackend(Backend):
         from optim.onnx.sessions import open_session
 
         session = open_session(
-            model.path, model.session, target, extra_config=_HARNESS, libraries=libraries_of(model.opset)
+            model.path, model.session, target, extra_config=HARNESS, libraries=libraries_of(model.opset)
         )
         return OnnxRuntimeSession(session, target.provider, recorded=target.shapes_on_cpu)
 

@@ -20,8 +20,10 @@ from optim_plugins.ort.prepare.convert_opset import ConvertOpset
 from optim_plugins.ort.prepare.fix_shapes import FixShapes
 from optim_plugins.ort.prepare.gemm_to_matmul import GemmToMatMul
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.past.quantize_past import QuantizePast
 from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
+from optim_plugins.ort.tune.pack_weights import PackWeights
 from optim_plugins.ort.tune.tune_execution import TuneExecution
 from optim_plugins.ort.tune.tune_session import TuneSession
 
@@ -29,7 +31,7 @@ OPTIM_HOOK_API = 1
 
 _QUANTIZE: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeDynamic, QuantizeStatic, QuantizeWeights)
 _PRECISION: tuple[type[Pass], ...] = (ConvertFloat16, ConvertBfloat16, MixedPrecision)
-_TUNE: tuple[type[Pass], ...] = (TuneSession, TuneExecution)
+_TUNE: tuple[type[Pass], ...] = (TuneSession, TuneExecution, PackWeights)
 
 _FIRST: tuple[type[Pass], ...] = (FixShapes, ConvertOpset, Clean, FuseConvolution)
 """They write standard operators, which every runtime of ONNX reads."""
@@ -49,7 +51,7 @@ _BLOCKS: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeWeights)
 _OFFERED: Mapping[str, Mapping[Stage, tuple[type[Pass], ...]]] = {
     "CPUExecutionProvider": {
         Stage.FUSE: (*_FIRST, SharePast, FuseTransformer),
-        Stage.QUANTIZE: _QUANTIZE,
+        Stage.QUANTIZE: (*_QUANTIZE, QuantizePast),
         Stage.CONVERT_PRECISION: _PRECISION,
         Stage.TUNE: _TUNE,
     },

@@ -7,7 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.rest import OUT_OF_TIME, leave_out, promises_too_little, run_out
+from optim._engine.search.explore.rest import (
+    LEFT_FOR_LATER,
+    OUT_OF_TIME,
+    leave_out,
+    promises_too_little,
+    run_out,
+    share_of_later,
+)
 from optim._engine.search.journal import Journal
 from optim._engine.search.state import Measured, Step, StepStatus
 from optim.passes import Role, Stage
@@ -97,6 +104,17 @@ def test_a_step_that_comes_near_what_is_found_may_surprise(promises):
     promises.note_ratio(step("weights"), 0.6)
     promises.note_latency([Measured(fused, 0.8), Measured(best, 0.4)])
     assert promises.adds_too_little(fused, step("weights")) == ""  # 0.48 is within a third of it
+
+
+def test_a_stage_leaves_time_for_what_promises_more_and_was_not_looked_at(promises):
+    fuse, weights = planned("fuse", Stage.FUSE), planned("weights")
+    assert share_of_later([fuse], [weights], promises, for_size=False) == 0.0
+    promises.leave_open(step("weights"))
+    assert share_of_later([fuse], [weights], promises, for_size=False) == LEFT_FOR_LATER
+    assert share_of_later([weights], [fuse], promises, for_size=False) == 0.0
+    assert share_of_later([planned("fuse", forced=True)], [weights], promises, for_size=False) == 0.0
+    promises.note_ratio(step("weights"), 0.5)
+    assert share_of_later([fuse], [weights], promises, for_size=False) == 0.0
 
 
 def test_what_time_ran_out_for_says_so_and_what_was_tried_keeps_its_reason():

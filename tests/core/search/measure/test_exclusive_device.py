@@ -9,8 +9,8 @@ from timed_models import write_network
 
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
+from optim._engine.reports.outcome import RunStatus
 from optim._engine.runs.execute import execute
-from optim._engine.runs.outcome import RunStatus
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import StepStatus
 from optim._engine.store import Store

@@ -16,11 +16,11 @@ from optim._engine.jobs.job import Job
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
 from optim._engine.reports.html import render_html
+from optim._engine.reports.outcome import RunStatus
 from optim._engine.reports.terminal import print_report
 from optim._engine.reports.words import NOTHING
 from optim._engine.runs.execute import execute
 from optim._engine.runs.locking import lock_of
-from optim._engine.runs.outcome import RunStatus
 from optim._engine.runs.pick import picked
 from optim._engine.runs.run import write_run
 from optim._engine.runs.session_file import read_session_file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -70,15 +71,42 @@ def test_a_past_of_float16_lies_in_a_buffer_too(tmp_path: Path) -> None:
     assert np.array_equal(Decoder(_session(half), FACTS).generate([[5, 6, 7]], max_new_tokens=6), expected)
 
 
-def test_load_py_generates_in_a_buffer_without_optim(tmp_path: Path) -> None:
+LOADED = """
+import importlib.util, json
+spec = importlib.util.spec_from_file_location("anything", "load.py")
+load = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(load)
+several = [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
+drawn = load.Sampling(greedy=False, temperature=2.0, top_k=20, top_p=0.9)
+found = [list(load.generate([5, 6, 7], 6)), list(load.generate(several, 6))]
+found.append(list(load.generate(several, 6, sampling=drawn, seed=3)))
+found.append(list(load.generate([5, 6, 7], 6, stop=[found[0][2]])))
+found.append(list(load.generate(several, 6, stop=found[1][0][:1], pad=1)))
+try:
+    next(load.generate([[5], []]))
+except ValueError as error:
+    found.append(str(error))
+print(json.dumps(found))
+"""
+
+
+def test_load_py_generates_in_buffers_as_optim_does_without_optim(tmp_path: Path) -> None:
     model = apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model
     folder = tmp_path / "out"
     deliver(model, folder)
     write_session_files(folder, SessionConfig(), CPU)
-    code = "import load; print(list(load.generate([5, 6, 7], max_new_tokens=6)))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
-    expected = Decoder(_session(model), FACTS).generate([[5, 6, 7]], max_new_tokens=6)
-    assert done.stdout.strip() == str(expected[0].tolist())
+    done = subprocess.run([sys.executable, "-c", LOADED], cwd=folder, capture_output=True, text=True, check=True)
+    one, several, drawn, stopped, ended, refused = json.loads(done.stdout)
+    decoder, prompts = Decoder(_session(model), FACTS), [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
+    assert one == decoder.generate([[5, 6, 7]], max_new_tokens=6)[0].tolist()
+    assert several == decoder.generate(prompts, max_new_tokens=6).T.tolist()
+    sampled = decoder.generate(
+        prompts, max_new_tokens=6, sample=True, temperature=2.0, top_k=20, top_p=0.9, seed=3
+    ).T.tolist()
+    assert drawn == sampled != several
+    assert stopped == one[: one.index(one[2]) + 1]
+    assert ended[0] == several[0] and ended[1][0] == 1
+    assert refused == "a prompt holds no tokens"
     deliver(export("llama.dynamo", tmp_path), folder)
     write_session_files(folder, SessionConfig(), CPU)
     assert "def generate" not in (folder / "load.py").read_text()

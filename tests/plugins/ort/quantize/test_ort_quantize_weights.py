@@ -27,10 +27,13 @@ from ort_models import (
     stored,
 )
 
-from optim import Model
+from optim import Context, Model
+from optim.context import MeasuringContext
 from optim.errors import OptimError
 from optim.onnx.files import size_bytes
 from optim.options import parse_options
+from optim_plugins.ort.quantize.weights import block_graph
+from optim_plugins.ort.quantize.weights.block_graph import round_weight
 from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
 from optim_plugins.ort.quantize.weights.quantize_weights_options import QuantizeWeightsOptions
 
@@ -175,6 +178,35 @@ def test_gptq_measures_what_products_are_given(tmp_path: Path) -> None:
     feeds = {"x": rng.standard_normal((40, 6)).astype(np.float32) @ mix}
     assert not with_data.notes
     assert drift(model, with_data.model, feeds) < 0.9 * drift(model, without.model, feeds)
+
+
+def test_a_repair_rounds_no_weight_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
+        helper.make_node("MatMul", ["p", "v"], ["y"], name="two"),
+    ]
+    model = _model(tmp_path, nodes, {"w": random_weight(64, 64), "v": random_weight(64, 96)})
+    rounded: list[int] = []
+
+    def counting(columns: Any, *rest: Any) -> Any:
+        rounded.append(len(columns))
+        return round_weight(columns, *rest)
+
+    monkeypatch.setattr(block_graph, "round_weight", counting)
+    samples = [{"x": random_weight(40, 64, seed=seed)} for seed in range(3)]
+    measured = MeasuringContext(**vars(context(tmp_path, samples)))
+    transformation = QuantizeWeights()
+
+    def drift_with(kept: tuple[str, ...], applied: QuantizeWeights, asked: Context) -> float:
+        options = parse_options(QuantizeWeights, {"bits": 4, "block_size": 32, "method": "gptq", "keep": list(kept)})
+        return drift(model, applied.apply(model, options, asked).model, _FEEDS)
+
+    both = drift_with((), transformation, measured)
+    assert drift_with(("one",), transformation, measured) < both
+    assert drift_with((), transformation, measured) == both
+    assert rounded == [64, 96]
+    assert drift_with((), QuantizeWeights(), context(tmp_path, samples)) == both
+    measured.discard()
 
 
 def _after_a_normalization(folder: Path, *, read_by_a_sum: bool) -> tuple[Model, list[dict[str, Any]]]:

@@ -11,7 +11,7 @@ from optim._engine.backends.plugin_calls import PluginCalls
 from optim._engine.plugins.registry import Registry
 from optim.arrays import Feeds
 from optim.backend import Backend, BackendLimits, Check, Delivery, KernelProbe, KernelRatio, NodeProfile, Session
-from optim.model import Model, SessionConfig
+from optim.model import PACKED_WEIGHTS, Model, SessionConfig
 from optim.target import Target
 
 
@@ -55,7 +55,17 @@ class HeldBackend(Backend):
 
     def open(self, model: Model, target: Target) -> HeldSession:
         """Open on the target, in turn where its device takes one session at a time."""
-        return self._held(lambda: self._inner.open(model, target), model, target, on_target=True)
+        return self._held(lambda: self._opened(model, target), model, target, on_target=True)
+
+    def _opened(self, model: Model, target: Target) -> Session:
+        """By the plugin; packed weights are mapped in the same way whichever plugin has the runtime."""
+        if PACKED_WEIGHTS in model.session.session_config and self.kind.opened_by_onnxruntime:
+            from optim._engine.backends.packed import open_packed
+            from optim.onnx.backend import HARNESS, OnnxRuntimeSession
+
+            session = open_packed(model.path, model.session, target.provider, extra_config=HARNESS)
+            return OnnxRuntimeSession(session, target.provider)
+        return self._inner.open(model, target)
 
     def open_reference(self, model: Model, target: Target) -> HeldSession:
         """Open what counts as right."""

@@ -16,12 +16,14 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim.errors import ExitStatus, OptimError, disk_error
 from optim.folders import cache_folder
-from optim.model import SessionConfig
+from optim.model import PACKED_WEIGHTS, SessionConfig
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -38,13 +40,16 @@ _WRITING = {
 }
 
 
-def open_packed(model: Path, settings: SessionConfig, provider: str) -> onnxruntime.InferenceSession:
+def open_packed(
+    model: Path, settings: SessionConfig, provider: str, *, extra_config: Mapping[str, str] | None = None
+) -> onnxruntime.InferenceSession:
     """A session over packed weights; they are packed where that was not done on this machine.
 
     Args:
         model: the graph.
         settings: it is opened with.
         provider: that runs it.
+        extra_config: further config entries of this session alone.
 
     Raises:
         OptimError[cannot-be-packed]: another provider than the CPU's, which packs its own.
@@ -61,6 +66,8 @@ def open_packed(model: Path, settings: SessionConfig, provider: str) -> onnxrunt
             "open it without packed=True",
             status=ExitStatus.USAGE,
         )
+    entries = {key: text for key, text in settings.session_config.items() if key != PACKED_WEIGHTS}
+    settings = replace(settings, session_config=entries)
     place = _place(model, settings)
     if not (place / _GRAPH).is_file():
         try:
@@ -70,7 +77,7 @@ def open_packed(model: Path, settings: SessionConfig, provider: str) -> onnxrunt
     os.utime(place.parent)  # what was used longest ago is pruned first
     level = {"graph_optimization_level": "ORT_DISABLE_ALL"}  # the graph is what the model's own level made
     opened = SessionConfig({**settings.session_options, **level}, settings.session_config)
-    return open_session(place / _GRAPH, opened)
+    return open_session(place / _GRAPH, opened, extra_config=extra_config)
 
 
 def _pack(model: Path, settings: SessionConfig, place: Path) -> None:
@@ -98,9 +105,9 @@ def _place(model: Path, settings: SessionConfig) -> Path:
     """Where it is kept: called by the model, and below that by all else that it depends on."""
     import onnxruntime
 
-    from optim._engine.reports.machine import this_machine
+    from optim._engine.machine import this_machine
 
-    machine = this_machine("")
+    machine = this_machine()
     files = sorted(model.parent.glob(f"{model.name}*"))
     stamps = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     said = [dict(settings.session_options), dict(settings.session_config), list(settings.disabled_optimizers)]

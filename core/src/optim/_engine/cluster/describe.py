@@ -85,9 +85,9 @@ def describe(folder: str = "", targets: Sequence[str] = ()) -> str:
     """
     import psutil
 
+    from optim._engine.machine import this_machine, usable_cores
     from optim._engine.plugins.registry import load_registry
     from optim._engine.plugins.versions import carried_key, core_digest, libraries_of
-    from optim._engine.reports.machine import this_machine, usable_cores
     from optim._engine.search.keys import machine_key, machine_kind
 
     registry = load_registry()
@@ -112,7 +112,7 @@ def describe(folder: str = "", targets: Sequence[str] = ()) -> str:
         libraries=dict(sorted(libraries.items())),
         sees_folder=not folder or os.access(Path(folder), os.W_OK),
         memory_bytes=psutil.virtual_memory().available,
-        report=this_machine().model_dump(mode="json"),
+        report=to_wire(this_machine()),
     )
     return json.dumps(to_wire(worker))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,6 +15,7 @@ from optim._engine.diagnosis.cutting import Part, read_by
 from optim._engine.diagnosis.expected import FLOAT_LIMIT, Precision, as_rounded, precision_of, rounded
 from optim._engine.diagnosis.judge import Distance, distance, float64_of, histogram
 from optim._engine.diagnosis.neighbourhood import node_name
+from optim._engine.diagnosis.quantized import in_steps, step_of
 from optim.arrays import Array
 from optim.onnx.operators import qualified_name
 
@@ -26,6 +27,9 @@ _LEAST_SHARE = 0.2
 
 _TAKEN_BACK = 0.25
 """Of an error, what is left of one that the next node takes back; a sum with a residual leaves more of a fault."""
+
+_BY_CLIPPING = 4.0
+"""Times what rounding in the same steps leaves: calibration balances both, so honest ends lose about as much."""
 
 _JUDGED = 4
 """Parts that are computed in float64, whichever move the outputs most."""
@@ -169,24 +173,60 @@ def _without_rescaled(
 
     Such a value is far from the reference's; given the other model's own value, what follows is right. A scale that
     moved into the next weight is one, given the reference's value what follows is far off; a Relu that the next
-    QuantizeLinear does by where its range ends is another.
+    QuantizeLinear does by where its range ends is another. One that loses by clipping is none, though a normalization
+    or a GELU takes most of that back.
     """
     readers = {one: [name for name in couple.cuts if one in parts[name].given] for one in suspects}
     if not any(readers.values()):
         return suspects
     after = sorted({name for found in readers.values() for name in found})
-    through = worst(couple.replayed(after, set(couple.cuts) - set(suspects)))
+    cuts = set(couple.cuts) - set(suspects)
+    through = worst(couple.replayed(after, cuts))
 
-    def is_rescaled(one: str) -> bool:
-        found = readers[one]
-        right = all(through[n].relative_l2 <= max(limits[n], FLOAT_LIMIT) + limits[one] for n in found)
-        taken_back = max(through[n].relative_l2 for n in found) < _TAKEN_BACK * local[one].relative_l2
-        return right and (taken_back or any(local[n].relative_l2 > limits[n] for n in found))
+    def is_right(one: str) -> bool:
+        return all(through[n].relative_l2 <= max(limits[n], FLOAT_LIMIT) + limits[one] for n in readers[one])
 
-    rescaled = [one for one in suspects if math.isfinite(local[one].relative_l2) and is_rescaled(one)]
+    def has_moved(one: str) -> bool:
+        return any(local[n].relative_l2 > limits[n] for n in readers[one])
+
+    def is_taken_back(one: str) -> bool:
+        return max(through[n].relative_l2 for n in readers[one]) < _TAKEN_BACK * local[one].relative_l2
+
+    right = [one for one in suspects if readers[one] and math.isfinite(local[one].relative_l2) and is_right(one)]
+    moved = [one for one in right if has_moved(one)]
+    taken_back = [one for one in right if one not in moved and is_taken_back(one)]
+    clipped = _clipped(couple, {one: parts[one] for one in taken_back}, readers, through, cuts)
+    rescaled = [*moved, *(one for one in taken_back if one not in clipped)]
     for one in rescaled:
         local.update((name, through[name]) for name in readers[one])
     return [name for name in suspects if name not in rescaled and local[name].relative_l2 > limits[name]]
+
+
+def _clipped(
+    couple: Couple,
+    candidates: Mapping[str, Part],
+    readers: Mapping[str, Sequence[str]],
+    through: Mapping[str, Distance],
+    cuts: Collection[str],
+) -> set[str]:
+    """Those that would leave far less if they rounded in the same steps and clipped nothing.
+
+    Args:
+        couple: of both models.
+        candidates: parts that may clip, by the value that they make.
+        readers: values that are made of it.
+        through: what they are off by, given the other model's own.
+        cuts: values that were given then.
+    """
+    steps = {name: step_of(part, len(couple.other.shapes[0][name])) for name, part in candidates.items()}
+    rounded_only = {name: partial(in_steps, step=step) for name, step in steps.items() if step is not None}
+    after = sorted({reader for name in rounded_only for reader in readers[name]})
+    left = worst(couple.replayed(after, {*cuts, *rounded_only}, rounded_only))
+    return {
+        name
+        for name in rounded_only
+        if any(through[one].relative_l2 > _BY_CLIPPING * left[one].relative_l2 for one in readers[name])
+    }
 
 
 def _alone(couple: Couple, suspects: Sequence[str], cuts: Sequence[str]) -> dict[str, float]:

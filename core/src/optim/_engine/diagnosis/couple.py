@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -67,8 +67,17 @@ class Couple:
         """The reference's value for one of the other."""
         return self.pairs.partner[name]
 
-    def replayed(self, names: Sequence[str], cuts: Collection[str]) -> Iterator[tuple[str, Array, Array]]:
-        """What the other model makes of the reference's values at ``cuts``: name, the reference's value, its own."""
+    def replayed(
+        self, names: Sequence[str], cuts: Collection[str], changes: Mapping[str, Callable[[Array], Array]] | None = None
+    ) -> Iterator[tuple[str, Array, Array]]:
+        """What the other model makes of the reference's values at ``cuts``: name, the reference's value, its own.
+
+        Args:
+            names: of the values that are made.
+            cuts: at which the reference's values are given.
+            changes: made to some of these before they are given, by name.
+        """
+        changed = changes or {}
         for group in self._chunks(names):
             parts = {name: self.other.part(name, set(cuts) - {name}) for name in group}
             read = {value for part in parts.values() for value in part.given if value not in self.other.inputs}
@@ -76,7 +85,9 @@ class Couple:
             with self.ours.values_of(ours) as mine, self.other.cut(group, read) as theirs:
                 for feeds, fed in zip(self.feeds, self._feeds, strict=True):
                     expected = {**feeds, **mine(feeds)}
-                    given = self.other.as_given({name: expected[self.partner(name)] for name in read})
+                    values = {name: expected[self.partner(name)] for name in read}
+                    values.update((name, changed[name](array)) for name, array in values.items() if name in changed)
+                    given = self.other.as_given(values)
                     got = theirs.run({**fed, **given})
                     yield from ((name, expected[self.partner(name)], np.asarray(got[name])) for name in group)
 

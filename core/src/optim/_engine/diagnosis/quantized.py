@@ -1,4 +1,4 @@
-"""Values of operators on integers made visible as floats.
+"""Values of operators on integers made visible as floats, and values in the steps of a quantized one.
 
 Before::
 
@@ -11,7 +11,12 @@ After; the two inserted nodes undo each other exactly, and ``r_dequantized`` is 
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
+
+from optim._engine.diagnosis.cutting import Part
+from optim.arrays import Array
 
 _SCALE_OF_OUTPUT = {
     "QLinearConv": 6,
@@ -44,3 +49,27 @@ def with_float_views(graph: ir.Model) -> None:
         graph.graph.insert_after(node, [down, up])
         ir.convenience.replace_all_uses_with(made, up.outputs[0], replace_graph_outputs=True)
         down.replace_input_with(0, made)
+
+
+Steps = NDArray[np.float64]
+
+
+def step_of(part: Part, rank: int) -> Steps | None:
+    """The scale of the last QuantizeLinear of a part, ready to divide a value of so many axes; None without one."""
+    node = next((node for node in reversed(part.nodes) if node.op_type == "QuantizeLinear"), None)
+    scale = node.inputs[1] if node is not None and len(node.inputs) > 1 else None
+    tensor = ir.convenience.get_const_tensor(scale) if scale is not None else None
+    if node is None or tensor is None or not (step := tensor.numpy().astype(np.float64)).all():
+        return None
+    if step.size == 1:
+        return step.reshape(())
+    axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 1
+    if step.ndim != 1 or not -rank <= axis < rank:  # in blocks
+        return None
+    return step.reshape([-1 if place == axis % rank else 1 for place in range(rank)])
+
+
+def in_steps(array: Array, step: Steps) -> Array:
+    """A value as a quantizer leaves it that clips nothing."""
+    found: Array = (np.round(array.astype(np.float64) / step) * step).astype(array.dtype)
+    return found

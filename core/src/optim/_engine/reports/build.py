@@ -9,7 +9,8 @@ from itertools import chain, repeat
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.clocks.serving import Percentiles
-from optim._engine.reports.machine import this_machine
+from optim._engine.machine import this_machine
+from optim._engine.reports.outcome import Outcome
 from optim._engine.reports.parts.blamed import blame_report
 from optim._engine.reports.parts.generation import generation_report
 from optim._engine.reports.parts.running import batch_report, goal_ratio_report, start_report
@@ -38,7 +39,6 @@ from optim._engine.reports.schema import (
 )
 from optim._engine.reports.verdict import notes, verdict
 from optim._engine.reports.words import options_text
-from optim._engine.runs.outcome import Outcome
 from optim._engine.search.select.archive import Point
 from optim._engine.search.state import Attempt, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
@@ -331,6 +331,5 @@ def _feeds(outcome: Outcome) -> FeedsReport:
 
 def _machine(outcome: Outcome) -> MachineReport:
     """Where it was timed: here, or on a worker of a cluster."""
-    if not outcome.machine:
-        return this_machine(outcome.target.hardware)
-    return MachineReport.model_validate({**outcome.machine, "device": outcome.target.hardware})
+    known = outcome.machine or asdict(this_machine())
+    return MachineReport.model_validate({**known, "device": outcome.target.hardware})

@@ -9,7 +9,7 @@ from optim._engine.reports.words import share_text
 from optim._engine.search.settings import CLOCKED, Clocked
 
 if TYPE_CHECKING:
-    from optim._engine.runs.outcome import Outcome
+    from optim._engine.reports.outcome import Outcome
     from optim._engine.search.state import Measured, Ratio
 
 _SAME = 0.005

@@ -19,7 +19,7 @@ from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, version_keys
-from optim._engine.runs.outcome import Outcome, RunStatus
+from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.targets.entrants import Plans, TargetOutcome, enter, none_runs, rows_of_absent

@@ -1,47 +1,69 @@
-"""What ``load.py`` has beside ``load`` for a decoder whose past and present may be one buffer: ``generate``."""
+"""What ``load.py`` has beside ``load`` for a decoder whose past and present may be one buffer: ``generate``.
+
+Tokens are chosen by the code that ``optim.load`` chooses by: its text is taken over.
+"""
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
+from optim._engine.generation.sampling import Sampling, choose
 from optim.decoders.shared_past import file_shares_past
 
-GENERATE_TEXT = '''\
-def generate(ids, max_new_tokens=64, stop=(), session=None):
-    """New tokens behind one prompt, as they come: the likeliest each time, until one of stop.
+_NAMES = """\
+from dataclasses import dataclass  # noqa: E402
 
-    The past lies in buffers that are bound once as inputs and as outputs; each step adds to them and copies nothing.
+from numpy.typing import NDArray  # noqa: E402
+
+Array = np.ndarray
+
+
+"""
+
+_GENERATE = '''\
+def generate(prompts, max_new_tokens=64, stop=(), session=None, sampling=None, seed=0, pad=0):
+    """New tokens as they come: of one prompt a number each time, of several prompts a list with one for each.
+
+    A prompt is a list of ids; several may differ in length. A row ends at a token of stop, and gets pad from then on.
+    The likeliest token is taken, or drawn: sampling=Sampling(greedy=False, temperature=0.8, top_k=50, top_p=0.95). The
+    past lies in buffers that are bound once as inputs and as outputs; each step adds to them and copies nothing.
     """
-    session = session or load()
-    ids = np.asarray(ids, np.int64).reshape(1, -1)
-    if not ids.size:
-        raise ValueError("the prompt holds no tokens")
-    capacity, filled, held = ids.shape[1] + max_new_tokens, 0, []
-    inputs, binding = {value.name: value for value in session.get_inputs()}, session.io_binding()
+    session, sampling = session or load(), sampling or Sampling()
+    several = len(prompts) > 0 and np.ndim(prompts[0]) > 0
+    rows = [np.asarray(row, np.int64) for row in (prompts if several else [prompts])]
+    if not rows or any(not row.size for row in rows):
+        raise ValueError("a prompt holds no tokens")
+    longest = max(row.size for row in rows)
+    ids, mask = np.full((len(rows), longest), pad), np.zeros((len(rows), longest), np.int64)
+    for index, row in enumerate(rows):
+        ids[index, longest - row.size :], mask[index, longest - row.size :] = row, 1
+    inputs, binding, held = {value.name: value for value in session.get_inputs()}, session.io_binding(), []
+    if not mask.all() and "attention_mask" not in inputs:
+        raise ValueError("the model takes no attention_mask: prompts of several lengths go one at a time")
     binding.bind_output("logits")
     for name in [value.name for value in session.get_outputs() if value.name.startswith("present.")]:
         past = inputs["past_key_values" + name.removeprefix("present")]
-        shape = [1, *(size if isinstance(size, int) else capacity for size in past.shape[1:])]
+        sizes = past.shape[1:]
+        shape = [len(rows), *(size if isinstance(size, int) else longest + max_new_tokens for size in sizes)]
         dtype = np.float16 if "float16" in past.type else np.float32
         held.append(ort.OrtValue.ortvalue_from_numpy(np.zeros(shape, dtype)))
         binding.bind_ortvalue_input(past.name, held[-1])
         binding.bind_ortvalue_output(name, held[-1])
+    random, ended = np.random.default_rng(seed), np.zeros(len(rows), bool)
     for _ in range(max_new_tokens):
-        total = filled + ids.shape[1]
-        fresh = {
-            "input_ids": ids,
-            "attention_mask": np.ones((1, total), np.int64),
-            "position_ids": np.arange(filled, total)[None],
-        }
+        positions = np.maximum(np.cumsum(mask, 1) - 1, 0)[:, -ids.shape[1] :]
+        fresh = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
         for name in fresh.keys() & inputs.keys():
-            binding.bind_cpu_input(name, fresh[name])
+            binding.bind_cpu_input(name, np.ascontiguousarray(fresh[name]))
         binding.bind_output("logits")
         session.run_with_iobinding(binding)
-        token = int(binding.get_outputs()[0].numpy()[0, -1].argmax())
-        yield token
-        if token in stop:
+        tokens = np.where(ended, pad, choose(binding.get_outputs()[0].numpy()[:, -1], sampling, random))
+        yield tokens.tolist() if several else int(tokens[0])
+        ended |= np.isin(tokens, stop)
+        if ended.all():
             return
-        filled, ids = total, np.array([[token]])
+        ids, mask = tokens[:, None], np.pad(mask, ((0, 0), (0, 1)), constant_values=1)
 
 
 '''
@@ -54,4 +76,5 @@ def with_generate(script: str, model: Path) -> str:
     if not model.is_file() or not file_shares_past(model):
         return script
     head, main, tail = script.partition(_MAIN)
-    return f"{head}{GENERATE_TEXT}{main}{tail}"
+    taken_over = "".join(f"{inspect.getsource(one)}\n\n" for one in (Sampling, choose))
+    return f"{head}{_NAMES}{taken_over}{_GENERATE}{main}{tail}"

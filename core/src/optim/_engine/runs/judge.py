@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from optim._engine.gate.budget import Budget
-from optim._engine.runs.outcome import RunStatus
+from optim._engine.reports.outcome import RunStatus
 from optim._engine.search.blaming import blame_dropped
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.journal import Journal, failures

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile, read_session_file
 from optim.errors import ExitStatus, OptimError
+from optim.model import PACKED_WEIGHTS
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -135,6 +136,8 @@ def open_folder(
 ) -> onnxruntime.InferenceSession | OwnSession | AdaptedSession:
     """The session of a folder with one model, with its tuned settings; raises as :func:`load`."""
     saved, model = _saved(path), path / MODEL_FILE
+    if PACKED_WEIGHTS in saved.session_config:
+        return _packed(path, adapter)
     if saved.target:
         from optim._engine.backends.own_session import open_own
 

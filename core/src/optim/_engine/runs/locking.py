@@ -23,7 +23,7 @@ from optim._engine.recipes.lock import (
     load_recipe_or_lock,
 )
 from optim._engine.recipes.recipe import BudgetTable, Recipe, recipe_from
-from optim._engine.runs.outcome import Outcome
+from optim._engine.reports.outcome import Outcome
 from optim._engine.search.settings import RunSettings
 from optim.errors import ExitStatus, OptimError
 

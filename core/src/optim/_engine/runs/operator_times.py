@@ -13,7 +13,7 @@ _START_S = 0.5
 """A process of its own, and reading two profiles."""
 
 _SHARE = 0.04
-"""Of the run, what this may take in any case: on a busy machine little else is left of a short one."""
+"""Of the run, what this may take as long as what is begun in the end may: on a busy machine little else is left."""
 
 _RUNS = 4.0
 """Of each model: two that count little, and what the profiler adds."""
@@ -40,7 +40,7 @@ def operator_times(bench: Workbench, won: Workbench, result: Candidate | None) -
         models.append(operators_job.Fed(result.model, won.place, result.interfaces))  # a recast is fed something else
     needed = _START_S + len(models) * (bench.prepared.open_s + _RUNS * bench.prepared.run_s)
     share_s = 0.0 if math.isinf(time.announced_s) else _SHARE * time.announced_s
-    left = min(_MOST_S, max(share_s, time.left - time.closing_s))
+    left = min(_MOST_S, max(min(share_s, time.end_s), time.left - time.closing_s))
     if needed > left:
         return ()
     sample = bench.prepared.timed[0]
@@ -48,6 +48,7 @@ def operator_times(bench: Workbench, won: Workbench, result: Candidate | None) -
     key = bench.keys.operator_times([(one.model, one.place.target) for one in models], sample)
     try:
         with bench.turns.turn():
-            return bench.runner.call(operators_job.JOB, request, timeout_s=_MOST_S, key=key).models
+            within_s = max(left, min(_MOST_S, time.end_s))
+            return bench.runner.call(operators_job.JOB, request, timeout_s=within_s, key=key).models
     except WorkerFailed:  # its figures are an extra: the run has proven what it delivers
         return ()

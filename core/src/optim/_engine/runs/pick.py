@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from optim._engine.json_file import read_json
 from optim._engine.plugins.registry import load_registry
+from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.execute import finished_run
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.mark import read_mark
-from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.run import publish
 from optim._engine.search.journal import chain_key, missing_rows
 from optim._engine.search.select.archive import Point, choose, nothing_to_pick

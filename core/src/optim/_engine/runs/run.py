@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from optim._engine.backends.held import held_backend
 from optim._engine.plugins.registry import Registry, load_registry
+from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of, require_source
-from optim._engine.runs.outcome import Outcome, RunStatus
 from optim._engine.runs.session_file import LOAD_TEXT, NEAREST_FOLDER, Opening, write_session_files
 from optim._engine.runs.source_run import write_component_file
 from optim._engine.search.select.archive import require_pick
@@ -101,9 +101,9 @@ def _workplace(
         yield None
         return
     from optim._engine.cluster.fleet import fleet_of
-    from optim._engine.search.run_time import start_of_command_s
+    from optim._engine.search.run_time import start_of_command
 
-    start_of_command_s()  # the run has begun: connecting to a cluster is no search time
+    start_of_command()  # the run has begun: connecting to a cluster is no search time
     with fleet_of(settings, registry, store, say) as fleet:
         yield fleet
 

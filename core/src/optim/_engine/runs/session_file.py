@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from optim._engine.backends.packed_script import with_packed
 from optim._engine.jobs.clocks.serving import Serving
 from optim._engine.jobs.start_up import Zeros
 from optim._engine.json_file import read_json
@@ -245,7 +246,7 @@ def write_session_files(
     text = json.dumps(written, indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
     if script and owner is None:
-        script = with_generate(script, folder / MODEL_FILE)
+        script = with_packed(with_generate(script, folder / MODEL_FILE), session)
     if script:
         (folder / LOAD_SCRIPT).write_text(script, encoding="utf-8")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim.errors import OptimError
+from optim.model import PACKED_WEIGHTS
 from optim.onnx.libraries import OPERATOR_LIBRARIES
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ CONFIG = frozenset(
         "mlas.disable_kleidiai",
         "mlas.enable_gemm_fastmath_arm64_bfloat16",
         "mlas.use_lut_gemm",
+        PACKED_WEIGHTS,
         "optimization.disable_specified_optimizers",
         "optimization.enable_cast_chain_elimination",
         "optimization.enable_gelu_approximation",

@@ -23,9 +23,9 @@ from optim.layout import carry_files
 
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
+    from optim._engine.reports.outcome import Outcome
     from optim._engine.reports.schema import Report
     from optim._engine.runs.layouts.asked import Deliveries
-    from optim._engine.runs.outcome import Outcome
     from optim._engine.sources.make import ExportedSource
 
 

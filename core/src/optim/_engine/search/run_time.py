@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from time import time as wall_clock
 
@@ -50,12 +51,9 @@ of less than 30 s always has its 15 s for it."""
 _FLOOR_OF_LOOKS = 0.25
 """Of that, for a race while exploring: with more, it and the end together take a third more than was announced."""
 
-_START_S = 1.0
-"""A command takes to begin its run; where it took longer the machine is busy, and the end takes longer too."""
-
-_MOST_SLOWNESS = 2.0
-"""What a start tells of the end at most: beside ten other programs on two processors starts took five times as long,
-for want of the files that they read, and closing no longer than on a quiet machine."""
+_MOST_SLOWNESS = 3.0
+"""What the start of a command tells of its end at most: it waits for files that it reads too. Beside sixteen other
+programs on two processors starts took six times their processor time, and closing 2 to 7 s."""
 
 _CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
 """Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
@@ -86,9 +84,9 @@ class RunTime:
 
     def __init__(self, asked_s: SearchSeconds, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now
-        started_s = start_of_command_s()
-        self._begin = now() - started_s
-        self._slowness = min(_MOST_SLOWNESS, max(1.0, started_s / _START_S))
+        start = start_of_command()
+        self._begin = now() - start.seconds
+        self._slowness = min(_MOST_SLOWNESS, start.slowness)
         self.announced_s = math.inf if asked_s == AUTO else asked_s
         self.open_s = self.run_s = self.closing_s = self.comparing_s = 0.0
         self.notes: list[str] = []
@@ -164,9 +162,31 @@ class RunTime:
         return max(1, min(available, int(_COMPARING_SHARE * self.announced_s / run_s)))
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What this command took until this was asked first, when its run began.
+
+    Attributes:
+        seconds: of wall; 0 in a user's program.
+        processor_s: of its processor; the rest it waited for files, and for other programs.
+    """
+
+    seconds: float = 0.0
+    processor_s: float = 0.0
+
+    @property
+    def slowness(self) -> float:
+        """How many times longer things take than where nothing else runs, about; 1 at least."""
+        return max(1.0, self.seconds / self.processor_s) if self.processor_s > 0 else 1.0
+
+
 @cache
-def start_of_command_s() -> float:
-    """Seconds from the start of this command until this was asked first, when its run began; 0 in a user's program."""
+def start_of_command() -> Start:
+    """Of this process; what a user's program did before is no part of a run."""
     import psutil
 
-    return max(0.0, wall_clock() - psutil.Process().create_time()) if is_a_command() else 0.0
+    if not is_a_command():
+        return Start()
+    process = psutil.Process()
+    used = process.cpu_times()
+    return Start(max(0.0, wall_clock() - process.create_time()), used.user + used.system)

@@ -7,7 +7,8 @@ the search:
 ==============================  ====================================  ====================================
 what                            how long                              what more of it would buy
 ==============================  ====================================  ====================================
-the best guess of every pass    the first third                       first looks at slow passes
+the best guess of every pass    the first third; the first two 60 %   first looks at slow passes
+                                of the time for candidates
 candidates                      the first 80 % of the search, all of  candidates that nobody times
                                 it where size is the goal
 repairs of them                 40 % of that, 70 % of it for one      smaller sets of nodes left in float
@@ -39,9 +40,6 @@ from optim._engine.search.settings import AUTO
 
 RACES_SHARE = 0.2
 """Share of the search that is kept for races: candidates that nobody times are worth nothing."""
-
-LEFT_FOR_LOSSY = 0.75
-"""Share that stages without lossy passes leave where size is the goal: with less, half a minute quantizes nothing."""
 
 GRACE_S = 10.0
 """For what was begun in time: more lets slower passes end, and every search may end so much later."""

@@ -17,7 +17,6 @@ import onnx_ir as ir
 
 from optim import Context, Model
 from optim.arrays import Array
-from optim.model import SessionConfig
 from optim.onnx.files import discard_measured, save_for_measuring
 from optim.onnx.sessions import open_session
 
@@ -28,7 +27,7 @@ def capture(graph: ir.Model, names: Collection[str], model: Model, context: Cont
     Args:
         graph: a graph with the inputs of ``model``; its outputs are changed in place.
         names: of values or inputs; unknown names are left out.
-        model: tells which inputs there are.
+        model: tells which inputs there are, and with which settings it is opened.
         context: gives the samples.
 
     Yields:
@@ -44,7 +43,7 @@ def capture(graph: ir.Model, names: Collection[str], model: Model, context: Cont
     graph.graph.outputs.extend(wanted)
     written = save_for_measuring(graph, context.store)
     try:
-        session = open_session(written.path, SessionConfig())
+        session = open_session(written.path, model.session)
         outputs = [value.name or "" for value in wanted]
         for feeds in context.samples():
             given = {name: array for name, array in feeds.items() if name in inputs}

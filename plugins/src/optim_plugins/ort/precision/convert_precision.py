@@ -160,7 +160,7 @@ def _ranges(model: Model, context: Context, narrow: Narrow) -> tuple[Ranges, lis
     if narrow is Narrow.BFLOAT16:
         return Ranges(), []
     try:
-        ranges = measure_ranges(_typed(model), narrow, context.store, context.samples())
+        ranges = measure_ranges(_typed(model), model.session, narrow, context.store, context.samples())
     except OptimError as error:
         return Ranges(), [f"ranges were not measured: {error.cause or error.what}"]
     if not ranges.samples:

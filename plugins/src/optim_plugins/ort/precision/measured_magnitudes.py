@@ -27,6 +27,7 @@ from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow, bounded, fit
 
 if TYPE_CHECKING:
     from optim.arrays import Array, Feeds
+    from optim.model import SessionConfig
 
 _MOST_SAMPLES = 4
 
@@ -48,11 +49,14 @@ class Ranges:
     refused: tuple[str, ...] = ()
 
 
-def measure_ranges(graph: ir.Model, narrow: Narrow, store: Path, samples: Iterable[Feeds]) -> Ranges:
+def measure_ranges(
+    graph: ir.Model, session: SessionConfig, narrow: Narrow, store: Path, samples: Iterable[Feeds]
+) -> Ranges:
     """The greatest finite magnitude of each float32 value of the main graph and of its inputs.
 
     Args:
         graph: with types; changed in place.
+        session: settings that it is opened with: some models do not run, or not rightly, without theirs.
         narrow: constants beyond its range are brought to its bound.
         store: where the graph's weights lie.
         samples: feeds of the graph; the first few that it runs on are used.
@@ -60,7 +64,6 @@ def measure_ranges(graph: ir.Model, narrow: Narrow, store: Path, samples: Iterab
     Raises:
         OptimError[session-failed]: onnxruntime does not run it on the processor.
     """
-    from optim.model import SessionConfig
     from optim.onnx.sessions import open_session
 
     _bound_constants(graph, narrow)
@@ -77,7 +80,7 @@ def measure_ranges(graph: ir.Model, narrow: Narrow, store: Path, samples: Iterab
     ran = 0
     refused: list[str] = []
     try:
-        session = open_session(model.path, SessionConfig())
+        opened = open_session(model.path, session)
         for given in _first(samples, names):
             floats = {name: array for name, array in given.items() if _is_float32(array)}
             masks |= {name for name, array in floats.items() if _is_mask(array, narrow)}
@@ -85,7 +88,7 @@ def measure_ranges(graph: ir.Model, narrow: Narrow, store: Path, samples: Iterab
             feeds = given | floats
             _take(found, {name: _largest(array) for name, array in floats.items()})
             try:
-                outputs = session.run(list(readers.values()), feeds)
+                outputs = opened.run(list(readers.values()), feeds)
             except Exception as error:  # onnxruntime's errors have no class in common
                 refused.append(plain(" ".join(str(error).split())))
                 continue

@@ -1,13 +1,14 @@
 """Job: where the time of some models goes, node by node, as ONNX Runtime's own profiler sees it.
 
-Each model is opened twice: without the profiler for what a first call and a new largest shape cost, and with it for the
-times of nodes, with the runtime's optimizers on as the user has them.
+Each model is opened twice: without the profiler for what runs cost, and with it for the times of nodes, with the
+runtime's optimizers on as the user has them. Both run in turns, and what the profiler itself takes is taken off.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,14 +18,20 @@ from optim._engine.compare.place import Place
 from optim._engine.diagnosis.couple import two_sizes
 from optim._engine.diagnosis.cutting import OpenGraph
 from optim._engine.diagnosis.matching import paired
+from optim._engine.diagnosis.timing.in_turns import in_turns, record_ms, without_records
 from optim._engine.diagnosis.timing.origin import Origin, joined
 from optim._engine.diagnosis.timing.profiled import Runs, executed_graph, largest_weights, profiled, run_ms
 from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, fastest
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
 from optim.arrays import Feeds
+from optim.backend import Session
 from optim.jobs.channel import Channel
 from optim.model import Model
+from optim.onnx.files import size_bytes
+
+_MOST_OPEN_TWICE = 1 << 30
+"""Bytes of a model up to which it is open with and without the profiler at once; beyond one comes after the other."""
 
 _MATRIX = 768
 """Rows and columns of the product that the roofline is measured with: in cache, and long enough for all threads."""
@@ -80,10 +87,11 @@ class Profile:
     """One model.
 
     Attributes:
-        nodes: the dearest first.
+        nodes: the dearest first, without what the profiler takes.
         run_ms: of a run with the profiler on, the mean of the faster half.
         plain_ms: the same without the profiler.
-        share: of it that is in nodes.
+        share: of a run with the profiler on that is in nodes.
+        record_ms: what the profiler takes for a record, which was taken off.
         first: what first calls cost.
     """
 
@@ -91,6 +99,7 @@ class Profile:
     run_ms: float
     plain_ms: float
     share: float
+    record_ms: float
     first: FirstCalls
 
 
@@ -128,12 +137,9 @@ def run(request: Request, channel: Channel) -> Answer:
     timelines, profiles, graphs = [], [], []
     for number, model in enumerate(request.models, 1):
         channel.event("progress", text=f"profiling model {number} of {len(request.models)}")
-        first, plain_ms = _without_profiler(request, model, smallest, largest)
         graph = executed_graph(request.place, model)
-        weights = largest_weights(graph) if graph else {}
-        timeline = profiled(request.place, model, largest, Runs(request.seconds), weights)
-        nodes = tuple(sorted(timeline.nodes, key=lambda node: -node.ms))
-        profiles.append(Profile(nodes, timeline.run_ms, plain_ms, timeline.share, first))
+        profile, timeline = _profile(request, model, (smallest, largest), largest_weights(graph) if graph else {})
+        profiles.append(profile)
         timelines.append(timeline)
         graphs.append(graph)
     if request.trace:
@@ -159,18 +165,33 @@ def _partners(request: Request, feeds: FeedSet) -> dict[str, str]:
         return {}
 
 
-def _without_profiler(request: Request, model: Model, smallest: Feeds, largest: Feeds) -> tuple[FirstCalls, float]:
-    """What first calls cost, and what a run of the largest sample takes, the mean of the faster half."""
-    runs = Runs(request.seconds / 2)
+def _profile(
+    request: Request, model: Model, samples: tuple[Feeds, Feeds], weights: Mapping[str, list[int]]
+) -> tuple[Profile, Timeline]:
+    """One model, on its smallest and its largest sample: what first calls cost, and the times of its nodes."""
+    place, largest, runs = request.place, samples[1], Runs(request.seconds)
+    backend, timeline = place.backend(), None
     started = time.perf_counter()
-    with request.place.backend().open(model, request.place.target) as session:
-        opened = 1e3 * (time.perf_counter() - started)
-        first, again = run_ms(session, smallest), run_ms(session, smallest)
-        same = all(smallest[name].shape == array.shape for name, array in largest.items())
-        grown, settled = (0.0, again) if same else (run_ms(session, largest), run_ms(session, largest))
-        times = [run_ms(session, largest) for _ in range(runs.count(settled))]
+    with backend.open(model, place.target) as session:
+        opened_ms = 1e3 * (time.perf_counter() - started)
+        first = _first_calls(session, opened_ms, *samples)
+        if backend.owner is None and size_bytes(model) <= _MOST_OPEN_TWICE:
+            timeline, times = in_turns(session, place, model, largest, runs, weights)
+        else:
+            times = [run_ms(session, largest) for _ in range(runs.count(first.largest))]
+    timeline = timeline or profiled(place, model, largest, runs, weights)
     counted = fastest(times, runs.share, float)
-    return FirstCalls(opened, first, again, grown, settled), sum(counted) / len(counted)
+    plain_ms = sum(counted) / len(counted)
+    cost_ms = record_ms(timeline.nodes, plain_ms) if backend.owner is None else 0.0
+    nodes = sorted(without_records(timeline.nodes, cost_ms), key=lambda node: -node.ms)
+    return Profile(tuple(nodes), timeline.run_ms, plain_ms, timeline.share, cost_ms, first), timeline
+
+
+def _first_calls(session: Session, opened_ms: float, smallest: Feeds, largest: Feeds) -> FirstCalls:
+    first, again = run_ms(session, smallest), run_ms(session, smallest)
+    if all(smallest[name].shape == array.shape for name, array in largest.items()):
+        return FirstCalls(opened_ms, first, again, 0.0, again)
+    return FirstCalls(opened_ms, first, again, run_ms(session, largest), run_ms(session, largest))
 
 
 def _write_trace(path: Path, timelines: list[Timeline]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -58,20 +59,35 @@ def profiled(
     Raises:
         OptimError[not-profiled]: the target's runtime says nothing of its nodes.
     """
-    backend, target = place.backend(), place.target
+    backend = place.backend()
     if backend.owner is not None:
-        return _told(backend.profile(model, target, feeds, runs.seconds), place)
+        return _told(backend.profile(model, place.target, feeds, runs.seconds), place)
     with TemporaryDirectory(prefix="optim-profile-") as text:
-        folder = Path(text)
-        asked = SessionConfig({"enable_profiling": True, "profile_file_prefix": str(folder / "profile")})
-        with backend.open(_with(model, asked), target) as session:
+        with watched(place, model, Path(text)) as session:
             last_ms = [run_ms(session, feeds) for _ in range(runs.warm_up)][-1]
             for _ in range(runs.count(last_ms)):
                 session.run(feeds)
-        written = sorted(folder.glob("profile*.json"))
-        if not written:
-            raise _not_profiled(place)
-        return read_timeline(written[0], runs.warm_up, runs.share, weights or {})
+        return read_timeline(written_profile(place, Path(text)), range(runs.warm_up), runs.share, weights or {})
+
+
+@contextmanager
+def watched(place: Place, model: Model, folder: Path) -> Iterator[Session]:
+    """A session of ONNX Runtime with its profiler on; what it saw lies in ``folder`` when it is closed."""
+    asked = SessionConfig({"enable_profiling": True, "profile_file_prefix": str(folder / "profile")})
+    with place.backend().open(_with(model, asked), place.target) as session:
+        yield session
+
+
+def written_profile(place: Place, folder: Path) -> Path:
+    """The file that a watched session left.
+
+    Raises:
+        OptimError[not-profiled]: the target's runtime writes none.
+    """
+    written = sorted(folder.glob("profile*.json"))
+    if not written:
+        raise _not_profiled(place)
+    return written[0]
 
 
 def executed_graph(place: Place, model: Model) -> onnx.ModelProto | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +30,7 @@ class NodeTime:
         flops: of a run: multiplications and additions of products and convolutions; 0 for others.
         moved_bytes: of a run: what it reads and writes.
         allocated_bytes: what it asked the runtime's memory for in a run, on balance.
+        records: that the profiler makes in this time: one for each call, and one for each node of its body.
     """
 
     name: str
@@ -38,6 +39,7 @@ class NodeTime:
     flops: float
     moved_bytes: float
     allocated_bytes: float
+    records: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +59,18 @@ class Timeline:
     events: list[dict[str, Any]]
 
 
-def read_timeline(path: Path, skipped: int, share: float, weights: Mapping[str, list[int]]) -> Timeline:
+def read_timeline(path: Path, skipped: Collection[int], share: float, weights: Mapping[str, list[int]]) -> Timeline:
     """Read the profile that a session wrote when it was closed.
 
     Args:
         path: of the JSON file.
-        skipped: runs at the beginning that are left out.
+        skipped: numbers of the runs that are left out, since they only warm up; the first is 0.
         share: of the others that counts, the fastest of them, at least one: what other programs slowed down does not.
         weights: shape of the largest weight of nodes, by name: the profile does not name those of packed weights.
     """
     events = json.loads(path.read_text(encoding="utf-8"))
-    whole = fastest([event for event in events if event["name"] == "model_run"][skipped:], share, _duration)
+    runs = [event for event in events if event["name"] == "model_run"]
+    whole = fastest([event for number, event in enumerate(runs) if number not in skipped], share, _duration)
     whole.sort(key=lambda event: event["ts"])
     starts = [event["ts"] for event in whole]
 
@@ -101,11 +104,12 @@ def _own_times(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     around: list[dict[str, Any]] = []
     for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
-        own = {**event, "end": event["ts"] + event["dur"]}
+        own = {**event, "end": event["ts"] + event["dur"], "records": 1}
         while around and around[-1]["end"] <= own["ts"]:
             around.pop()
         if around and around[-1]["args"].get("op_name") in _WITH_BODIES:
             around[-1]["dur"] = max(0, around[-1]["dur"] - event["dur"])
+            around[-1]["records"] += 1
         around.append(own)
         found.append(own)
     return found
@@ -123,6 +127,7 @@ def _node(name: str, operator: str, events: list[dict[str, Any]], runs: int, wei
         times * _flops(operator, sides[0], sides[1], weight),
         times * sum(_bytes(entry) for side in sides for entry in side),
         times * max(0.0, float(arguments.get("mem_requested_in_use_delta", 0))),
+        sum(event["records"] for event in events) / runs,
     )
 
 

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from optim._engine.generation.workload import Workload
 from optim._engine.jobs.clocks.generate import GenerateClock
 from optim._engine.jobs.clocks.startup import StartupClock
 from optim._engine.jobs.clocks.throughput import ThroughputClock
-
-if TYPE_CHECKING:
-    from optim._engine.search.settings import RunSettings
 
 Clock: TypeAlias = StartupClock | ThroughputClock | GenerateClock
 """What travels to a lane; its ``kind`` says which it is."""
 
 
-def clock_of(settings: RunSettings) -> Clock | None:
-    """The clock of a run's goal; None where the goal is what every race finds out: latency, size or memory."""
-    if settings.goal == "generate":
-        work = settings.workload
-        return GenerateClock(work.prompt, work.new)
-    if settings.goal == "startup":
+def clock_of(goal: str, workload: Workload, max_latency_ms: float | None) -> Clock | None:
+    """The clock of a goal; None where the goal is what every race finds out: latency, size or memory.
+
+    Args:
+        goal: of the run.
+        workload: tokens of an answer.
+        max_latency_ms: what throughput is bounded by; None: nothing.
+    """
+    if goal == "generate":
+        return GenerateClock(workload.prompt, workload.new)
+    if goal == "startup":
         return StartupClock()
-    if settings.goal == "throughput":
-        return ThroughputClock(settings.max_latency_ms / 1e3 if settings.max_latency_ms is not None else None)
+    if goal == "throughput":
+        return ThroughputClock(max_latency_ms / 1e3 if max_latency_ms is not None else None)
     return None

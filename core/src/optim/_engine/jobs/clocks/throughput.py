@@ -34,8 +34,9 @@ _MOST_BATCH = 256
 _LONGEST_CALL_S = 0.5
 """A batch whose call takes longer is not doubled again: what a call costs by itself is a small part of it then."""
 
-_CHOOSING_S = 4.0
-"""For looking, in a lane's first round: the others of a race wait. A way that was begun is ended."""
+_CHOOSING_S = 3.0
+"""For looking, in a lane's first round: the others of a race wait, and a search has a dozen. A way that was begun is
+ended."""
 
 _ROOM = 0.8
 """Of the limit, for what a look of tenths of seconds finds: over a whole race some calls take longer."""
@@ -97,7 +98,7 @@ class _Throughput(Timer):
         end = time.perf_counter() + _CHOOSING_S
         for sessions, threads in self._shares():
             most, misses = 0.0, 0
-            for batch in batches if time.perf_counter() < end else ():
+            for batch in self._worth_looking(batches, tried) if time.perf_counter() < end else ():
                 found = self._look(Serving(batch, sessions, threads))
                 tried.append(found)
                 misses = 0 if found.samples_per_s > most * _MORE else misses + 1
@@ -114,6 +115,17 @@ class _Throughput(Timer):
         if not running:
             raise OptimError("original-failed", "no way to run the model worked", tried[0].problem, "run with --debug")
         return Served(min(running, key=lambda one: one.p95_s).serving, tuple(tried), limit_ms, note)
+
+    def _worth_looking(self, batches: Sequence[int], tried: Sequence[Tried]) -> Sequence[int]:
+        """Batches for a further share: smaller ones than half of what was best so far are so there too.
+
+        Under a limit of latency fewer processors for a session may ask for any smaller batch.
+        """
+        working = [one for one in tried if one.samples_per_s]
+        if self._limit_s is not None or not working:
+            return batches
+        best = max(working, key=lambda one: one.samples_per_s).serving.batch
+        return [batch for batch in batches if batch >= best // 2]
 
     def _look(self, serving: Serving) -> Tried:
         try:

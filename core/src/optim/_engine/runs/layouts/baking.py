@@ -62,7 +62,7 @@ def baked(bench: Workbench, result: Result, laid: Laid) -> Iterator[Baked | None
             return
         model = describe(answer.graph, session=left, digest=answer.graph.name)
         versions = " ".join(f"{name} {version}" for name, version in sorted(bench.prepared.versions.items()))
-        from optim._engine.reports.machine import this_machine
+        from optim._engine.machine import this_machine
 
         yield Baked(replace(result, model=model), left, f"{versions} on {this_machine().cpu}")
 

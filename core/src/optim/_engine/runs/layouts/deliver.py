@@ -14,6 +14,7 @@ from optim._engine.reports.parts.laid_out import DELIVERY_FILE, LayoutReport
 from optim._engine.runs.compare.conditions import Conditions, workbench_for
 from optim._engine.runs.layouts.asked import AskedLayout, Deliveries, require_files
 from optim._engine.runs.layouts.lay_out import Bench, lay_out
+from optim._engine.runs.layouts.not_carried import without_packing
 from optim._engine.runs.locking import data_beside
 from optim._engine.runs.session_file import MODEL_FILE, read_session_file
 from optim._engine.sources.export_file import read_export_file
@@ -139,7 +140,7 @@ def result_of(folder: Path, target: Target, files: Path | None) -> Result:
     saved, exported = read_session_file(folder), read_export_file(folder)
     state = next(iter(exported.components.values())).state if exported else {}
     path = folder / MODEL_FILE
-    model = describe(path, session=saved.config, digest=path.name)
+    model = describe(path, session=without_packing(saved.config), digest=path.name)
     return Result(folder, model, target, files, exported.facts if exported else {}, state)
 
 

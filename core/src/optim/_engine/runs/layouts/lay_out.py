@@ -18,6 +18,9 @@ from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.layout import Laid, Result
+from optim.model import PACKED_WEIGHTS
+
+_NOT_PACKED = "its weights are not packed there, so it opens later: load.py and optim.load map packed ones"
 
 _SAMPLES = 4
 """That the consumer runs: its outputs are the result's or they are not, and a long sample takes seconds."""
@@ -66,6 +69,8 @@ def lay_out(asked: AskedLayout, result: Result, folder: Path, against: Bench | s
     )
     if isinstance(against, str):
         return report.model_copy(update={"text": against})
+    if PACKED_WEIGHTS in against.own.model.session.session_config:
+        report = report.model_copy(update={"notes": (*report.notes, _NOT_PACKED)})
     if report.not_carried and folder != result.folder and not laid.tied_to:
         with baked(against.bench, result, laid) as better:
             if better is not None:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from optim.layout.settings import SWITCHED_OFF, switched_off
-from optim.model import SessionConfig
+from optim.model import PACKED_WEIGHTS, SessionConfig
+
+
+def without_packing(tuned: SessionConfig) -> SessionConfig:
+    """The settings that a layout may carry: packed weights are mapped by optim and load.py alone."""
+    entries = {key: text for key, text in tuned.session_config.items() if key != PACKED_WEIGHTS}
+    return replace(tuned, session_config=entries)
 
 
 def not_carried(tuned: SessionConfig, carried: SessionConfig) -> tuple[str, ...]:

@@ -16,14 +16,21 @@ from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.grown import Grown
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.rest import EARLY, OUT_OF_TIME, leave_out, promises_too_little, run_out
+from optim._engine.search.explore.rest import (
+    EARLY,
+    OUT_OF_TIME,
+    leave_out,
+    promises_too_little,
+    run_out,
+    share_of_later,
+)
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import FASTER, Candidate, Measured, StepStatus, unique
-from optim._engine.search.time_budget import LEFT_FOR_LOSSY, TimeBudget
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Role, Stage
@@ -172,7 +179,9 @@ class Beam:
         self._bench.say(f"stage {stage}")
         self._bench.teller.stage(str(stage), lambda: self._bench.run_time.left)
         self._asker.require_kept_nodes([parent.candidate for parent in beam], passes)
-        with self.time.leaving(self._share_of_later(passes)):
+        later = [planned for _, leg in self._legs[len(self._legs) - self._legs_left + 1 :] for planned in leg]
+        share = share_of_later(passes, later, self._promises, for_size=self._objective.goal == "size")
+        with self.time.leaving(share):
             grown = self._grow(passes, beam)
         if not grown.candidates:
             return []
@@ -185,14 +194,6 @@ class Beam:
         best = self._race(grown, beam, stage)
         self._write_journal(grown, best)
         return self._by_rank(list(best.values()))
-
-    def _share_of_later(self, passes: Sequence[Planned]) -> float:
-        """The share of the time for candidates that stays for later stages: what makes a model small is lossy."""
-        later = [planned for _, leg in self._legs[len(self._legs) - self._legs_left + 1 :] for planned in leg]
-        lossy_later = any(planned.pass_class.lossy for planned in later)
-        if self._objective.goal != "size" or any(one.pass_class.lossy for one in passes) or not lossy_later:
-            return 0.0
-        return LEFT_FOR_LOSSY
 
     def _grow(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> Grown:
         """Tries the passes of a stage on every candidate of the beam."""

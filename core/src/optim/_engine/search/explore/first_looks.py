@@ -28,6 +28,10 @@ _REPAIRED = 2
 _WHATEVER_THE_TIME = 2
 """Passes that are looked at even where asking them took all the time there is: what promises most is among them."""
 
+_FIRST_SHARE = 0.6
+"""Of the time for candidates, for those passes, however slow the machine: what is tried in their place promises less,
+and with more nothing is left to go on with."""
+
 _WORTH_A_REPAIR = 0.95
 """Latency to the original's: what is repaired has less of its gain left."""
 
@@ -103,8 +107,9 @@ class FirstLooks:
 
     def _seconds(self, place: int) -> float:
         """For the first looks that are timed: a third of the search."""
-        must = place < _WHATEVER_THE_TIME and not self._time.is_up  # what cannot be proven any more need not be found
-        return max(self._time.for_first_looks, self._time.grace_s if must else 0.0)
+        if place < _WHATEVER_THE_TIME and not self._time.is_up:  # what cannot be proven any more need not be found
+            return max(self._time.for_first_looks, self._time.grace_s, _FIRST_SHARE * self._time.for_candidate())
+        return self._time.for_first_looks
 
     def _seconds_for_size(self, place: int) -> float:
         """For the first looks that are not timed: what candidates have."""

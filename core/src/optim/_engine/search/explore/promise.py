@@ -113,6 +113,10 @@ class Promises:
         """Notes a step that there was no time to look at."""
         self._open.append(step)
 
+    def is_open(self, name: str) -> bool:
+        """Whether there was no time to look at a pass, and it is not known since what it gains."""
+        return name not in self._gain_of_pass and any(step.pass_name == name for step in self._open)
+
     def of_pass(self, planned: Planned) -> float:
         """The gain to expect of a pass with the options that suit the model best; 0 where it has nothing to offer."""
         name = planned.ordered.name

@@ -15,6 +15,10 @@ OUT_OF_TIME = "search time ran out before it was tried; give more with --search-
 
 EARLY = "exploring ended {left:.0f} s early: the rest ({names}) promised less than 2 %"
 
+LEFT_FOR_LATER = 0.75
+"""Share of the time for candidates that a stage leaves where a later one promises more: with less, half a minute
+quantizes nothing."""
+
 Leg: TypeAlias = tuple[Stage, Sequence[Planned]]
 """A stage with its passes, or one pass of the tune stage."""
 
@@ -25,6 +29,22 @@ def promises_too_little(legs: Sequence[Leg], promises: Promises) -> bool:
     if any(planned.forced for planned in passes) or not any(map(promises.of_pass, passes)):
         return False  # with nothing to offer they take no time, and their rows say why
     return sum(max(map(promises.of_pass, those), default=0.0) for _, those in legs) < TOO_LITTLE
+
+
+def share_of_later(own: Sequence[Planned], later: Sequence[Planned], promises: Promises, *, for_size: bool) -> float:
+    """The share of the time for candidates that a stage leaves to those after it, 0..1.
+
+    Where size is the goal what makes a model small is lossy; else it is left to what promises more than this stage
+    and had no time for its first look, as on a busy machine.
+    """
+    if any(planned.forced for planned in own):
+        return 0.0
+    if for_size:
+        lossy_later = any(planned.pass_class.lossy for planned in later)
+        return LEFT_FOR_LATER if lossy_later and not any(planned.pass_class.lossy for planned in own) else 0.0
+    waiting = [promises.of_pass(planned) for planned in later if promises.is_open(planned.ordered.name)]
+    best = max(map(promises.of_pass, own), default=0.0)
+    return LEFT_FOR_LATER if max(waiting, default=0.0) > best else 0.0
 
 
 def leave_out(legs: Sequence[Leg], promises: Promises, journal: Journal, candidate: Candidate) -> str:

@@ -81,7 +81,7 @@ def race_candidates(
     Returns:
         What became of the original, and of every candidate and place, in order.
     """
-    clock = clock_of(bench.settings)
+    clock = clock_of(bench.settings.goal, bench.settings.workload, bench.settings.max_latency_ms)
     if clock is not None:
         effort = replace(effort, drop=False)  # what is slow to run may be better by the goal
     key = bench.keys.race(candidates, effort, [to_wire(wanted), to_wire(clock), bench.settings.batch_invariant])

@@ -18,6 +18,7 @@ from optim_plugins.ort.quantize.weights.block_rounding import METHODS, k_quant
 from optim_plugins.ort.quantize.weights.block_weights import BlockWeight, BlockWeightWriter, Floats, blocked, chunks
 from optim_plugins.ort.quantize.weights.embeddings import Embedding
 from optim_plugins.ort.quantize.weights.gptq import Order, gptq, orders
+from optim_plugins.ort.quantize.weights.rounded_before import Known
 from optim_plugins.ort.quantize.weights.seen_inputs import Inputs
 
 
@@ -31,15 +32,24 @@ class _Weight:
 class BlockRewriter(ProductRewriter):
     """Holds what products and look-ups share: rounded weights.
 
+    Args:
+        graph: to be rewritten.
+        known: weights that were rounded by samples before; what is rounded now is added.
+
     Attributes:
         without_samples: names of products of which no sample shows what they are given.
     """
 
-    def __init__(self, graph: ir.Model) -> None:
+    def __init__(self, graph: ir.Model, known: Known) -> None:
         super().__init__(graph)
         self.without_samples: list[str] = []
+        self._known = known
         self._weights: dict[tuple[ir.Value, bool, Rounding], _Weight | None] = {}
         self._ordered: tuple[Inputs, list[Order]] | None = None
+
+    def knows(self, product: Product, rounding: Rounding) -> bool:
+        """Whether its weight was rounded before: its inputs need not be looked at."""
+        return (product.name, product.weight.name or "", product.transposed, rounding) in self._known
 
     def rewrite(self, place: Product | Embedding, rounding: Rounding, inputs: Mapping[str, Inputs]) -> bool:
         """Replace a product or a look-up; False where its weight cannot be rounded.
@@ -86,9 +96,15 @@ class BlockRewriter(ProductRewriter):
             columns = array if transposed else array.T
             if inputs is not None and inputs.factor is not None:
                 columns = columns * inputs.factor
-            if rounding.by_samples and inputs is None:
-                self.without_samples.append(reader)
-            found = round_weight(columns, rounding, inputs, self._orders_of(inputs))
+            known = (reader, value.name or "", transposed, rounding)
+            if known in self._known:
+                found = self._known[known]
+            else:
+                found = round_weight(columns, rounding, inputs, self._orders_of(inputs))
+                if rounding.by_samples and inputs is None:
+                    self.without_samples.append(reader)
+                elif rounding.by_samples:
+                    self._known[known] = found
             self._weights[key] = None if found is None else self._stored(value, found, columns)
         if self._weights[key] is None:
             self.refused.append(reader)

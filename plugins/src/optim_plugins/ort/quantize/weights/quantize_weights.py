@@ -52,6 +52,11 @@ class QuantizeWeights(Pass):
     alternatives = "quantization"
     hardware = "x86-64 with AVX2, better AVX512-VNNI or AVX-VNNI; Arm with dot product"
 
+    def __init__(self) -> None:
+        from optim_plugins.ort.quantize.weights.rounded_before import RoundedBefore
+
+        self._before = RoundedBefore()
+
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a matrix product or a look-up with a large constant weight."""
         del target
@@ -136,11 +141,12 @@ class QuantizeWeights(Pass):
         fix_weights(graph)
         found = find_places(graph, tables=bool(options.embedding_bits))
         work = [(place, rounding) for place in found if (rounding := rounding_of(place, options)) is not None]
-        rewriter = BlockRewriter(graph)
+        rewriter = BlockRewriter(graph, {} if options.awq else self._before.of(model, context))
         counts = {"products quantized": 0, "tables quantized": 0}
         done = 0
         for group in gptq_groups(work):
-            wanted = [p for p, rounding in group if rounding.by_samples and isinstance(p, Product)]
+            by_samples = [(p, rounding) for p, rounding in group if rounding.by_samples and isinstance(p, Product)]
+            wanted = [p for p, rounding in by_samples if not rewriter.knows(p, rounding)]
             inputs = gather_inputs(model, context, wanted, squares_only=options.method != "gptq")
             if options.awq:
                 inputs, scaled = scale_channels(graph, group, inputs)

@@ -77,13 +77,13 @@ def profile(
 
 def _print(answer: Answer, names: list[str], top: int) -> None:
     for name, one in zip(names, answer.models, strict=True):
-        echo(
-            f"{name}: {one.plain_ms:.3g} ms a run, {one.run_ms:.3g} ms with the profiler on, {one.share:.0%} of it"
-            f" in {len(one.nodes)} nodes"
-        )
-        if one.plain_ms and one.run_ms > _PROFILER_COSTS * one.plain_ms:
-            own = one.run_ms - one.plain_ms
-            echo(f"the profiler itself takes {own:.3g} ms of that: small nodes look dearer than they are")
+        total = sum(node.ms for node in one.nodes)
+        echo(f"{name}: {one.plain_ms:.3g} ms a run, {total:.3g} ms in {len(one.nodes)} nodes")
+        if one.run_ms > _PROFILER_COSTS * one.plain_ms:
+            cost = f"{1e3 * one.record_ms:.2g} µs for each call of a node"
+            echo(
+                f"with the profiler on {one.run_ms:.3g} ms: its own {cost} are taken off, so short nodes are estimates"
+            )
         _print_operators(one, top)
         print_table(["node", "operator", "ms", "share", *_RATES], [_row(node, one) for node in one.nodes[:top]])
         _print_first(one)
@@ -97,7 +97,7 @@ def _print(answer: Answer, names: list[str], top: int) -> None:
 
 
 _PROFILER_COSTS = 1.1
-"""How much longer a run with the profiler may be until that is told: it takes some microseconds a node."""
+"""How much longer a run with the profiler may be until that is told."""
 
 _RATES = ("GFLOP/s", "GB/s", "allocates")
 
@@ -121,9 +121,11 @@ def _row(node: NodeTime, one: Profile) -> list[str]:
 
 
 def _rates(nodes: list[NodeTime]) -> list[str]:
-    seconds = sum(node.ms for node in nodes) / 1e3 or 1e-9
+    seconds = sum(node.ms for node in nodes) / 1e3
     flops, moved = sum(node.flops for node in nodes), sum(node.moved_bytes for node in nodes)
     allocated = sum(node.allocated_bytes for node in nodes)
+    if not seconds:  # less than the profiler itself takes
+        return [NOTHING, NOTHING, size_text(allocated)]
     rate = f"{flops / seconds / 1e9:.1f}" if flops else NOTHING
     if not moved:  # a runtime of its own tells times alone
         return [rate, NOTHING, NOTHING]

@@ -1,4 +1,4 @@
-"""What a reader of a report must know of the machine; on any system."""
+"""What must be known of a machine where figures were taken; on any system."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-
-from optim._engine.reports.schema import MachineReport
 
 _INSTRUCTION_SETS = [
     "sse4_1",
@@ -34,10 +33,30 @@ _INSTRUCTION_SETS = [
 """What kernels of runtimes differ by: a figure of a machine with VNNI says nothing about one without."""
 
 
-def this_machine(device: str = "") -> MachineReport:
-    """Processor, memory, system and Python of this process, and the accelerator that the target found."""
-    return MachineReport(
-        device=device,
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where something is timed.
+
+    Attributes:
+        cpu: the processor's name.
+        cores: processors that this process may use.
+        memory_bytes: of the machine; None where the system does not say.
+        os: with its version.
+        python: its version.
+        instruction_sets: what kernels differ by, in the names of Linux; empty where unknown.
+    """
+
+    cpu: str
+    cores: int
+    memory_bytes: int | None
+    os: str
+    python: str
+    instruction_sets: tuple[str, ...]
+
+
+def this_machine() -> Machine:
+    """Processor, memory, system and Python of this process."""
+    return Machine(
         cpu=_cpu(),
         cores=usable_cores(),
         memory_bytes=_memory_bytes(),

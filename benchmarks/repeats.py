@@ -1,0 +1,136 @@
+"""Whether a run keeps its seconds and says the same each time: one command again and again, each from an empty cache.
+
+    python benchmarks/repeats.py model.onnx=feeds.npz:0.05 other.onnx=:lossless --times 5 --search-seconds 30
+    python benchmarks/repeats.py FOLDER/*.onnx --times 1 --search-seconds 40 --beside 8
+
+Each argument is a model, its feeds (none: made up) and its budget (none: the default). ``--beside`` keeps so many other
+programs computing meanwhile. Nobody else should run optim then: waiting for another run's clock counts here. A line for
+each run, then one for each model: its verdicts, the range of its ratios, and the most seconds beside what was given or
+announced. The exit status is 1 where verdicts of a model differ, or a run took 20 % more than that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from optimize import optim
+
+KEPT = 1.2
+"""A run is promised to take no more than so many times its seconds."""
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """One run.
+
+    Attributes:
+        verdict: its status, or what went wrong.
+        ratio: of what was delivered to the original; 1 where nothing was.
+        drift: of what was delivered.
+        seconds: that the command took, its start and end included.
+        promised: what was given or announced; None where the run failed.
+    """
+
+    verdict: str
+    ratio: float
+    drift: float
+    seconds: float
+    promised: float | None
+
+    @property
+    def over(self) -> float:
+        """The command's time in those that were promised."""
+        return self.seconds / self.promised if self.promised else float("nan")
+
+
+def main() -> int:
+    """Repeat each command; 1 where a promise was not kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", metavar="MODEL[=FEEDS][:BUDGET]")
+    parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--search-seconds", default="30")
+    parser.add_argument("--beside", type=int, default=0, help="programs that compute meanwhile")
+    chosen = parser.parse_args()
+    print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} before, {chosen.beside} programs beside")
+    kept = True
+    with busy(chosen.beside):
+        for argument in chosen.models:
+            found = []
+            for _ in range(chosen.times):
+                found.append(repeat(argument, chosen.search_seconds))
+                print(line(argument, found[-1]), flush=True)
+            kept &= conclude(argument, found)
+    return 0 if kept else 1
+
+
+def repeat(argument: str, search_seconds: str) -> Repeat:
+    """One run of a command from an empty cache."""
+    model, feeds, budget = parts(argument)
+    words = ["run", model, "--search-seconds", search_seconds]
+    words += ["--data", feeds] if feeds else []
+    words += ["--lossless"] if budget == "lossless" else ["--max-drift", budget] if budget else []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["OPTIM_CACHE_DIR"] = f"{folder}/cache"
+        started = time.monotonic()
+        report = optim(*words, "-o", f"{folder}/out")
+        seconds = time.monotonic() - started
+    if "error" in report:
+        return Repeat(f"{report['error']['ref']}", 1.0, 0.0, seconds, None)
+    result = report["result"] or {}
+    drift = (result.get("drift") or {}).get("relative_l2") or 0.0
+    ratio = result.get("latency_ratio") if report["status"] == "improved" else 1.0
+    return Repeat(report["status"], ratio or 1.0, drift, seconds, report["search"]["budget_seconds"])
+
+
+def parts(argument: str) -> tuple[str, str, str]:
+    """A model, its feeds and its budget; the last two may be empty."""
+    model, equals, rest = argument.partition("=")
+    if not equals:
+        return argument, "", ""
+    feeds, _, budget = rest.rpartition(":")
+    return model, feeds, budget
+
+
+def line(argument: str, one: Repeat) -> str:
+    """A run in one line."""
+    promised = f"{one.promised:4.0f}" if one.promised else "   ?"
+    name = Path(parts(argument)[0]).name[-36:]
+    figures = f"ratio {one.ratio:5.3f}  drift {one.drift:8.2g}  {one.seconds:5.0f} s of {promised} ({one.over:.2f})"
+    return f"{name:36s} {one.verdict:14s} {figures}  load {os.getloadavg()[0]:.1f}"
+
+
+def conclude(argument: str, found: Sequence[Repeat]) -> bool:
+    """Print what all runs of a model come to; returns whether its promises were kept."""
+    verdicts = Counter(one.verdict for one in found)
+    said = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    ratios = sorted(one.ratio for one in found)
+    over = max(one.over for one in found)
+    kept = len(verdicts) == 1 and over <= KEPT
+    print(f"  -> {said}; ratio {ratios[0]:.3f} to {ratios[-1]:.3f}; at most {over:.2f} of its seconds", flush=True)
+    return kept
+
+
+@contextmanager
+def busy(programs: int) -> Iterator[None]:
+    """Keep so many programs computing."""
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(programs)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""A model run with and without the profiler in turns, and what the profiler itself takes.
+
+The profiler writes a record for each call of a node, with the shapes of all that goes in and out, and most of the time
+that this takes lies inside the time that it records. Small nodes look several times dearer than they are. The same
+model without the profiler tells how much that is: both are run in turns, so other programs slow both down alike, and
+times less a constant for each record add up to a plain run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from optim._engine.compare.place import Place
+from optim._engine.diagnosis.timing.profiled import Runs, run_ms, watched, written_profile
+from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, read_timeline
+from optim.arrays import Feeds
+from optim.backend import Session
+from optim.model import Model
+
+_TURNS = 8
+"""Of each session, at most; each begins with a run that does not count: threads of the other one spin a while."""
+
+_MOST_RECORD_MS = 0.02
+"""Of one record: 3 to 9 microseconds were seen on a busy machine; what is more is no cost of the profiler."""
+
+
+def in_turns(
+    plain: Session, place: Place, model: Model, feeds: Feeds, runs: Runs, weights: Mapping[str, list[int]]
+) -> tuple[Timeline, list[float]]:
+    """The times of nodes, and the milliseconds of plain runs made between them.
+
+    Args:
+        plain: the model without the profiler, warmed up.
+        place: where it runs; its backend is ONNX Runtime.
+        model: with its session settings.
+        feeds: of every run.
+        runs: how many of each, about.
+        weights: shape of the largest weight of nodes, by name.
+
+    Raises:
+        OptimError[not-profiled]: the target's runtime says nothing of its nodes.
+    """
+    with TemporaryDirectory(prefix="optim-profile-") as text:
+        with watched(place, model, Path(text)) as session:
+            warm_up = [run_ms(session, feeds) for _ in range(runs.warm_up)]
+            count = runs.count(warm_up[-1])
+            turns = min(_TURNS, max(2, count // 4))
+            each = math.ceil(count / turns)
+            times: list[float] = []
+            for _ in range(turns):
+                times += [run_ms(plain, feeds) for _ in range(each + 1)][1:]
+                for _ in range(each + 1):
+                    session.run(feeds)
+        firsts = {len(warm_up) + turn * (each + 1) for turn in range(turns)}
+        skipped = {*range(len(warm_up)), *firsts}
+        return read_timeline(written_profile(place, Path(text)), skipped, runs.share, weights), times
+
+
+def record_ms(nodes: Sequence[NodeTime], plain_ms: float) -> float:
+    """What the profiler takes for a record: with that taken off, the times of nodes add up to a plain run.
+
+    0 where they are no more than that as they are, and never above what a record can take: then they do not add up.
+    """
+    low, high = 0.0, _MOST_RECORD_MS
+    if _total(nodes, low) <= plain_ms:
+        return low
+    for _ in range(30):  # it falls with the cost
+        middle = (low + high) / 2
+        low, high = (middle, high) if _total(nodes, middle) > plain_ms else (low, middle)
+    return high
+
+
+def without_records(nodes: Sequence[NodeTime], cost_ms: float) -> tuple[NodeTime, ...]:
+    """The nodes with the profiler's cost taken off; 0 for one that takes less than its records do."""
+    return tuple(replace(node, ms=_own_ms(node, cost_ms)) for node in nodes)
+
+
+def _total(nodes: Sequence[NodeTime], cost_ms: float) -> float:
+    return sum(_own_ms(node, cost_ms) for node in nodes)
+
+
+def _own_ms(node: NodeTime, cost_ms: float) -> float:
+    return max(0.0, node.ms - cost_ms * node.records)

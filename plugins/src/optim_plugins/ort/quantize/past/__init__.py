@@ -1,0 +1,1 @@
+"""``ort.quantize-past``: the past of a decoder in 8 or 4 bits."""
