@@ -14,7 +14,9 @@ from optim._engine.generation.steps import GrowingSteps
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import RunSettings
+from optim.onnx.sessions import open_session
 from optim_plugins.ort.fuse.past.share_past import SharePast
+from optim_plugins.ort.measure import captured_values
 from optim_plugins.ort.quantize.past import stored_past
 from optim_plugins.ort.quantize.past.past_scales import Extremes, find_pasts, rotation_of
 from optim_plugins.ort.quantize.past.quantize_past import QuantizePast
@@ -136,3 +138,16 @@ def _decoder(model: Model) -> Decoder:
     options.intra_op_num_threads = 1
     session = ort.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
     return Decoder(session, {"eos": [], "pad": 0})
+
+
+def test_samples_are_run_with_weights_where_they_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def opened(*arguments: object, **options: object) -> object:
+        given.append(options["extra_config"])
+        return open_session(*arguments, **options)
+
+    model = _shared("llama.dynamo", tmp_path)
+    monkeypatch.setattr(captured_values, "open_session", opened)
+    assert _quantized(model, "llama.dynamo", tmp_path).changed
+    assert given == [{"session.disable_prepacking": "1"}]

@@ -22,7 +22,7 @@ from optim._engine.plugins.versions import core_digest, version_keys
 from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
-from optim._engine.search.targets.entrants import Plans, TargetOutcome, enter, none_runs, rows_of_absent
+from optim._engine.search.targets.entrants import Plans, TargetOutcome, enter, none_runs, with_absent
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words, of_several
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.export_file import KnownExport, known_export
@@ -190,7 +190,7 @@ def _judged(
             contest = Contest(entrants, budget)
             verdict = judge_contest(contest, bench, budget)
             rows, won = contest.rows(verdict.delivered, bench), contest.bench_of(verdict.delivered, bench)
-        rows += rows_of_absent(chosen, failed)
+        rows = with_absent(rows, chosen, failed)
         target, versions = won.target, {**bench.prepared.versions, **won.prepared.versions}
     search_s, result = time.monotonic() - started, verdict.result
     operator_ms = operator_times(bench, won, verdict.delivered) if verdict.original is not None else ()
