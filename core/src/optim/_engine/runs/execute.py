@@ -12,7 +12,7 @@ from pathlib import Path
 
 from optim._engine.compare.variants import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
-from optim._engine.generation.decoder import require_generating
+from optim._engine.generation.decoder import remark_on_goal
 from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.workplace import Workplace
@@ -77,8 +77,8 @@ def execute(
             return Workbench(replace(settings, target=target.name), registry, store, executor, say, exported, elsewhere)
 
         bench, source = _prepared(bench_on, chosen, failed)
-        if settings.goal == "generate":
-            require_generating(source.model)
+        if remark := remark_on_goal(source.model, settings.goal):
+            say(remark)
         load = _load(bench, source)
         if settings.chain is None:
             _announce(bench, load, plans, say)
