@@ -18,7 +18,7 @@ from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
-from optim._engine.plugins.versions import core_digest, plugin_version_key
+from optim._engine.plugins.versions import core_digest, version_keys
 from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
@@ -232,7 +232,7 @@ def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
     settings = replace(
         bench.settings, source=Path(), data=None, fresh=False, export=None, component="", cluster="", store_url=""
     )
-    plugins = {plugin.info.name: plugin_version_key(plugin.info) for plugin in bench.registry.plugins}
+    plugins = version_keys(plugin.info for plugin in bench.registry.plugins)
     depends_on = {
         "asked": to_wire(settings),
         "target": to_wire(bench.target),
