@@ -105,5 +105,5 @@ $(TOOLS): $(INSTALLED) plugins-qnn/pyproject.toml plugins-inc/pyproject.toml plu
 		plugins-openvino/pyproject.toml
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt \
 		--editable 'core[cpu]' --editable 'plugins[torch]' --editable plugins-qnn --editable plugins-inc \
-		--editable plugins-prepost --editable 'plugins-openvino[nncf]' peft jiwer distributed onnx-diagnostic pytest pytest-timeout pytest-xdist ruff mypy scikit-learn uv
+		--editable plugins-prepost --editable 'plugins-openvino[nncf]' peft jiwer distributed onnx-diagnostic pytest pytest-timeout pytest-xdist ruff mypy scikit-learn trustme uv
 	touch $@

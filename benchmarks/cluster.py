@@ -1,6 +1,6 @@
 """What a cluster costs and gains: finished runs with two workers, the engine's part of a job, bytes of weights.
 
-    python benchmarks/cluster.py [runs] [overhead] [weights] [trace] [--seconds 30] [--models FOLDER] [--trace FILE]
+    python benchmarks/cluster.py [runs overhead weights s3 trace] [--seconds 30] [--models FOLDER] [--trace FILE]
 
 - ``runs``: ``optim batch`` of four small models here, and again with ``--cluster local:2``, each with a cache of its
   own; clocks are exclusive. Prints the seconds of both and how many runs two workers finish in the time of one.
@@ -8,6 +8,8 @@
   worker's: from :meth:`Fleet.do` to its answer, less the time that the worker had the job.
 - ``weights``: a run on a model of 537 MB with two workers that share no disk; prints the bytes that went to each of
   them, how often each file of weights did, and at how many MB/s.
+- ``s3``: a run with two workers that share no disk and exchange files at ``s3://``, of moto's server; prints what lies
+  there, and what the engine carried beside. Needs moto[server] and s3fs.
 - ``trace``: a run on each of the models of FOLDER (by default the four small ones; NAME.npz has the feeds of
   NAME.onnx), one worker; writes a row for each job with its kind, seconds and bytes, for benchmarks/scale.py.
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -59,7 +62,7 @@ _JOBS = 60
 def main() -> None:
     """Print the figures that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", choices=["runs", "overhead", "weights", "trace", []])
+    parser.add_argument("what", nargs="*", choices=["runs", "overhead", "weights", "s3", "trace", []])
     parser.add_argument("--seconds", type=float, default=30.0, help="of the search of one run")
     parser.add_argument("--models", type=Path)
     parser.add_argument("--trace", type=Path, default=Path("trace.json"))
@@ -72,7 +75,7 @@ def main() -> None:
             elif name == "overhead":
                 overhead(root)
             else:
-                {"runs": runs, "weights": weights}[name](root, given.seconds)
+                {"runs": runs, "weights": weights, "s3": s3}[name](root, given.seconds)
 
 
 def runs(root: Path, seconds: float) -> None:
@@ -130,6 +133,36 @@ def weights(root: Path, seconds: float) -> None:
     print(f"weights: the model has {size / 1e6:.0f} MB; {len(again)} files went to a worker more than once")
     for worker, count in total.items():
         print(f"weights: {worker} was sent {count / 1e6:.0f} MB in all")
+
+
+def s3(root: Path, seconds: float) -> None:
+    """Files by way of a bucket."""
+    import fsspec
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    account = {"AWS_ACCESS_KEY_ID": "optim", "AWS_SECRET_ACCESS_KEY": "optim", "AWS_DEFAULT_REGION": "us-east-1"}
+    os.environ.update(account, AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}")
+    quiet = subprocess.DEVNULL
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(command, stdout=quiet, stderr=quiet) as server:
+        try:
+            bucket = fsspec.filesystem("s3")
+            bucket.makedirs("optim")  # tried again until the server is there
+            with machines(root / "s3", 2) as (address, _):
+                path = products(root / "bucket.onnx", *_SMALL["wide"])
+                sent: Counter[tuple[str, str]] = Counter()
+                sizes: dict[str, int] = {}
+                url = "s3://optim/files"
+                settings = RunSettings(path, cluster=address, store_url=url, goal="size", search_seconds=seconds)
+                with watched(sent, sizes, defaultdict(float), []):
+                    report = run_settings(settings, root / "from-s3", print)
+            there = bucket.du("optim", total=False)
+        finally:
+            server.kill()
+    print(f"s3: {report.status}; {len(there)} files of {sum(there.values()) / 1e6:.1f} MB lie there")
+    print(f"s3: the engine carried {sum(sizes[name] for _, name in sent) / 1e6:.1f} MB")
 
 
 def trace(root: Path, models: Path | None, file: Path, seconds: float) -> None:

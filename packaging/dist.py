@@ -4,7 +4,8 @@ python packaging/dist.py                  # into dist/: six sdists, and a wheel 
 python packaging/dist.py --pythons 3.11   # try them in these only
 
 Each trial is a fresh environment with nothing of this checkout: `pip check`, `optim --plugins list`, and a small run
-whose model is opened. Needs the packages `build` and `hatchling` in the Python that runs it.
+whose model is opened. A worker of a second environment, with what a board needs and no more, then does a run's work.
+Needs the packages `build` and `hatchling` in the Python that runs it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,25 @@ report = optim.run(model, "out", search_seconds=1, data={"x": [[0.5] * 32] * 4})
 print(report.status, optim.load("out").get_inputs()[0].name, optim.__file__)
 assert report.result and any(step.pass_name == "ort.clean" for step in report.steps), report.reason
 assert "site-packages" in optim.__file__
+"""
+WORKER_PLUGINS = "adapters,cuda,layouts,metrics,ort,tensorrt,torch"
+RUN_ON_WORKER = """
+import os, pathlib, subprocess, sys, distributed, optim
+from optim.testing import models
+
+model, (worker, cache) = models.mlp(pathlib.Path()), sys.argv[1:]
+with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as cluster:
+    command = [worker, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, "--nthreads", "1", "--no-nanny"]
+    command += ["--no-dashboard", "--resources", "optim-clock-cpu=1", "--local-directory", cache]
+    with subprocess.Popen(command, env={**os.environ, "OPTIM_CACHE_DIR": cache}) as process:
+        try:
+            with distributed.Client(cluster) as client:
+                client.wait_for_workers(1, timeout=120)
+            report = optim.run(model, "far", goal="size", search_seconds=20, cluster=cluster.scheduler_address)
+        finally:
+            process.kill()
+print(report.status, report.machine.cores)
+assert report.result and any(pathlib.Path(cache, "models").iterdir()), report.reason
 """
 
 
@@ -85,7 +105,7 @@ def try_in(python: str, wheels: list[Path]) -> None:
         _call([python, "-m", "venv", str(folder / "env")])
         own = folder / "env" / ("Scripts" if os.name == "nt" else "bin")
         core, *others = sorted(wheels, key=lambda wheel: not wheel.name.startswith("optim_core"))
-        _call([str(own / "python"), "-m", "pip", "install", "--quiet", f"{core}[cpu]", *map(str, others)])
+        _call([str(own / "python"), "-m", "pip", "install", "--quiet", f"{core}[cpu,cluster]", *map(str, others)])
         _call([str(own / "python"), "-m", "pip", "check"])
         work = folder / "work"
         work.mkdir()
@@ -97,6 +117,13 @@ def try_in(python: str, wheels: list[Path]) -> None:
         if absent:
             raise SystemExit(f"not listed: {', '.join(absent)}")
         subprocess.run([str(own / "python"), "-c", SMALL_RUN], check=True, cwd=work, env=environment)
+        _call([python, "-m", "venv", str(folder / "worker")])
+        worker = str(folder / "worker" / own.name / "python")
+        plugins = next(wheel for wheel in others if wheel.name.startswith("optim_plugins-"))
+        _call([worker, "-m", "pip", "install", "--quiet", f"{core}[worker,cpu]", str(plugins)])
+        environment["OPTIM_DISABLE_PLUGINS"] = ",".join(set(PLUGINS) - set(WORKER_PLUGINS.split(",")))
+        far = [str(own / "python"), "-c", RUN_ON_WORKER, worker, str(folder / "far-cache")]
+        subprocess.run(far, check=True, cwd=work, env=environment)
 
 
 def _call(command: list[str], *, quiet: bool = False) -> None:

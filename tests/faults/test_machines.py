@@ -31,8 +31,14 @@ distributed = pytest.importorskip("distributed", reason="dask is not installed")
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 SOURCE = Path(__file__).parents[2] / "core" / "src" / "optim"
-_WITH_A_CLOCK = ("kernels", "session_digests", "race_job", "operators_job")
-"""Jobs that a run has only where it is after latency: what comes out then depends on the clock."""
+_TIMED: dict[str, Any] = {"goal": "latency", "named": (), "stages": (), "search_seconds": 60.0}
+_MORE: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("kernels", "session_digests", "race_job", "operators_job"), _TIMED),
+    "arrival": {**_TIMED, "target": "cpu,openvino"},
+    "repair_job": {"max_drift": 0.006, "named": (), "search_seconds": 60.0},
+    "blame_job": {"max_drift": 1e-6, "named": (), "search_seconds": 60.0},
+}
+"""What a run must be asked to have a job of a kind; where it is after latency, what comes out depends on the clock."""
 
 
 @pytest.fixture(autouse=True)
@@ -109,12 +115,14 @@ def _strike(before: dict[int, set[int]], strike: Callable[[psutil.Process], None
         "refuse",
         "prepare",
         "kernels",
+        "arrival",
         "offer",
         "candidate",
         "session_digests",
         "repair_job",
         "race_job",
         "operators_job",
+        "blame_job",
     ],
 )
 def test_a_worker_is_killed_in_the_middle_of_a_job(
@@ -122,12 +130,10 @@ def test_a_worker_is_killed_in_the_middle_of_a_job(
 ) -> None:
     model = products(tmp_path / "m.onnx")
     struck = at_the_job(monkeypatch, kind, psutil.Process.kill)
-    timed = {"goal": "latency", "named": (), "stages": (), "search_seconds": 60.0}
-    close = {"max_drift": 0.006, "named": ()}
-    more = timed if kind in _WITH_A_CLOCK else close if kind == "repair_job" else {}
+    more = _MORE.get(kind, {})
     far = run_settings(smaller(model, two.address, **more), tmp_path / "far", print)
     assert struck == [kind, "struck"]
-    assert far.result is not None or kind == "repair_job"  # which may find nothing that keeps so close
+    assert far.result is not None or kind in ("repair_job", "blame_job")  # where perhaps nothing keeps so close
     if not more:
         monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "another"))
         run_settings(smaller(model), tmp_path / "near", print)

@@ -50,7 +50,7 @@ def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
         future = executor.submit(run_program, Work(run, str(log)))
         worker = _worker_of(log)
         worker.kill()
-        done = future.result(timeout=120)
+        done = future.result(timeout=300)
     assert done.status == 0 and (output / "model.onnx").is_file()
     assert not any(path.name.startswith(".optim-") for path in output.iterdir())
 

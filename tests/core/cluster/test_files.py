@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from optim._engine.cluster import files, work
 from optim._engine.cluster.exchange import Exchange
@@ -117,3 +119,37 @@ def test_a_url_where_nothing_can_be_exchanged(url: str) -> None:
     with pytest.raises(OptimError) as caught:
         Exchange(url).require_usable()
     assert caught.value.reference == "bad-store-url"
+
+
+class Bucket(MemoryFileSystem):
+    """A bucket of some cloud, which may refuse."""
+
+    cachable = False
+    store: ClassVar[dict[str, Any]] = {}
+    refuses = False
+
+    def exists(self, path: str, **options: object) -> bool:
+        if self.refuses:
+            raise PermissionError("403 Forbidden")
+        return super().exists(path, **options)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        raise AssertionError("a bucket was made")
+
+
+def test_a_bucket_is_not_made_and_a_cloud_that_refuses_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = Bucket()
+    monkeypatch.setattr("fsspec.core.url_to_fs", lambda url: (bucket, "/bucket/optim"))
+    exchange = Exchange("s3://bucket/optim")
+    exchange.require_usable()
+    path = tmp_path / FILE.name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT)
+    assert exchange.offer([FILE], tmp_path) == len(CONTENT) and exchange.fetch(FILE, tmp_path / "there")
+    bucket.refuses = True
+    for ask in (lambda: exchange.offer([FILE], tmp_path), lambda: exchange.fetch(FILE, tmp_path)):
+        with pytest.raises(OptimError, match="403 Forbidden") as caught:
+            ask()
+        assert caught.value.reference == "bad-store-url"

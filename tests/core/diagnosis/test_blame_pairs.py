@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper, version_converter
-from test_blame import add_behind, find, first, found, network, noisy  # noqa: F401 - a fixture among them
+from test_blame import SHAPE, WIDTH, add_behind, find, first, found, network, noisy  # noqa: F401 - a fixture among them
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
 
@@ -134,3 +134,36 @@ def test_what_clips_is_blamed_though_the_next_node_takes_most_back(found, end, b
     answer = found(plain, clipping)
     assert answer.found.drift > 1e-5
     assert first(answer) == (("up1_node", "up1_half0", "up1_half1") if blamed else ())
+
+
+def with_loop(factor: float) -> onnx.ModelProto:
+    """Three times ``state = Tanh(state W * factor)`` between two other nodes; the factor is the body's own."""
+    make, info, real = onnx.helper.make_node, onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
+    weight_of = np.random.default_rng(0).standard_normal((WIDTH, WIDTH)).astype(np.float32) * 0.3
+    body = onnx.helper.make_graph(
+        [
+            make("MatMul", ["state", "w"], ["product"], "inner_product"),
+            make("Mul", ["product", "factor"], ["scaled"], "inner_scale"),
+            make("Tanh", ["scaled"], ["next"], "inner_tanh"),
+            make("Identity", ["condition"], ["on"], "inner_on"),
+        ],
+        "body",
+        [info("round", 7, []), info("condition", 9, []), info("state", real, None)],
+        [info("on", 9, []), info("next", real, None)],
+        [numpy_helper.from_array(np.float32(factor), "factor")],
+    )
+    nodes = [
+        make("Sigmoid", ["x"], ["before"], "before_node"),
+        make("Loop", ["times", "", "before"], ["looped"], "loop", body=body),
+        make("Add", ["looped", "before"], ["y"], "after_node"),
+    ]
+    weights = [numpy_helper.from_array(np.int64(3), "times"), numpy_helper.from_array(weight_of, "w")]
+    graph = onnx.helper.make_graph(nodes, "g", [info("x", real, SHAPE)], [info("y", real, SHAPE)], weights)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_a_fault_inside_a_loop_is_blamed_at_the_loop(found):  # noqa: F811
+    assert found(with_loop(1.0), with_loop(1.0)).found.blamed == ()
+    answer = found(with_loop(1.0), with_loop(1.5))
+    assert first(answer) == ("loop",)
+    assert len(answer.found.blamed) == 1

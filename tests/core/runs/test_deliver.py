@@ -18,6 +18,7 @@ from optim import Model, OptimError, SessionConfig
 from optim._engine.cli.main import optim as command
 from optim._engine.runs.layouts.not_carried import not_carried
 from optim._engine.runs.session_file import write_session_files
+from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
 from optim.errors import ExitStatus
 from optim.layout import Laid, Layout, Result, disabled_as_config, place_graph
 from optim.onnx.files import describe
@@ -218,6 +219,15 @@ def test_what_is_no_run_folder_is_refused(viewer, tmp_path):
     for folder in (tmp_path, tmp_path / "absent"):
         with pytest.raises(OptimError, match="not-a-run-folder"):
             optim.deliver(folder, "viewer", tmp_path / "out")
+
+
+def test_a_folder_of_several_components_says_which_they_are(viewer, tmp_path):
+    viewer()
+    parts = {name: ComponentFile(f"{name}/model.onnx") for name in ("encoder", "decoder")}
+    write_export_file(tmp_path, export_file("it", {}, parts))
+    with pytest.raises(OptimError, match="its components are encoder, decoder") as refused:
+        optim.deliver(tmp_path, "viewer", tmp_path / "out")
+    assert refused.value.reference == "layout-of-several"
 
 
 @pytest.mark.parametrize(

@@ -31,13 +31,13 @@ def dropped(journal: Journal, name: str, drift: float, *, lossy: bool = False, b
 
 
 def bench(left: float, blame=None) -> SimpleNamespace:
-    """A run with so many seconds left; ``blame`` answers for the job."""
+    """A run whose end has so many seconds left; ``blame`` answers for the job."""
 
     def call(job, request, *, timeout_s, key):
         return blame(request)
 
     return SimpleNamespace(
-        run_time=SimpleNamespace(now=lambda: 0.0, left=left, closing_s=1.0),
+        run_time=SimpleNamespace(now=lambda: 0.0, end_s=left),
         say=lambda text: None,
         runner=SimpleNamespace(call=call),
         keys=SimpleNamespace(blame=lambda *depends_on: "key"),
@@ -71,7 +71,7 @@ def test_what_claims_to_be_exact_comes_first_each_pass_once_and_honest_rounding_
 def test_where_no_time_is_left_or_nothing_comes_back_a_note_says_so():
     journal = Journal()
     wrong = dropped(journal, "fuse", 0.5)
-    blame_dropped(BUDGET, [(bench(2.0), journal)])
+    blame_dropped(BUDGET, [(bench(1.0), journal)])
     assert wrong.blame is None
     assert wrong.notes == ("no time was left to look for what is to blame; see optim blame",)
 

@@ -191,6 +191,13 @@ def test_results_are_compared_on_as_many_samples_as_there_is_time_for(clock):
     assert note.startswith("a run of the original takes 1.5 s: results are compared on 2 of 8 samples")
 
 
+def test_where_samples_could_not_be_made_up_for_want_of_time_none_of_them_is_said_to_be_left_out(clock):
+    run = RunTime(60.0, clock)
+    in_time(Prepared(0.08, available=8, cut_short=True), run)
+    (note,) = run.notes
+    assert note.startswith("a run of the original takes 0.08 s: there was no time for all samples that could be")
+
+
 def test_a_report_has_the_shapes_that_were_timed_and_no_others():
     ratio = SimpleNamespace(value=0.5, low=0.4, high=0.6)
     outcome = SimpleNamespace(

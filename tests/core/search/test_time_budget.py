@@ -100,6 +100,13 @@ def test_a_look_is_as_long_as_is_left_after_opening_and_a_second_at_least(time):
     assert not time.look(20.0, lanes=5, memory_only=True).drop
 
 
+def test_of_a_slow_model_few_lanes_open_where_little_time_is_left(time, clock):
+    time.expect_lanes(open_s=16 / 3, run_s=0.2)  # 0.2 + 3.2 + 1.6 seconds a lane
+    assert time.lanes(0.1, least=8) == 8
+    clock.seconds += 80
+    assert time.lanes(0.1, least=8) == 2
+
+
 def test_the_last_race_waits_half_as_long_again_for_quiet_rounds(time):
     final, again = time.final(3, drop=True), time.again(2, drop=False)
     assert (final.seconds, final.patience_s, final.open_timeout_s) == (FINAL_S, FINAL_S / 2, 300.0)

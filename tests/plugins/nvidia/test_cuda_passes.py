@@ -7,21 +7,25 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
-from ort_models import apply, build, context, export, operators, run
+from ort_models import apply, build, context, drift, export, feeds_for, operators, run
 
 from optim import Model
 from optim.errors import OptimError
 from optim.options import parse_options
 from optim.providers.start import CUDA
 from optim_plugins.nvidia.cuda.fuse import Fuse
+from optim_plugins.nvidia.cuda.grouped_query import is_causal
 from optim_plugins.nvidia.cuda.tune_provider import TuneProvider, provider_options
 from optim_plugins.nvidia.cuda.tune_provider_options import TuneProviderOptions
 from optim_plugins.nvidia.gpu.targets import cuda_targets
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.fuse.past.share_past import SharePast
+from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 
 GPU, OFFLINE = cuda_targets()
 
@@ -115,8 +119,6 @@ def _products(model: Model, feeds: dict[str, Any]) -> dict[str, list[np.ndarray]
 
 
 def test_packed_projections_are_those_that_were_apart(fused: Model, tmp_path: Path) -> None:
-    from ort_models import feeds_for
-
     result = apply(Fuse, fused, tmp_path)
     assert result.counts["packed_attention"] == 2
     feeds = feeds_for("bert.dynamo", batch=2, sequence=5)
@@ -184,3 +186,62 @@ def test_what_cuda_alone_runs_is_not_tried_without_a_gpu(fused: Model, tmp_path:
     plain = export("convnet.dynamo", tmp_path)
     assert "no MultiHeadAttention" in Fuse().applicable(plain, GPU).reason
     assert Fuse().apply(fused, parse_options(Fuse, {"leave_out": ["packed_attention"]}), context(tmp_path)).notes
+
+
+def _biases(model: Model) -> list[str]:
+    nodes = onnx.load(model.path, load_external_data=False).graph.node
+    return [node.input[10] for node in nodes if node.op_type == "GroupQueryAttention" and len(node.input) > 10]
+
+
+def test_attention_over_a_past_does_without_a_mask_that_only_hides_what_comes_later(tmp_path: Path) -> None:
+    shared = apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model
+    assert not apply(Fuse, shared, tmp_path, unpadded=True).changed  # CUDA has no such kernel in float32
+    half = apply(ConvertFloat16, shared, tmp_path, [feeds_for("llama", sequence=1)], io="convert").model
+    assert len(_biases(half)) == 2
+    assert not apply(Fuse, half, tmp_path).changed  # nobody has said that nothing is padded
+    result = apply(Fuse, half, tmp_path, unpadded=True)
+    assert result.counts["grouped_query"] == 2
+    assert not any(_biases(result.model))
+    for sizes in ({"sequence": 1, "batch": 2}, {"sequence": 3, "batch": 1}):
+        feeds = feeds_for("llama", **sizes)
+        feeds["attention_mask"] = np.ones_like(feeds["attention_mask"])
+        halved = {n: a.astype(np.float16) if a.dtype == np.float32 else a for n, a in feeds.items()}
+        assert drift(half, result.model, halved) < 1e-3
+    assert not apply(Fuse, result.model, tmp_path, unpadded=True).changed
+
+
+@pytest.mark.parametrize(
+    ("window", "distance", "causal"),
+    [(0, 0.0, True), (4096, 0.0, False), (0, -0.5, False)],
+    ids=["causal", "window", "bias"],
+)
+def test_a_mask_with_a_window_or_a_bias_by_distance_is_kept(window: int, distance: float, causal: bool) -> None:
+    """mask[i, j] of new token i and token j: hidden where j > past + i, or a window before that."""
+    make, constant = helper.make_node, numpy_helper.from_array
+    nodes = [
+        make("Shape", ["attention_mask"], ["total"], start=1),
+        make("Shape", ["input_ids"], ["new"], start=1),
+        make("Sub", ["total", "new"], ["past"]),
+        *(make("Squeeze", [name], [f"{name}_scalar"]) for name in ("total", "past")),
+        make("Range", ["zero", "total_scalar", "one"], ["columns"]),
+        make("Range", ["past_scalar", "total_scalar", "one"], ["rows"]),
+        make("Unsqueeze", ["rows", "axis"], ["rows_down"]),
+        make("Sub", ["columns", "rows_down"], ["ahead"]),
+        make("Greater", ["ahead", "zero"], ["later"]),
+        make("Less", ["ahead", "reach"], ["beyond"]),
+        make("Or", ["later", "beyond"], ["hidden"]),
+        make("Cast", ["ahead"], ["far"], to=TensorProto.FLOAT),
+        make("Mul", ["far", "slope"], ["bias"]),
+        make("Where", ["hidden", "lowest", "bias"], ["mask"]),
+        make("Identity", ["mask"], ["y"]),
+    ]
+    weights = {"zero": 0, "one": 1, "axis": np.array([1]), "reach": -window or -(10**9)}
+    given = [constant(np.asarray(value, np.int64), name) for name, value in weights.items()]
+    given += [constant(np.float32(value), name) for name, value in (("slope", distance), ("lowest", -65504))]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, [1, name]) for name in ("attention_mask", "input_ids")
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", "columns"])
+    graph = helper.make_graph(nodes, "g", inputs, [output], given)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert is_causal(ir.from_proto(model), "mask") is causal

@@ -117,6 +117,7 @@ class OnnxRuntimeBackend(Backend):
             {
                 "session.optimized_model_external_initializers_file_name": weights.name,
                 "session.optimized_model_external_initializers_min_size_in_bytes": str(_LEAST_WEIGHT_BYTES),
+                "session.disable_prepacking": "1",  # it runs nothing, and repacked weights would be held twice
             },
         )
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -73,6 +73,18 @@ def test_a_pass_that_runs_a_kernel_twice_promises_less(bench):
 
 def test_a_machine_is_measured_once(bench):
     assert gains(bench).are_measured
+    assert gains(bench).are_measured
+    assert len(bench.asked) == 1
+
+
+def test_a_machine_that_another_run_measured_meanwhile_is_not_measured(bench):
+    @contextmanager
+    def turn():  # the other run had its turn first
+        bench.turns.turn = nullcontext
+        assert gains(bench).are_measured
+        yield
+
+    bench.turns.turn = turn
     assert gains(bench).are_measured
     assert len(bench.asked) == 1
 

@@ -13,6 +13,7 @@ from timed_models import write_network
 
 import optim
 from optim._engine.jobs.job import Job
+from optim._engine.plugins.chosen_targets import ChosenTargets
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
 from optim._engine.reports.html import render_html
@@ -20,17 +21,19 @@ from optim._engine.reports.outcome import RunStatus
 from optim._engine.reports.terminal import print_report
 from optim._engine.reports.words import NOTHING
 from optim._engine.runs.execute import execute
+from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of
-from optim._engine.runs.pick import picked
-from optim._engine.runs.run import write_run
+from optim._engine.runs.pick import pick_from, picked
+from optim._engine.runs.run import publish, write_run
 from optim._engine.runs.session_file import read_session_file
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.targets.entrants import TargetStatus
+from optim._engine.search.targets.entrants import TargetOutcome, TargetStatus, with_absent
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.errors import OptimError
+from optim.target import Target
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here", "counted_clock")]
 
@@ -151,6 +154,12 @@ def test_without_time_to_look_what_the_original_promises_somewhere_is_proven(run
     assert rows(outcome)["sluggish"].reason.startswith("the time of the run was over")
     tried = [one for one in outcome.attempts if one.step.pass_name.startswith("timed.")]
     assert {one.reason for one in tried} == {OUT_OF_TIME, "it runs only when named (--with)"}
+
+
+def test_without_time_to_look_what_was_named_is_done_all_the_same(run, monkeypatch):
+    monkeypatch.setattr(TimeBudget, "is_up", property(lambda time: True))
+    outcome, _ = run("cpu,swift", named=(Named("timed.drop-a"),), fresh=True)
+    assert "timed.drop-a" in passes(outcome.result.candidate)
 
 
 def test_what_drifts_beyond_rounding_there_is_not_delivered_without_a_lossy_pass(run):
@@ -280,3 +289,27 @@ def test_what_is_nearest_to_the_budget_is_kept_aside_for_its_target(run, tmp_pat
     assert outcome.nearest.candidate.target == "even"
     write_run(outcome, load_registry(), tmp_path)
     assert read_session_file(tmp_path / "nearest").target == "even"
+
+
+def test_a_baseline_that_was_refused_has_one_row_with_the_reason():
+    target = Target("cpu", "ort", "CPUExecutionProvider")
+    chosen = ChosenTargets(target, (target,))
+    refused = {"cpu": OptimError("unknown-pass", "pass a.b is not offered"), "x": OptimError("x", "it", "broke")}
+    row = TargetOutcome("cpu", TargetStatus.BEATEN, "all are timed against it", target, is_baseline=True)
+    found = with_absent([row], chosen, refused)
+    assert [(one.name, one.status, one.reason) for one in found] == [
+        ("cpu", TargetStatus.BEATEN, "pass a.b is not offered"),
+        ("x", TargetStatus.FAILED, "it: broke"),
+    ]
+
+
+def test_any_point_of_the_front_is_delivered_for_its_own_target(folder, run, tmp_path):
+    outcome, _ = run("cpu,even", stages=("fuse",))
+    front = {str(point.number): point.candidate.target for point in outcome.points if point.number}
+    assert set(front.values()) == {"", "even"}
+    with RunFolder.claim(tmp_path / "out") as claimed:
+        publish(outcome, load_registry(), claimed, lambda text: None)
+    for number, target in front.items():
+        report = pick_from(tmp_path / "out", number, tmp_path / f"point{number}", lambda text: None)
+        assert report.target == (target or "cpu")
+        assert read_session_file(tmp_path / f"point{number}").target == target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ort_models import (
 )
 
 from optim._engine.compare.place import mapped_feeds, mapped_outputs
+from optim.model import SessionConfig
 from optim.options import parse_options
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
@@ -41,6 +43,14 @@ def test_products_and_their_weights_become_float16_between_two_casts(tmp_path: P
     assert names_and_shapes(result.model) == names_and_shapes(model)
     assert result.counts == {"nodes in float16": 2, "weights converted": 1, "Cast added": 2, "nodes left in float32": 0}
     assert 1e-5 < drift(model, result.model, FEEDS) < CLOSE
+
+
+def test_ranges_are_measured_under_the_settings_of_the_model(tmp_path: Path) -> None:
+    model = layers(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": random_weight(64, 64)})
+    assert not converted(model, tmp_path).notes
+    refused = replace(model, session=SessionConfig(session_options={"intra_op_num_threads": "none"}))
+    (note,) = converted(refused, tmp_path).notes
+    assert note.startswith("ranges were not measured: SessionOptions.intra_op_num_threads does not take 'none'")
 
 
 def test_inputs_and_outputs_are_converted_where_asked_and_the_interface_tells_how(tmp_path: Path) -> None:

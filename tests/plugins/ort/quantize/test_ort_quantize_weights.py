@@ -303,7 +303,7 @@ def test_options_that_do_not_fit_each_other_are_refused() -> None:
 
 def test_auto_tries_four_bits_only_where_few_rows_come_at_a_time(tmp_path: Path) -> None:
     model = _with_table(tmp_path)
-    for length, bits in ((1, [8, 8, 4, 4, 4]), (128, [8])):
+    for length, bits in ((1, [8, 8, 4, 4, 4, 4]), (128, [8])):
         asked = context(tmp_path, [{"ids": np.zeros(length, np.int64)}])
         assert [one.bits for one in QuantizeWeights().candidates(model, CPU, asked)] == bits
 
@@ -321,7 +321,9 @@ def test_auto_gives_8_bits_to_head_and_way_down_and_lets_the_clock_choose_the_le
     model = _model(tmp_path, nodes, {name: random_weight(*size) for name, size in sizes.items()})
     monkeypatch.setattr("optim_plugins.ort.measure.sample_rows.rows_at_a_time", lambda *_: 1)
     found = [one for one in QuantizeWeights().candidates(model, CPU, context(tmp_path)) if one.bits == 4]
-    assert [(one.finer, one.accuracy_level) for one in found] == [((), 4), (("down", "head"), 4), ((), 1)]
+    finer = ("down", "head")
+    expected = [((), 4, 32), (finer, 4, 32), ((), 4, 128), ((), 1, 32)]
+    assert [(one.finer, one.accuracy_level, one.block_size) for one in found] == expected
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,13 @@ def _require_fit(client: Any, cluster: str, targets: Sequence[str], folder: Path
     from optim._engine.batch.runs import WORK_FOLDER
 
     asked = str((folder / WORK_FOLDER).absolute()), list(targets)
-    found: Mapping[str, str] = client.run(describe_there, *asked)
-    problem = _unfit(read(describe(*asked)), {address: read(text) for address, text in found.items()}, targets)
+    here = read(describe(*asked))
+    if cluster.partition(":")[0] == "local":  # its workers were started with what is here: importing it takes seconds
+        workers = {"a worker": here}
+    else:
+        found: Mapping[str, str] = client.run(describe_there, *asked)
+        workers = {address: read(text) for address, text in found.items()}
+    problem = _unfit(here, workers, targets)
     if problem:
         raise OptimError(
             "cluster-unfit",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from optim._engine.cluster import files
 from optim._engine.cluster.order import File
-from optim.errors import ExitStatus, OptimError, describe_exception
+from optim.errors import ExitStatus, OptimError, describe_exception, is_disk_full
+
+_BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
+"""Systems without folders: to make one there would make the bucket, also where its name is mistyped."""
 
 
 class Exchange:
@@ -40,49 +44,76 @@ class Exchange:
             OptimError[bad-store-url]: it cannot.
         """
         path = f"{self._folder}/.optim-{uuid.uuid4().hex}"
-        try:
-            self._system.makedirs(self._folder, exist_ok=True)
+        with self._reaching():
+            self._make_folder()
             self._system.pipe_file(path, b"optim")
             read: Any = self._system.cat_file(path)
             self._system.rm_file(path)
-        except Exception as error:  # of a library for some cloud
-            raise _bad(self._url, describe_exception(error)) from error
         if read != b"optim":
             raise _bad(self._url, "what is written there is not what is read")
 
     def offer(self, wanted: Iterable[File], root: Path) -> int:
-        """Lay files there that are not there yet; returns their bytes."""
-        sent = 0
-        for file in wanted:
-            final = f"{self._folder}/{file.digest}"
-            if self._system.exists(final) and self._system.size(final) == file.size_bytes:
-                continue
-            temporary = f"{final}.{uuid.uuid4().hex}.tmp"
-            self._system.makedirs(self._folder, exist_ok=True)
-            with (root / file.name).open("rb") as stream, self._system.open(temporary, "wb") as there:
-                while piece := stream.read(files.PIECE_BYTES):
-                    there.write(piece)
-            self._system.mv(temporary, final)
-            sent += file.size_bytes
-        return sent
+        """Lay files there that are not there yet; returns their bytes.
+
+        Raises:
+            OptimError[bad-store-url]: nothing can be written there any more.
+        """
+        with self._reaching():
+            return sum(self._offer(file, root) for file in wanted)
 
     def fetch(self, file: File, root: Path) -> bool:
-        """Bring a file into a store; returns whether it was there. What is not what its name says is deleted."""
+        """Bring a file into a store; returns whether it was there. What is not what its name says is deleted.
+
+        Raises:
+            OptimError[bad-store-url]: nothing can be read there any more.
+            OSError: there is no room in the store.
+        """
+        part = files.part_of(root, file, uuid.uuid4().hex)
+        try:
+            with self._reaching():
+                return self._fetch(file, part, root)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _offer(self, file: File, root: Path) -> int:
+        final = f"{self._folder}/{file.digest}"
+        if self._system.exists(final) and self._system.size(final) == file.size_bytes:
+            return 0
+        temporary = f"{final}.{uuid.uuid4().hex}.tmp"
+        self._make_folder()
+        with (root / file.name).open("rb") as stream, self._system.open(temporary, "wb") as there:
+            while piece := stream.read(files.PIECE_BYTES):
+                there.write(piece)
+        self._system.mv(temporary, final)
+        return file.size_bytes
+
+    def _fetch(self, file: File, part: Path, root: Path) -> bool:
         final = f"{self._folder}/{file.digest}"
         if not self._system.exists(final):
             return False
-        part = files.part_of(root, file, uuid.uuid4().hex)
+        with self._system.open(final, "rb") as there, part.open("wb") as stream:
+            while piece := there.read(files.PIECE_BYTES):
+                stream.write(piece)
         try:
-            with self._system.open(final, "rb") as there, part.open("wb") as stream:
-                while piece := there.read(files.PIECE_BYTES):
-                    stream.write(piece)
             files.placed(part, root, file)
         except ValueError:
             self._system.rm_file(final)
             return False
-        finally:
-            part.unlink(missing_ok=True)
         return True
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """Put what a library for some cloud raises into words; a full disk of this machine is none of its errors."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, OSError) and is_disk_full(error.errno):
+                raise
+            raise _bad(self._url, describe_exception(error)) from error
+
+    def _make_folder(self) -> None:
+        if self._url.partition("://")[0] not in _BUCKETS:
+            self._system.makedirs(self._folder, exist_ok=True)
 
 
 def _bad(url: str, cause: str) -> OptimError:

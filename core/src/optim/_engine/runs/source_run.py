@@ -166,13 +166,9 @@ def _refuse_lock(lock: Lock | None, components: Collection[str]) -> None:
 
 def _refuse_layouts(deliveries: Deliveries | None, names: Collection[str]) -> None:
     if deliveries is not None:
-        raise OptimError(
-            "layout-of-several",
-            f"a source of several components is not laid out as {deliveries.layouts[0].layout.name}",
-            f"its components are {', '.join(names)}, and a layout is made of one graph",
-            "run it without --deliver; then: optim deliver RUN_FOLDER/COMPONENT --as LAYOUT -o DIR",
-            status=ExitStatus.USAGE,
-        )
+        from optim._engine.runs.layouts.asked import of_several
+
+        raise of_several(deliveries.layouts[0], names)
 
 
 def _drift(report: Report) -> float | None:

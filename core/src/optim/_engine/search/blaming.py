@@ -1,4 +1,4 @@
-"""What is to blame for steps that were dropped for being wrong: looked for when a search is over, in the time left.
+"""What is to blame for steps that were dropped for being wrong: looked for when a search is over, as a part of the end.
 
 A step is wrong that moves the outputs though it says that it does not, or that loses them, or that is so far beyond the
 budget that no repair is tried. What honest rounding costs is no mistake: those steps are only beyond the budget.
@@ -22,7 +22,7 @@ _MOST_STEPS = 3
 """Steps that are looked into: what is wrong with one is often what is wrong with the next."""
 
 _SECONDS = 25.0
-"""For all of them, in a run that has as much left; models of 100 MB take 5 to 15 each."""
+"""For all of them, in a run whose end has as much; models of 100 MB take 5 to 15 each."""
 
 _LEAST_S = 2.0
 """With less, nothing is found in any but the smallest models."""
@@ -43,7 +43,7 @@ def blame_dropped(budget: Budget, searches: Sequence[tuple[Workbench, Journal]])
     if not wrong:
         return
     time = searches[0][0].run_time
-    end = time.now() + min(_SECONDS, time.left - time.closing_s)
+    end = time.now() + min(_SECONDS, time.end_s)
     for attempt in wrong[:_MOST_STEPS]:
         bench, before, after = found[id(attempt)]
         seconds = end - time.now()

@@ -156,11 +156,17 @@ def in_time(prepared: Prepared, time: RunTime) -> Prepared:
     explored = tuple(sample for sample in prepared.explored if sample in compared) or compared[:1]
     timed = tuple(sample for sample in prepared.timed if sample in compared) or compared[:1]
     shapes = tuple(shape for sample, shape in zip(prepared.timed, prepared.shapes, strict=True) if sample in timed)
-    if len(compared) < len(prepared.compared) or prepared.cut_short:
+    fewer = len(compared) < prepared.available
+    if len(compared) < len(prepared.compared) or (prepared.cut_short and fewer):
         time.notes.append(
             f"a run of the original takes {prepared.run_s:.2g} s: results are compared on {len(compared)} of "
             f"{prepared.available} samples; more --search-seconds buy more"
         )
-    elif len(compared) < prepared.available:
+    elif prepared.cut_short:
+        time.notes.append(
+            f"a run of the original takes {prepared.run_s:.2g} s: there was no time for all samples that could be made "
+            "up, or for all settings that tell what rounding does; more --search-seconds buy more"
+        )
+    elif fewer:
         time.notes.append(f"drift is measured on {len(compared)} of {prepared.available} samples, spread evenly")
     return replace(prepared, compared=compared, explored=explored, timed=timed, shapes=shapes or prepared.shapes[:1])

@@ -3,7 +3,8 @@
 The fusions that every provider of ONNX Runtime's own kernels reads are ``ort.fuse-transformer``'s, with CUDA's choices.
 These come after them: attention with queries, keys and values packed into one
 (:mod:`optim_plugins.nvidia.cuda.packed_attention`), and group normalization in channels-last
-(:mod:`optim_plugins.nvidia.cuda.group_norm`). The CPU has kernels for neither.
+(:mod:`optim_plugins.nvidia.cuda.group_norm`). The CPU has kernels for neither. Where the caller says that nothing is
+padded, attention over a shared past loses its mask (:mod:`optim_plugins.nvidia.cuda.grouped_query`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Fuse(Pass):
-    """Packed attention and group normalization."""
+    """Packed attention, group normalization, attention over a past without its mask."""
 
     name = "cuda.fuse"
     summary = "operators that ONNX Runtime has for CUDA alone: attention of packed projections, group normalization"
@@ -36,10 +37,11 @@ class Fuse(Pass):
         from optim.onnx.operators import operator_counts
 
         operators = {name.rpartition(":")[2] for name in operator_counts(model.path)}
-        if {"MultiHeadAttention", "InstanceNormalization"} & operators:
+        if {"MultiHeadAttention", "InstanceNormalization", "GroupQueryAttention"} & operators:
             return APPLICABLE
         return Applicable.no(
-            "no MultiHeadAttention (ort.fuse-transformer makes it) and no InstanceNormalization is in the graph"
+            "no MultiHeadAttention (ort.fuse-transformer makes it), no GroupQueryAttention (ort.share-past) and no"
+            " InstanceNormalization is in the graph"
         )
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
@@ -52,6 +54,7 @@ class Fuse(Pass):
     def apply(self, model: Model, options: FuseOptions, context: Context) -> PassResult:
         """Fuse; what fused is in ``counts``."""
         from optim_plugins.nvidia.cuda.group_norm import fuse_group_norm
+        from optim_plugins.nvidia.cuda.grouped_query import drop_causal_masks
         from optim_plugins.nvidia.cuda.packed_attention import pack_attention
         from optim_plugins.ort.prepare.clean_graph import clean
 
@@ -61,6 +64,8 @@ class Fuse(Pass):
             "group_norm": fuse_group_norm,
         }
         counts = {name: fusion(graph) for name, fusion in fusions.items() if name not in options.leave_out}
+        if options.unpadded:
+            counts["grouped_query"] = drop_causal_masks(graph)
         if not any(counts.values()):
             return PassResult(model, changed=False, notes=("none of its patterns is in the graph",), counts=counts)
         clean(graph)

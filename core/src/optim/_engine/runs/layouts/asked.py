@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,6 +125,17 @@ def require_files(deliveries: Deliveries, files: Path | None) -> None:
                 one.plugin,
                 ExitStatus.USAGE,
             )
+
+
+def of_several(asked: AskedLayout, components: Iterable[str]) -> OptimError:
+    """The error for a source of several components, which no layout takes as one."""
+    return OptimError(
+        "layout-of-several",
+        f"a source of several components is not laid out as {asked.layout.name}",
+        f"its components are {', '.join(components)}, and a layout is made of one graph",
+        "lay out each component's run folder: optim deliver RUN_FOLDER/COMPONENT --as LAYOUT -o DIR",
+        status=ExitStatus.USAGE,
+    )
 
 
 def require_deliverable(deliveries: Deliveries, files: Path | None, output: Path) -> None:

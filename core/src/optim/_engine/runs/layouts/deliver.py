@@ -12,7 +12,7 @@ from optim._engine.plugins.registry import Registry
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.reports.parts.laid_out import DELIVERY_FILE, LayoutReport
 from optim._engine.runs.compare.conditions import Conditions, workbench_for
-from optim._engine.runs.layouts.asked import AskedLayout, Deliveries, require_files
+from optim._engine.runs.layouts.asked import AskedLayout, Deliveries, of_several, require_files
 from optim._engine.runs.layouts.lay_out import Bench, lay_out
 from optim._engine.runs.layouts.not_carried import without_packing
 from optim._engine.runs.locking import data_beside
@@ -60,13 +60,17 @@ def deliver(
 
     Raises:
         OptimError[not-a-run-folder]: it is none, or delivered no model.
+        OptimError[layout-of-several]: it has a run folder for each component.
         OptimError[folder-taken]: something lies at ``output``.
         OptimError: the layout refuses it, or its consumer computes something else; nothing is left then.
     """
     require_free(output)
+    (one,) = asked.layouts
+    exported = read_export_file(folder)
+    if exported is not None and len(exported.components) > 1:
+        raise of_several(one, exported.components)
     lock = _lock_of(folder)
     require_files(asked, asked.files or folder)
-    (one,) = asked.layouts
     feeds = _Feeds(data, named=True) if data else _Feeds(_feeds_of(lock, folder / LOCK_FILE))
     with _against(folder, lock, registry, say, feeds) as (target, against):
         result = result_of(folder, target, asked.files or folder)

@@ -37,11 +37,11 @@ def share_of_later(own: Sequence[Planned], later: Sequence[Planned], promises: P
     Where size is the goal what makes a model small is lossy; else it is left to what promises more than this stage
     and had no time for its first look, as on a busy machine.
     """
-    if any(planned.forced for planned in own):
-        return 0.0
     if for_size:
         lossy_later = any(planned.pass_class.lossy for planned in later)
         return LEFT_FOR_LATER if lossy_later and not any(planned.pass_class.lossy for planned in own) else 0.0
+    if any(planned.forced for planned in own):
+        return 0.0
     waiting = [promises.of_pass(planned) for planned in later if promises.is_open(planned.ordered.name)]
     best = max(map(promises.of_pass, own), default=0.0)
     return LEFT_FOR_LATER if max(waiting, default=0.0) > best else 0.0

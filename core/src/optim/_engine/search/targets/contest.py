@@ -123,7 +123,7 @@ class Contest:
         share_s = self._time.left / max(1, len(looking))
         best = min((one.beam.start.ratio or 1.0 for one in looking), default=1.0)
         for one in looking:
-            if best < 1 and one.beam.time.is_up:
+            if best < 1 and one.beam.time.is_up and not one.entrant.plan.forced():
                 one.leave()
                 continue
             one.beam.time.begin(share_s)

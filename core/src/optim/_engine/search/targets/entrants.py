@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -152,13 +152,17 @@ def none_runs(failed: Mapping[str, OptimError], chosen: ChosenTargets) -> OptimE
     )
 
 
-def rows_of_absent(chosen: ChosenTargets, failed: Mapping[str, OptimError]) -> list[TargetOutcome]:
-    """Rows of the targets that did not take part; who said auto asked for those that are here."""
+def with_absent(
+    rows: Sequence[TargetOutcome], chosen: ChosenTargets, failed: Mapping[str, OptimError]
+) -> list[TargetOutcome]:
+    """The rows, and those of the targets that did not take part; who said auto asked for those that are here.
+
+    What did not take part and is the baseline has one row, with its reason in it.
+    """
     targets = {target.name: target.plain for target in chosen.targets}
-    rows = [
-        TargetOutcome(
-            name, TargetStatus.FAILED, f"{error.what}: {error.cause}" if error.cause else error.what, targets.get(name)
-        )
-        for name, error in failed.items()
+    reasons = {name: f"{error.what}: {error.cause}" if error.cause else error.what for name, error in failed.items()}
+    found = [replace(row, reason=reasons.pop(row.name, row.reason)) for row in rows]
+    found += [TargetOutcome(name, TargetStatus.FAILED, why, targets.get(name)) for name, why in reasons.items()]
+    return found + [
+        TargetOutcome(one.name, TargetStatus.ABSENT, one.reason) for one in chosen.absent if not chosen.auto
     ]
-    return rows + [TargetOutcome(one.name, TargetStatus.ABSENT, one.reason) for one in chosen.absent if not chosen.auto]

@@ -80,10 +80,8 @@ def _print(answer: Answer, names: list[str], top: int) -> None:
         total = sum(node.ms for node in one.nodes)
         echo(f"{name}: {one.plain_ms:.3g} ms a run, {total:.3g} ms in {len(one.nodes)} nodes")
         if one.run_ms > _PROFILER_COSTS * one.plain_ms:
-            cost = f"{1e3 * one.record_ms:.2g} µs for each call of a node"
-            echo(
-                f"with the profiler on {one.run_ms:.3g} ms: its own {cost} are taken off, so short nodes are estimates"
-            )
+            cost = f"{1e3 * one.record_ms:.2g} µs a node"
+            echo(f"{one.run_ms:.3g} ms with the profiler on: its {cost} are taken off, so short nodes are estimates")
         _print_operators(one, top)
         print_table(["node", "operator", "ms", "share", *_RATES], [_row(node, one) for node in one.nodes[:top]])
         _print_first(one)

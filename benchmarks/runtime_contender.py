@@ -1,0 +1,82 @@
+"""One way to run a model, for ``runtimes.py``: opened, then a line of stdin is one run, and its seconds are printed.
+
+    python benchmarks/runtime_contender.py '{"kind": "ort", "path": "model.onnx", "data": "x.npz", "outputs": "y.npz"}'
+
+Kinds: ``ort`` (onnxruntime's default), ``openvino`` (with ``properties``), ``folder`` (``load.py`` of a run folder).
+The first line says that it is open; by then the outputs of all samples lie in ``outputs``.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from samples import samples_of
+
+_WARM = 3
+
+Run = Callable[[dict[str, Any]], list[Any]]
+
+
+def main() -> None:
+    """Open it, and run it whenever asked."""
+    asked = json.loads(sys.argv[1])
+    samples, run = samples_of(asked["data"]), OPENED[asked["kind"]](asked)
+    found = [run(sample) for sample in samples]
+    np.savez(asked["outputs"], **{f"{i}/{n}": array for i, one in enumerate(found) for n, array in enumerate(one)})
+    for _ in range(_WARM):
+        run(samples[0])
+    print("open", flush=True)
+    for _ in sys.stdin:
+        began = time.perf_counter()
+        run(samples[0])
+        print(time.perf_counter() - began, flush=True)
+
+
+def by_onnxruntime(asked: dict[str, Any]) -> Run:
+    """Its default; only that its threads do not spin while others have their turn."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    session = onnxruntime.InferenceSession(asked["path"], options, providers=["CPUExecutionProvider"])
+    names = {one.name for one in session.get_inputs()}
+    return lambda sample: list(session.run(None, {name: sample[name] for name in names}))
+
+
+def by_openvino(asked: dict[str, Any]) -> Run:
+    """With properties, for one run at a time."""
+    import openvino
+
+    properties = {"PERFORMANCE_HINT": "LATENCY", **asked.get("properties", {})}
+    compiled = openvino.Core().compile_model(asked["path"], "CPU", properties)
+    request, names = compiled.create_infer_request(), {name for port in compiled.inputs for name in port.get_names()}
+
+    def run(sample: dict[str, Any]) -> list[Any]:
+        found = request.infer({name: sample[name] for name in names & sample.keys()}, share_inputs=True)
+        return [np.array(found[port]) for port in compiled.outputs]
+
+    return run
+
+
+def by_folder(asked: dict[str, Any]) -> Run:
+    """As whoever deploys it opens it."""
+    session = runpy.run_path(str(Path(asked["path"]) / "load.py"))["load"]()
+    names = {one.name for one in session.get_inputs()}
+    return lambda sample: list(session.run(None, {name: sample[name] for name in names}))
+
+
+OPENED: dict[str, Callable[[dict[str, Any]], Run]] = {
+    "ort": by_onnxruntime,
+    "openvino": by_openvino,
+    "folder": by_folder,
+}
+
+if __name__ == "__main__":
+    main()
