@@ -11,7 +11,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from optim._engine.runs.session_file import LOAD_TEXT, SessionFile, read_session_file, write_session_files
+from optim._engine.load_script.text import LOAD_TEXT
+from optim._engine.runs.session_file import SessionFile, write_session_files
+from optim._engine.runs.session_trust import read_session_file
 from optim.errors import OptimError
 from optim.model import SessionConfig
 from optim.onnx.digests import model_digest

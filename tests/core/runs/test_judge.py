@@ -9,9 +9,8 @@ import pytest
 
 from optim._engine.gate.budget import BeyondBudget, Budget
 from optim._engine.gate.drift import Drift
-from optim._engine.reports.outcome import RunStatus
+from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.runs import judge
-from optim._engine.runs.run import EXIT_STATUS
 from optim._engine.search.explore.beam import NamedPassError
 from optim._engine.search.journal import Journal
 from optim._engine.search.select.archive import ParetoArchive

@@ -14,7 +14,8 @@ from onnx import helper
 
 import optim
 from optim._engine.runs.folder import RunFolder
-from optim._engine.runs.session_file import read_session_file, write_session_files
+from optim._engine.runs.session_file import write_session_files
+from optim._engine.runs.session_trust import read_session_file
 from optim.errors import OptimError
 from optim.model import SessionConfig
 from optim.target import Target

@@ -14,7 +14,8 @@ from test_load import write_model
 import optim
 from optim._engine.jobs.start_up import Zeros, warm_up_of
 from optim._engine.runs.folder import RunFolder
-from optim._engine.runs.session_file import Opening, read_session_file, write_session_files
+from optim._engine.runs.session_file import Opening, write_session_files
+from optim._engine.runs.session_trust import read_session_file
 from optim.backend import Session
 from optim.errors import OptimError
 from optim.model import SessionConfig

@@ -21,7 +21,8 @@ from optim._engine.jobs.clocks.serving import Served, Serving, Tried, percentile
 from optim._engine.jobs.clocks.throughput import ThroughputClock
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import Outcome, RunStatus
-from optim._engine.runs.session_file import Opening, read_session_file, write_session_files
+from optim._engine.runs.session_file import Opening, write_session_files
+from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.settings import RunSettings
 from optim.errors import OptimError
 from optim.model import Model, SessionConfig, TensorInfo

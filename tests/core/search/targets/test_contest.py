@@ -24,8 +24,8 @@ from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of
 from optim._engine.runs.pick import pick_from, picked
-from optim._engine.runs.run import publish, write_run
-from optim._engine.runs.session_file import read_session_file
+from optim._engine.runs.publish import publish, write_run
+from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.targets.entrants import TargetOutcome, TargetStatus, with_absent

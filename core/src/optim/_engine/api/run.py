@@ -142,8 +142,7 @@ def run(
         require_run(settings)
         folder = Path(output) if output is not None else default_output(path)
         deliveries = _deliveries(deliver, files, opened_by, settings, folder)
-        from optim._engine.reports.outcome import RunStatus
-        from optim._engine.runs.run import EXIT_STATUS
+        from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
         from optim._engine.runs.source_run import run_asked
 
         reports = run_asked(settings, folder, say, lock=lock, pick=pick, deliveries=deliveries)

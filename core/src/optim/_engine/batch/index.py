@@ -13,11 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from optim._engine.batch.matrix import Entry
 from optim._engine.batch.program import Done
 from optim._engine.json_file import read_json
-from optim._engine.reports.outcome import RunStatus
+from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.reports.plots import front_of
 from optim._engine.reports.schema import Report
 from optim._engine.runs.folder import report_folder
-from optim._engine.runs.run import EXIT_STATUS
 from optim.errors import ExitStatus, OptimError
 
 INDEX_FILE = "index.json"

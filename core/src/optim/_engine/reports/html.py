@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.drawing import svg
+from optim._engine.load_script.text import LOAD_TEXT
 from optim._engine.reports import plots, targets, words
 from optim._engine.reports.answer_figures import generation_figures, tokens_plot
 from optim._engine.reports.blame_section import blame_sections
@@ -110,8 +111,6 @@ class Figure:
 
 def render_html(report: Report) -> str:
     """The text of ``report.html``."""
-    from optim._engine.runs.session_file import LOAD_TEXT
-
     changed, same = _operators(report)
     return _template().render(
         report=report,

@@ -18,6 +18,7 @@ from optim._engine.search.targets.entrants import TargetOutcome
 from optim._engine.sources.export_file import KnownExport
 from optim._engine.sources.make import ExportedSource
 from optim.backend import Check
+from optim.errors import ExitStatus
 from optim.target import Target
 
 
@@ -29,6 +30,15 @@ class RunStatus(StrEnum):
     UNCHANGED = "unchanged"
     BUDGET_MISSED = "budget-missed"
     FAILED = "failed"
+
+
+EXIT_STATUS = {
+    RunStatus.IMPROVED: ExitStatus.DELIVERED,
+    RunStatus.PREPARED: ExitStatus.DELIVERED,
+    RunStatus.UNCHANGED: ExitStatus.DELIVERED,
+    RunStatus.BUDGET_MISSED: ExitStatus.NOT_HELD,
+    RunStatus.FAILED: ExitStatus.NOT_HELD,
+}
 
 
 @dataclass

@@ -1,22 +1,31 @@
-"""A sensitivity as one SVG: the costliest nodes as bars, and drift against how many are left in float."""
+"""A sensitivity, and one as SVG: the costliest nodes as bars, and drift against how many are left in float."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
 
+from optim._engine.diagnosis import measure_job
 from optim._engine.drawing.svg import Scale
+from optim._engine.jobs import prepare
 from optim.cli_kit.output import printable
-
-if TYPE_CHECKING:
-    from optim._engine.runs.diagnosis.sensitivity import Sensitivity
 
 _BARS = 30
 _ROW, _LABEL, _BAR, _GAP, _CURVE = 18, 300, 300, 90, 380
 _TOP, _BOTTOM = 62, 46
 _INK, _FAINT, _FILL, _OVER = "#1f2933", "#d3dae2", "#3b6fb5", "#b5403b"
 _LONGEST = 44
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """What was found, of which pass with which options, on which feeds."""
+
+    pass_name: str
+    options: dict[str, object]
+    found: measure_job.Answer
+    prepared: prepare.Answer
 
 
 def draw(found: Sensitivity, model: str) -> str:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from optim._engine.backends.held import held_backend
 from optim._engine.jobs.runner import Runner
+from optim._engine.load_script.text import LOAD_TEXT
 from optim._engine.plugins.registry import load_registry, require_target
 from optim._engine.runs.folder import RunFolder
-from optim._engine.runs.session_file import LOAD_TEXT, write_session_files
+from optim._engine.runs.session_file import write_session_files
 from optim._engine.sources.export_file import (
     EXPORT_FILE,
     ComponentFile,

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.runs.mark import read_mark
-from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile, read_session_file
+from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile
+from optim._engine.runs.session_trust import read_session_file
 from optim.errors import ExitStatus, OptimError
 from optim.model import PACKED_WEIGHTS
 

@@ -13,7 +13,7 @@ from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.execute import finished_run
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.mark import read_mark
-from optim._engine.runs.run import publish
+from optim._engine.runs.publish import publish
 from optim._engine.search.journal import chain_key, missing_rows
 from optim._engine.search.select.archive import Point, choose, nothing_to_pick
 from optim._engine.search.select.goal import Objective

@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from optim._engine.backends.packed_script import with_packed
 from optim._engine.jobs.clocks.serving import Serving
 from optim._engine.jobs.start_up import Zeros
-from optim._engine.json_file import read_json
-from optim._engine.runs.generate_script import with_generate
-from optim._engine.runs.session_trust import require_harmless
-from optim.errors import ExitStatus, OptimError
+from optim._engine.load_script.generate import with_generate
+from optim._engine.load_script.packed import with_packed
+from optim._engine.load_script.text import LOAD_TEXT
 from optim.model import AdapterInput, SessionConfig
 from optim.target import Target
 
@@ -22,81 +20,6 @@ LOAD_SCRIPT = "load.py"
 MODEL_FILE = "model.onnx"
 NEAREST_FOLDER = "nearest"
 """Where a run whose budget nothing meets keeps the model that is nearest to it."""
-
-LOAD_TEXT = '''\
-"""Opens model.onnx with the settings of session.json. Needs onnxruntime, and the provider's package if it has one."""
-
-import json
-import os
-from contextlib import suppress
-from importlib import import_module
-from pathlib import Path
-
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-
-import numpy as np  # noqa: E402
-import onnxruntime as ort  # noqa: E402
-
-
-def load(warm_up=True, adapter=None):
-    """An onnxruntime.InferenceSession; run once on zeros where session.json says that first calls are dear.
-
-    Where session.json names an adapter, the model is opened with it, or with the file that you name.
-    """
-    folder = Path(__file__).resolve().parent
-    saved = json.loads((folder / "session.json").read_text(encoding="utf-8"))
-    options = ort.SessionOptions()
-    for name, value in saved["session_options"].items():
-        members = getattr(type(getattr(options, name)), "__members__", None)  # an enum is saved by name
-        setattr(options, name, members[value] if members else value)
-    for key, value in saved["session_config"].items():
-        options.add_session_config_entry(key, value)
-    weights = {}
-    if saved.get("adapter"):
-        file = folder / saved["adapter"] if adapter is None else adapter
-        weights = ort.AdapterFormat.read_adapter(str(file)).get_parameters()
-        options.add_external_initializers(list(weights), list(weights.values()))
-    elif adapter is not None:
-        raise ValueError("give the arrays of an adapter as inputs of each run")
-    for package in saved["operator_libraries"]:  # operators that onnxruntime itself does not have
-        options.register_custom_ops_library(import_module(package).get_library_path())
-    on_cpu = saved["provider"] == "CPUExecutionProvider" or saved.get("fallback") or saved.get("shapes_on_cpu")
-    if not on_cpu:  # never on the CPU in silence
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    wanted = {saved["provider"]: saved["provider_options"], **saved.get("also", {})}
-    tuned = saved.get("tuned_provider_options", {})
-    providers = [(name, {**chosen, **tuned.get(name, {})}) for name, chosen in wanted.items()]
-    if "CUDAExecutionProvider" in wanted and hasattr(ort, "preload_dlls"):
-        ort.preload_dlls()  # libraries of NVIDIA's Python packages
-    if "TensorrtExecutionProvider" in wanted:
-        with suppress(ImportError):  # a TensorRT that the system's loader finds needs no package
-            import_module("tensorrt_libs")
-    if saved.get("library"):  # a provider that is installed apart from onnxruntime
-        if not any(device.ep_name == saved["provider"] for device in ort.get_ep_devices()):
-            library = import_module(saved["library"]).get_library_path()
-            ort.register_execution_provider_library(saved["provider"], library)
-        devices = [device for device in ort.get_ep_devices() if device.ep_name == saved["provider"]]
-        special = [device for device in devices if device.device.type != ort.OrtHardwareDeviceType.CPU]
-        options.add_provider_for_devices((special or devices)[:1], providers[0][1])
-        providers = None
-    session = ort.InferenceSession(
-        str(folder / "model.onnx"),
-        options,
-        providers=providers,
-        disabled_optimizers=saved["disabled_optimizers"] or None,
-    )
-    session.adapter_weights = weights  # they must live as long as the session
-    if absent := [name for name in wanted if name not in session.get_providers()]:
-        raise RuntimeError(f"{absent[0]} could not be started: onnxruntime would run the model without it")
-    if warm_up and saved.get("warm_up"):
-        session.run(None, {name: np.zeros(one["shape"], one["dtype"]) for name, one in saved["warm_up"].items()})
-    return session
-
-
-if __name__ == "__main__":
-    for value in load().get_inputs():
-        print(value.name, value.type, value.shape)
-'''
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,35 +178,3 @@ def _is_replayed(session: SessionConfig) -> bool:
     """Whether a CUDA graph is recorded in the first run: it reads and writes the buffers of that run ever after."""
     keys = ("enable_cuda_graph", "trt_cuda_graph_enable")
     return any(options.get(key) == "1" for options in session.provider_options.values() for key in keys)
-
-
-def read_session_file(folder: Path) -> SessionFile:
-    """What ``session.json`` in ``folder`` says.
-
-    Raises:
-        OptimError[not-a-run-folder]: there is none.
-        OptimError[bad-session-file]: it is not what :func:`write_session_files` writes.
-        OptimError[untrusted-setting]: it says what no session file may say.
-    """
-    from pydantic import ValidationError
-
-    from optim.jobs.wire import from_wire
-
-    path = folder / SESSION_FILE
-    try:
-        saved = from_wire(SessionFile, read_json(path))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise OptimError(
-            "not-a-run-folder",
-            f"{folder} is not a folder that optim run wrote",
-            f"there is no {path}",
-            "optim run MODEL -o DIR",
-            status=ExitStatus.USAGE,
-        ) from error
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise OptimError("bad-session-file", f"{path} cannot be used", problems, "run optim run again") from error
-    except ValueError as error:
-        raise OptimError("bad-session-file", f"{path} is not JSON", str(error), "run optim run again") from error
-    require_harmless(saved, path)
-    return saved

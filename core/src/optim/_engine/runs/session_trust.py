@@ -1,4 +1,4 @@
-"""What a ``session.json`` may say, whoever wrote it: settings of the runtime, and nothing that names a file or code.
+"""Reads a ``session.json``, whoever wrote it: it may set the runtime, and name no file and no code.
 
 A run folder may come from a stranger, and so may any file in it. What is not on these lists is refused, not ignored:
 the model would then run otherwise than its report says.
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from optim.errors import OptimError
+from optim._engine.json_file import read_json
+from optim._engine.runs.session_file import SESSION_FILE, SessionFile
+from optim.errors import ExitStatus, OptimError
 from optim.model import PACKED_WEIGHTS
 from optim.onnx.libraries import OPERATOR_LIBRARIES
-
-if TYPE_CHECKING:
-    from optim._engine.runs.session_file import SessionFile
 
 OPTIONS = frozenset(
     {
@@ -141,7 +139,39 @@ folder), load libraries (``backend_path``, ``trt_extra_plugin_lib_paths``) or ar
 _SEPARATORS = ("/", "\\")
 
 
-def require_harmless(saved: SessionFile, path: Path) -> None:
+def read_session_file(folder: Path) -> SessionFile:
+    """What ``session.json`` in ``folder`` says.
+
+    Raises:
+        OptimError[not-a-run-folder]: there is none.
+        OptimError[bad-session-file]: it is not what :func:`write_session_files` writes.
+        OptimError[untrusted-setting]: it says what no session file may say.
+    """
+    from pydantic import ValidationError
+
+    from optim.jobs.wire import from_wire
+
+    path = folder / SESSION_FILE
+    try:
+        saved = from_wire(SessionFile, read_json(path))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise OptimError(
+            "not-a-run-folder",
+            f"{folder} is not a folder that optim run wrote",
+            f"there is no {path}",
+            "optim run MODEL -o DIR",
+            status=ExitStatus.USAGE,
+        ) from error
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise OptimError("bad-session-file", f"{path} cannot be used", problems, "run optim run again") from error
+    except ValueError as error:
+        raise OptimError("bad-session-file", f"{path} is not JSON", str(error), "run optim run again") from error
+    _require_harmless(saved, path)
+    return saved
+
+
+def _require_harmless(saved: SessionFile, path: Path) -> None:
     """Refuse what a session file has no business to say.
 
     Args:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optim._engine.runs.publish import write_components
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.search.settings import RunSettings
-from optim._engine.sources.export_file import (
-    EXPORT_FILE,
-    ComponentFile,
-    KnownExport,
-    export_file,
-    read_export_file,
-    write_export_file,
-)
+from optim._engine.sources.export_file import EXPORT_FILE, KnownExport, read_export_file, write_export_file
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 from optim.layout import carry_files
 
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
-    from optim._engine.reports.outcome import Outcome
     from optim._engine.reports.schema import Report
     from optim._engine.runs.layouts.asked import Deliveries
-    from optim._engine.sources.make import ExportedSource
 
 
 def run_source(
@@ -84,7 +76,9 @@ def run_source(
         reports[name] = run_settings(part, output / name, say, exported=made, pick=pick)
     files = {name: f"{name}/{MODEL_FILE}" for name in names if reports[name].result is not None}
     if len(files) == len(names):
-        _write(made, files, output, {name: far for name in names if (far := _drift(reports[name])) is not None})
+        write_components(
+            made, files, output, {name: far for name in names if (far := _drift(reports[name])) is not None}
+        )
         if made.request.folder is not None:
             carry_files(made.request.folder, output)
     return reports
@@ -174,25 +168,6 @@ def _refuse_layouts(deliveries: Deliveries | None, names: Collection[str]) -> No
 def _drift(report: Report) -> float | None:
     found = report.export.result_drift if report.export else None
     return found.drift.relative_l2 if found is not None and found.samples else None
-
-
-def write_component_file(outcome: Outcome, folder: Path) -> None:
-    """``export.json`` of a run folder that holds one component."""
-    made, component = outcome.exported, outcome.settings.component
-    if made is not None and (not component or len(made.graphs) == 1):
-        found = outcome.result.source if outcome.result else None
-        own = {made.graphs[0].component: found.drift.relative_l2} if found is not None and found.samples else {}
-        _write(made, {made.graphs[0].component: MODEL_FILE}, folder, own)
-    elif outcome.known is not None and len(outcome.known.content.components) == 1:
-        drift = outcome.delivered.drift.relative_l2 if outcome.delivered else 0.0
-        write_export_file(folder, outcome.known.optimized(MODEL_FILE, drift))
-
-
-def _write(made: ExportedSource, files: dict[str, str], folder: Path, own: Mapping[str, float]) -> None:
-    """Write the file; ``own`` has the drift of those graphs that are no longer what was exported."""
-    drift = {verified.component: verified.drift.relative_l2 for verified in made.verified} | dict(own)
-    components = {name: ComponentFile(file, made.graph(name).state, drift[name]) for name, file in files.items()}
-    write_export_file(folder, export_file(made.request.spec, made.facts, components))
 
 
 def _require_ours(output: Path, names: list[str]) -> None:

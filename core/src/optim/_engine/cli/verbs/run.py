@@ -186,9 +186,8 @@ def _print(report: Report, folder: Path, component: str, *, verbose: bool) -> No
 
 def _status(report: Report, folder: Path) -> ExitStatus:
     """What the command exits with; says why where no model was delivered."""
-    from optim._engine.reports.outcome import RunStatus
+    from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
     from optim._engine.runs.folder import ASIDE_FOLDER
-    from optim._engine.runs.run import EXIT_STATUS
 
     status = EXIT_STATUS[RunStatus(report.status)]
     failed_layouts = [laid for laid in report.layouts if laid.status == "failed"]

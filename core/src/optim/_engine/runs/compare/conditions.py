@@ -10,7 +10,8 @@ from pathlib import Path
 from optim._engine.generation.decoder import require_generating
 from optim._engine.jobs.runner import Runner, thread_executor
 from optim._engine.plugins.registry import Registry, require_target
-from optim._engine.runs.session_file import MODEL_FILE, read_session_file
+from optim._engine.runs.session_file import MODEL_FILE
+from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
 from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench

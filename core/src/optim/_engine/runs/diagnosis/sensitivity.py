@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from optim._engine.diagnosis import measure_job
-from optim._engine.jobs import prepare
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
+from optim._engine.reports.sensitivity_plot import Sensitivity
 from optim._engine.runs.compare.conditions import Conditions, workbench_for
 from optim._engine.search.settings import Named
 from optim._engine.search.state import Trial
@@ -17,16 +15,6 @@ from optim.jobs.wire import to_wire
 from optim.options import parse_options
 from optim.passes import Pass
 from optim.target import Target
-
-
-@dataclass(frozen=True, slots=True)
-class Sensitivity:
-    """What was found, of which pass with which options, on which feeds."""
-
-    pass_name: str
-    options: dict[str, object]
-    found: measure_job.Answer
-    prepared: prepare.Answer
 
 
 def measure_sensitivity(

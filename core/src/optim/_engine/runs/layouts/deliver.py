@@ -16,7 +16,8 @@ from optim._engine.runs.layouts.asked import AskedLayout, Deliveries, of_several
 from optim._engine.runs.layouts.lay_out import Bench, lay_out
 from optim._engine.runs.layouts.not_carried import without_packing
 from optim._engine.runs.locking import data_beside
-from optim._engine.runs.session_file import MODEL_FILE, read_session_file
+from optim._engine.runs.session_file import MODEL_FILE
+from optim._engine.runs.session_trust import read_session_file
 from optim._engine.sources.export_file import read_export_file
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError, disk_error

@@ -14,7 +14,7 @@ from optim.cli_kit.output import echo, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from optim._engine.diagnosis.measure_job import NodeCost
-    from optim._engine.runs.diagnosis.sensitivity import Sensitivity
+    from optim._engine.reports.sensitivity_plot import Sensitivity
 
 _BAR = 20
 
