@@ -1,11 +1,15 @@
 """What an adapter that is fed costs, token by token, against the same adapter merged into the weights.
 
     python benchmarks/adapters.py [--hidden 512] [--layers 4] [--rounds 40]
+    python benchmarks/adapters.py --drift [--hidden 256] [--layers 2]
 
 A Llama with random weights is exported twice, with an adapter of peft merged and with it extracted; peft and torch must
 be installed. Both generate in turns, each token of the extracted one with another of two adapters, on one thread and
 one session. Printed is the ratio of the medians of all tokens; at most 1.15 is the aim, and a new adapter opens no new
 session.
+
+With ``--drift`` nothing is timed: the base is rounded to 4 bits, and what that changes is compared on the same texts
+without an adapter, with both, and with others of their sizes, each against floats with the same adapter.
 """
 
 from __future__ import annotations
@@ -37,10 +41,14 @@ def main() -> int:
     words.add_argument("--hidden", type=int, default=512)
     words.add_argument("--layers", type=int, default=4)
     words.add_argument("--rounds", type=int, default=40, help="of some tokens each")
+    words.add_argument("--drift", action="store_true", help="what 4 bits in the base change with each adapter")
     asked = words.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         merged, extracted, files = make_models(Path(folder), asked.hidden, asked.layers)
-        figures = measure(merged, extracted, files, asked.rounds)
+        if asked.drift:
+            figures = drifts(extracted, files, Path(folder))
+        else:
+            figures = measure(merged, extracted, files, asked.rounds)
     print(json.dumps(figures, indent=2))
     return 0
 
@@ -73,7 +81,7 @@ def make_models(folder: Path, hidden: int, layers: int) -> tuple[Path, Path, lis
         adapted.save_pretrained(folder / f"rank{rank}")
     optim.export(folder / "rank4", folder / "merged")
     optim.export(folder / "rank4", folder / "kept", without=("torch.merge-lora",))
-    made = write_extracted(folder / "kept" / "model.onnx", folder / "extracted", required=False, rank=None)
+    made = write_extracted(folder / "kept" / "model.onnx", folder / "extracted")
     other = folder / "rank8.onnx_adapter"
     write_adapter(convert(folder / "rank8", describe(made.model).adapters).adapter, other)
     return folder / "merged" / "model.onnx", made.model, [made.adapter, other]
@@ -105,6 +113,69 @@ def measure(merged: Path, extracted: Path, files: list[Path], rounds: int) -> di
         "tokens": len(seconds["merged"]),
         "new_sessions": len(opened),
     }
+
+
+TEXTS, LENGTH, OTHERS = 6, 64, 4
+
+
+def drifts(extracted: Path, files: list[Path], folder: Path) -> dict[str, Any]:
+    """The mean and the worst drift of texts by adapter, and both over those of the base alone."""
+    from optim.adapters.adapter_file import read_adapter
+    from optim.onnx.backend import OnnxRuntimeBackend
+    from optim.testing.trial import Trial
+    from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
+
+    class Cpu(OnnxRuntimeBackend):
+        name = "ort"
+
+    target = optim.Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
+    trial = Trial.of(extracted, folder / "trial", target, Cpu())
+    options = trial.options(QuantizeWeights, {"bits": 4, "block_size": 32})
+    rounded = trial.apply(QuantizeWeights(), trial.model, options).model
+    plain, four = open_session(trial.model.path, ONE_THREAD), open_session(rounded.path, ONE_THREAD)
+    adapters: dict[str, dict[str, np.ndarray]] = {"none": {}}
+    for file in files:
+        arrays = dict(read_adapter(file).arrays)
+        rank = min(min(array.shape) for array in arrays.values())
+        adapters[f"rank {rank}"] = arrays
+        for seed in range(OTHERS):
+            adapters[f"rank {rank}, other {seed}"] = others_like(arrays, seed)
+    texts = [text_feeds(plain, seed) for seed in range(TEXTS)]
+    found = {name: [drift(plain, four, {**text, **arrays}) for text in texts] for name, arrays in adapters.items()}
+    base = found["none"]
+    return {
+        name: {
+            "mean": round(statistics.mean(each), 3),
+            "worst": round(max(each), 3),
+            "mean_of_base": round(statistics.mean(each) / statistics.mean(base), 3),
+            "worst_of_base": round(max(each) / max(base), 3),
+        }
+        for name, each in found.items()
+    }
+
+
+def others_like(arrays: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """Random arrays of the same shapes and spread."""
+    random = np.random.default_rng(seed)
+    return {name: random.normal(0, array.std(), array.shape).astype(array.dtype) for name, array in arrays.items()}
+
+
+def text_feeds(session: Any, seed: int) -> dict[str, np.ndarray]:
+    """Random tokens behind no past."""
+    ids = np.random.default_rng(seed).integers(0, 2000, (1, LENGTH))
+    known = {"input_ids": ids, "attention_mask": np.ones_like(ids), "position_ids": np.arange(LENGTH)[None]}
+    empty = {
+        value.name: np.zeros([1, value.shape[1], 0, value.shape[3]], np.float32)
+        for value in session.get_inputs()
+        if "past" in value.name
+    }
+    return {**empty, **{value.name: known[value.name] for value in session.get_inputs() if value.name in known}}
+
+
+def drift(plain: Any, four: Any, feeds: dict[str, np.ndarray]) -> float:
+    """Of the logits, relative to those in floats."""
+    wanted, got = (session.run(["logits"], feeds)[0] for session in (plain, four))
+    return float(np.linalg.norm(got - wanted) / np.linalg.norm(wanted))
 
 
 def count_sessions() -> list[str]:

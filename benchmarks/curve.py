@@ -74,6 +74,7 @@ def main() -> int:
         calib = model.with_name(f"{chosen.model}.calib.npz")
         made = [one for name in PEERS if (one := peer(name, model, calib, Path(folder))) is not None]
         made += [run(model, calib, budget, chosen.search_seconds, Path(folder)) for budget in budgets]
+        print(f"made {', '.join(one.name for one in made)}; timing them", flush=True)
         figures = measure(model, made, model.with_name(f"{chosen.model}.feeds.npz"))
     print("| result | ratio | 95 % | drift | made in s | |\n|---|---|---|---|---|---|")
     for one in made:

@@ -44,6 +44,7 @@ BUILD_S = 900.0
 TORCH = ("torch==2.13.0", "transformers==5.5.4")
 FOUR_BITS = "ort.quantize-weights:bits=4,block_size=32,method='rtn'"
 WORKLOAD = ("--generate", "prompt=1024,new=64")
+SHARED = ("--with", "ort.share-past")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +80,12 @@ ENTRANTS = {
         "llama.cpp, Q4_0", "with_llama_cpp.py", ("xllamacpp==2026.10.11549", "gguf==0.19.0", "safetensors", "numpy")
     ),
     "optim-float": Entrant(
-        "optim, float32",
-        "with_optim.py",
-        words=(*WORKLOAD, "--lossless", "--search-seconds", "0", "--with", "ort.share-past"),
+        "optim, float32", "with_optim.py", words=(*WORKLOAD, *SHARED, "--lossless", "--search-seconds", "60")
     ),
     "optim-4-bits": Entrant(
         "optim, 4 bits as genai rounds",
         "with_optim.py",
-        words=(
-            *WORKLOAD,
-            "--max-drift",
-            "1",
-            "--search-seconds",
-            "60",
-            "--with",
-            "ort.share-past",
-            "--with",
-            FOUR_BITS,
-        ),
+        words=(*WORKLOAD, *SHARED, "--max-drift", "1", "--search-seconds", "60", "--with", FOUR_BITS),
     ),
     "optim-searched": Entrant(
         "optim, searched within genai's drift",
@@ -229,35 +218,47 @@ def look_at(cache: Cache, names: Sequence[str]) -> tuple[dict[str, Figures], dic
         entrant = ENTRANTS[name]
         drift = f"{figures[PEER].drift:.3f}" if PEER in figures else "0.2"
         print(f"building {entrant.label}", file=sys.stderr)
-        try:
+        with leaving_out(name, figures, missing):
             made = cache.built(name, entrant, drift)
             with serving(cache, name, entrant, made) as worker:
                 size = sum(file.stat().st_size for file in made.rglob("*") if file.is_file())
                 figures[name] = Figures(worker.version, drift_of(worker, reference), size, 0)
-        except NotThereError as error:
-            missing[name] = str(error)
-            print(f"{entrant.label} is left out: {error}", file=sys.stderr)
     return figures, missing
 
 
-def race(cache: Cache, figures: dict[str, Figures], depths: Sequence[int], rounds: int) -> None:
-    """All in turns; the first round finds memory, and is not counted."""
+def race(
+    cache: Cache, figures: dict[str, Figures], missing: dict[str, str], depths: Sequence[int], rounds: int
+) -> None:
+    """All in turns; the first round finds memory, and is not counted. Whoever ends on the way is left out."""
     ids = np.random.default_rng(2).integers(3, WORDS, max(depths)).tolist()
     with ExitStack() as stack:
-        workers = {}
-        for name, found in figures.items():
-            workers[name] = stack.enter_context(serving(cache, name, ENTRANTS[name], cache.folder / name))
-            found.idle_bytes = workers[name].high_water_bytes
+        workers: dict[str, Worker] = {}
+        for name in list(figures):
+            with leaving_out(name, figures, missing):
+                workers[name] = stack.enter_context(serving(cache, name, ENTRANTS[name], cache.folder / name))
+                figures[name].idle_bytes = workers[name].high_water_bytes
         for number in range(rounds + 1):
             print(f"round {number} of {rounds}", file=sys.stderr)
             for depth in depths:
-                for name, worker in workers.items():
-                    answer = worker.ask(prompt=ids[:depth], new=NEW)
-                    if number:
-                        figures[name].first_s[depth].append(answer["first_s"])
-                        figures[name].token_s[depth].append(answer["token_s"])
-        for name, worker in workers.items():
-            figures[name].peak_bytes = worker.high_water_bytes
+                for name in list(figures):
+                    with leaving_out(name, figures, missing):
+                        answer = workers[name].ask(prompt=ids[:depth], new=NEW)
+                        if number:
+                            figures[name].first_s[depth].append(answer["first_s"])
+                            figures[name].token_s[depth].append(answer["token_s"])
+        for name, found in figures.items():
+            found.peak_bytes = workers[name].high_water_bytes
+
+
+@contextmanager
+def leaving_out(name: str, figures: dict[str, Figures], missing: dict[str, str]) -> Iterator[None]:
+    """Whoever fails inside has no figures, and a reason."""
+    try:
+        yield
+    except (NotThereError, BrokenPipeError) as error:
+        figures.pop(name, None)
+        missing[name] = str(error)
+        print(f"{ENTRANTS[name].label} is left out: {error}", file=sys.stderr)
 
 
 def table(figures: dict[str, Figures], missing: dict[str, str], depths: Sequence[int]) -> Iterator[str]:
@@ -300,7 +301,7 @@ def main() -> int:
     cache = Cache(chosen.cache.resolve())
     cache.make_model()
     figures, missing = look_at(cache, [name for name in ENTRANTS if name in chosen.only])
-    race(cache, figures, chosen.depths, max(1, chosen.rounds))
+    race(cache, figures, missing, chosen.depths, max(1, chosen.rounds))
     for line in table(figures, missing, chosen.depths):
         print(line)
     if chosen.json:

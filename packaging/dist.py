@@ -45,6 +45,8 @@ with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as c
     command += ["--no-dashboard", "--resources", "optim-clock-cpu=1", "--local-directory", cache]
     with subprocess.Popen(command, env={**os.environ, "OPTIM_CACHE_DIR": cache}) as process:
         try:
+            with distributed.Client(cluster) as client:
+                client.wait_for_workers(1, timeout=120)
             report = optim.run(model, "far", goal="size", search_seconds=20, cluster=cluster.scheduler_address)
         finally:
             process.kill()

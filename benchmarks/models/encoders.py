@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--layers", type=int, default=LAYERS)
     chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
     built = MODELS[chosen.name](np.random.default_rng(0), chosen.layers)
     arrays = {f"{i}/{name}": array for i, one in enumerate(built.samples) for name, array in one.items()}

@@ -35,7 +35,7 @@ _TIMED: dict[str, Any] = {"goal": "latency", "named": (), "stages": (), "search_
 _MORE: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("kernels", "session_digests", "race_job", "operators_job"), _TIMED),
     "arrival": {**_TIMED, "target": "cpu,openvino"},
-    "repair_job": {"max_drift": 0.006, "named": ()},
+    "repair_job": {"max_drift": 0.006, "named": (), "search_seconds": 60.0},
     "blame_job": {"max_drift": 1e-6, "named": (), "search_seconds": 60.0},
 }
 """What a run must be asked to have a job of a kind; where it is after latency, what comes out depends on the clock."""

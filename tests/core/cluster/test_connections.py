@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from cut_line import line_to
 
 from optim._engine.cluster import work
 from optim._engine.cluster.connect import client_of
+from optim._engine.cluster.connection import Connection
 from optim._engine.cluster.describe import describe, read
 from optim._engine.cluster.fleet import fleet_of
 from optim._engine.jobs.workplace import Done, Work
@@ -98,3 +101,13 @@ def test_a_line_that_is_cut_costs_time_and_nothing_else(
         with fleet_of(settings, load_registry(), Store(tmp_path), print) as fleet, fleet.working():
             assert fleet.do(WORK).answer == {"answer": 2 if broken else 1}  # it is done again where its answer was lost
             assert fleet.do(WORK).answer == {"answer": len(done)}
+
+
+def test_what_a_thread_has_connected_to_anew_another_one_closes() -> None:
+    lost: Any = SimpleNamespace(status="closed")
+    with cluster() as made, ThreadPoolExecutor(1) as threads:
+        connection = Connection(lost, made.scheduler_address, print)
+        threads.submit(connection.restore, lambda: True).result()
+        assert connection.client.status == "running"
+        connection.close()
+        assert connection.client.status == "closed"

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from plugin_packages import GOOD, Site, site
 
+from optim._engine.plugins import versions
 from optim._engine.plugins.discovery import discover
 from optim._engine.plugins.plugin import LoadedPlugin, State
 from optim._engine.plugins.registry import load_registry
-from optim._engine.plugins.versions import carried_key, libraries_of, plugin_version_key
+from optim._engine.plugins.versions import carried_key, libraries_of, plugin_version_key, version_keys
 
 __all__ = ["site"]
 
@@ -213,6 +215,17 @@ def test_an_editable_plugin_is_known_by_its_source_and_not_by_times(site):
     assert plugin_version_key(info) == key
     module.write_text(module.read_text() + "\n")
     assert plugin_version_key(info) != key
+
+
+def test_keys_of_several_plugins_are_those_of_each_and_read_a_package_once(site, monkeypatch):
+    site.add("acme", GOOD, editable=True)
+    info = loaded(site).info
+    twin = replace(info, name="twin")
+    read = []
+    walk = versions._source_files
+    monkeypatch.setattr(versions, "_source_files", lambda root: read.append(root) or walk(root))
+    assert version_keys([info, twin]) == {"acme": plugin_version_key(info), "twin": plugin_version_key(twin)}
+    assert len(read) == 3, "once for both, and once for each alone"
 
 
 def test_the_source_of_an_editable_package_is_all_its_files(site):

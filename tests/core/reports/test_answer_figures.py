@@ -30,4 +30,5 @@ def test_tokens_per_second_are_drawn_by_depth() -> None:
     assert fast is not None and fast.depths[0].past_bytes == 640 and fast.first_ms == 500.0
     assert slow is not None
     titles = [title for title, _, _ in generation_figures(slow, fast)]
-    assert titles[0] == "first token" and titles[-1] == "answer of 9" and "tokens/s at 68" in titles
+    assert titles[0] == "first token" and titles[-1] == "answer of 9"
+    assert {"tokens/s at 68", "past at 64", "past at 72"} <= {*titles}

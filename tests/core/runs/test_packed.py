@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -140,6 +142,17 @@ def test_load_py_packs_once_and_never_opens_what_another_version_packed(
     (place / "model.onnx").write_text("not opened again")
     np.testing.assert_array_equal(answer(module.load()), first)
     assert len(list((packing / "packed").iterdir())) == 2
+
+
+def test_load_py_opens_the_graph_itself_where_nothing_can_be_kept(
+    packing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = loaded(packing)
+    expected = answer(module.load())
+    shutil.rmtree(packing / "packed")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    np.testing.assert_array_equal(answer(module.load()), expected)
+    assert not (packing / "packed").exists()
 
 
 def test_a_lane_opens_packed_weights_as_a_result_does(packing: Path) -> None:

@@ -39,7 +39,7 @@ def drift(found, wanted):
 
 
 def test_a_base_in_four_bits_works_with_its_adapters_within_its_own_drift(tmp_path):
-    """Fused, quantized and tuned after extraction; each adapter is gated, and none drifts as far again as the base."""
+    """Fused, quantized and tuned after extraction; each adapter is gated, and none drifts further than the base."""
     other = peft_folder(tmp_path / "eight", rank=8, seed=3)
     named = {
         "adapters.extract": {"also": [str(other)]},
@@ -54,7 +54,7 @@ def test_a_base_in_four_bits_works_with_its_adapters_within_its_own_drift(tmp_pa
     drifts = {one.name: one.relative_l2 for one in report.result.outputs}
     base = drifts.pop("without an adapter: y")
     assert 0 < base < 0.3 and set(drifts) == {"y", "with eight: y"}
-    assert all(0 < one < 1.5 * base for one in drifts.values()), drifts
+    assert all(0 < one <= base for one in drifts.values()), (base, drifts)
     session = optim.load(tmp_path / "out")
     for file, weights in (("default", adapter_weights("lora")), ("eight", adapter_weights("lora", 8, 3))):
         found = session.run(None, {"x": X}, adapter=tmp_path / "out" / f"{file}.onnx_adapter")[0]

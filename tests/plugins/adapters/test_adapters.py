@@ -35,14 +35,7 @@ def folder(tmp_path_factory):
         "convert", peft_folder(made / "other", rank=8, seed=2), "--for", made / "out", "-o", made / "other.npz"
     )
     assert "rank 8" in converted.output
-    write_session(made / "out")
     return made
-
-
-def write_session(path):
-    empty = {"provider": "CPUExecutionProvider", "provider_options": {}, "session_options": {}, "session_config": {}}
-    empty |= {"disabled_optimizers": [], "operator_libraries": []}
-    (path / "session.json").write_text(json.dumps(empty))
 
 
 def refusal(work):
@@ -128,7 +121,6 @@ def test_two_adapters_for_one_layer_are_refused(folder):
 def test_what_is_converted_computes_what_peft_computes(tmp_path, kind):
     exported = "dora" if kind == "dora" else "lora"
     call("extract", adapted_model(tmp_path, exported), "-o", tmp_path / "out")
-    write_session(tmp_path / "out")
     peft = peft_folder(tmp_path / "peft", kind, rank=3, seed=9)
     assert call("convert", peft, "--for", tmp_path / "out", "-o", tmp_path / "a.onnx_adapter").exit_code == 0
     found = optim.load(tmp_path / "out").run(None, {"x": X}, adapter=tmp_path / "a.onnx_adapter")[0]
@@ -258,7 +250,6 @@ def test_a_stranger_s_model_names_no_file_that_python_would_import(folder, tmp_p
 def test_a_run_that_must_bring_an_adapter_brings_one(tmp_path):
     """OpenVINO would compute with the adapter of the run before."""
     call("extract", adapted_model(tmp_path), "-o", tmp_path / "out", "--required")
-    write_session(tmp_path / "out")
     session, file = optim.load(tmp_path / "out"), tmp_path / "out" / "default.onnx_adapter"
     session.run(None, {"x": X}, adapter=file)
     for adapter in (None, ()):
@@ -267,3 +258,13 @@ def test_a_run_that_must_bring_an_adapter_brings_one(tmp_path):
         assert refusal(lambda adapter=adapter: session.values(adapter)).reference == "adapter-required"
     by_hand = session.run(None, {"x": X, **read_adapter(file).arrays})[0]
     np.testing.assert_allclose(by_hand, reference(X, adapter_weights("lora")), atol=1e-5, rtol=1e-5)
+
+
+def test_a_model_whose_adapter_comes_with_the_session_is_extracted_too(tmp_path):
+    made = call("extract", adapted_model(tmp_path), "-o", tmp_path / "out", "--supply", "external")
+    assert "2 layers" in made.output
+    for adapter, weights in ((None, adapter_weights("lora")), ((), None)):
+        found = optim.load(tmp_path / "out", adapter=adapter).run(None, {"x": X})[0]
+        np.testing.assert_allclose(found, reference(X, weights), atol=1e-5, rtol=1e-5)
+    both = ("extract", tmp_path / "lora-dynamo-4.onnx", "-o", tmp_path / "two", "--supply", "external", "--required")
+    assert refusal(lambda: call(*both)).reference == "bad-option"

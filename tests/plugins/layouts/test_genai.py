@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -138,6 +139,18 @@ def test_another_text_than_the_results_is_noticed(result):
         choices(result, sample, {"tokens": np.array([(likeliest + 1) % WORDS]), "logits": np.zeros((1, WORDS))})
 
 
+def test_a_token_that_ends_the_text_is_none_that_the_consumer_could_have_chosen(result):
+    (sample,) = prompts(result, [{"input_ids": np.array([[5, 6, 7, 8]])}])
+    order = onnxruntime_says(result, sample)["logits"][0, -1].argsort()
+    made = {"tokens": order[-2:-1], "logits": np.zeros((1, WORDS))}
+    with pytest.raises(OptimError, match="layout-differs"):
+        choices(result, sample, made)
+    ended = replace(result, facts={"eos": [int(order[-1])]})
+    assert choices(ended, sample, made)["tokens"] is made["tokens"]
+    with pytest.raises(OptimError, match="layout-differs"):
+        choices(ended, sample, {**made, "tokens": order[-1:]})
+
+
 def onnxruntime_says(result, sample):
     session = onnxruntime.InferenceSession(result.model.path)
     past = {name: np.zeros((1, 1, 0, WIDTH), np.float32) for name in past_of(result).inputs}
@@ -171,3 +184,18 @@ def test_a_source_without_config_or_tokenizer_is_refused_before_a_run(decoder, t
     assert "tokenizer" in Genai().refuse(decoder, GenaiOptions())
     assert Genai().refuse(decoder, GenaiOptions(without_tokenizer=True)) == ""
     assert past_of(Result(decoder, describe(decoder / "model.onnx"), PLAIN_CPU)).shared is False
+
+
+ANSWERED = """
+import sys
+from optim._engine.jobs.clocks.genai import GenaiClock
+found = GenaiClock(sys.argv[1], prompt=5, new=4).start(None).round().generation
+print(found.depths, found.past_bytes, min(found.first_s, *found.token_s) > 0)
+"""
+
+
+def test_a_bench_has_it_answer_token_by_token(result, consumers, tmp_path):
+    Genai().write(result, tmp_path, GenaiOptions())
+    done = subprocess.run([consumers, "-c", ANSWERED, tmp_path], capture_output=True, text=True, check=True)
+    bytes_of = [2 * WIDTH * 4 * (2 * depth + 1) for depth in (5, 6, 8)]  # keys and values, before and after a step
+    assert done.stdout.strip() == f"(5, 6, 8) {tuple(bytes_of)} True"

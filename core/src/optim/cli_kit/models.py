@@ -57,6 +57,23 @@ def look_at(path: Path) -> Model:
         return describe(path, digest=path.name)
 
 
+def write_model(model: Model, folder: Path, target: Target) -> None:
+    """Write a model of a store, and beside it what :func:`optim.load` and ``load.py`` open it with.
+
+    Args:
+        model: in a store; onnxruntime runs it.
+        folder: absent or empty.
+        target: that it is opened on.
+    """
+    from optim._engine.runs.session_file import Opening, write_session_files
+    from optim.onnx.files import deliver
+    from optim.onnx.libraries import libraries_of
+
+    deliver(model, folder)
+    opening = Opening(adapters=model.adapters)
+    write_session_files(folder, model.session, target, libraries_of(model.opset), opening=opening)
+
+
 def read_feeds(data: str, model: Model, folder: Path, *, seed: int = 0) -> None:
     """Read what ``--data`` names, as inputs of a model, into a folder that :func:`context_for` takes.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optim.errors import ExitStatus, OptimError
+from optim.source import CONFIG_FILE
 
 if TYPE_CHECKING:
     from optim.arrays import Array, Feeds, Outputs
@@ -103,6 +105,8 @@ def prompts(result: Result, feeds: Sequence[Feeds]) -> list[Feeds]:
 def choices(result: Result, sample: Feeds, outputs: Outputs) -> Outputs:
     """What the result itself scores, word by word, where a consumer generated ``tokens`` with the scores ``logits``.
 
+    The consumer is asked for so many tokens, and takes none that ends the text before.
+
     Raises:
         OptimError[layout-differs]: a token is another than the result would have chosen.
     """
@@ -110,18 +114,29 @@ def choices(result: Result, sample: Feeds, outputs: Outputs) -> Outputs:
 
     tokens = np.asarray(outputs["tokens"])
     prompt = np.asarray(sample["input_ids"])[0]
-    scores = _scores(result, prompt, tokens)
+    scores, ends = _scores(result, prompt, tokens), ends_of(result)
     for place, (row, token) in enumerate(zip(scores, tokens, strict=True)):
-        behind = float(row.max() - row[token])
+        allowed = row.copy()
+        allowed[ends] = -np.inf
+        behind = float(allowed.max() - allowed[token])
         if behind > _SPREAD * float(np.abs(row).max()):
             raise OptimError(
                 "layout-differs",
                 "onnxruntime-genai generates another text than the result",
-                f"token {place} is {int(token)}, and the result's is {int(row.argmax())}",
+                f"token {place} is {int(token)}, and the result's is {int(allowed.argmax())}",
                 "this is an issue of the layout or of its consumer: the run folder itself is right",
                 status=ExitStatus.NOT_HELD,
             )
     return {"logits": scores, "tokens": tokens}
+
+
+def ends_of(result: Result) -> list[int]:
+    """Ids that end a text, by the source or by its configuration."""
+    ends = result.facts.get("eos")
+    if ends is None and result.files is not None:
+        source = json.loads((result.files / CONFIG_FILE).read_text(encoding="utf-8"))
+        ends = source.get("text_config", source).get("eos_token_id")
+    return [int(one) for one in (ends if isinstance(ends, list | tuple) else [] if ends is None else [ends])]
 
 
 def _scores(result: Result, prompt: Array, tokens: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from ort_models import DATA, apply, export
 
 import optim
 from optim import OptimError
+from optim._engine.generation.decoder import remark_on_goal
+from optim._engine.runs.compare import programs
+from optim.onnx.files import describe
 from optim_plugins.ort.fuse.past.share_past import SharePast
 
 
@@ -31,3 +35,29 @@ def test_a_graph_without_a_past_has_no_answers(tmp_path: Path) -> None:
         optim.bench(DATA / "bert.dynamo.onnx", generate="prompt=5,new=3", seconds=0.1)
     with done_here(), pytest.raises(OptimError, match="not-a-decoder"):
         optim.run(DATA / "bert.dynamo.onnx", tmp_path / "out", goal="generate", search_seconds=0)
+
+
+def test_a_folder_of_onnxruntime_genai_answers_beside_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, folder = DATA / "llama.dynamo.onnx", tmp_path / "genai"
+    folder.mkdir()
+    (folder / "genai_config.json").write_text("{}")
+    monkeypatch.setitem(sys.modules, "onnxruntime_genai", None)
+    with pytest.raises(OptimError, match="runtime-missing"):
+        optim.bench([model, folder], generate="prompt=5,new=3")
+    for models, generate in (([model, folder], None), ([folder, model], "prompt=5,new=3")):
+        with pytest.raises(OptimError, match="conflicting-request"):
+            optim.bench(models, generate=generate)
+    monkeypatch.setattr(programs, "require_installed", lambda folder: None)
+    with done_here():
+        found = optim.bench([model, folder], generate="prompt=5,new=3", seconds=0.1)
+    assert [one.model for one in found.models] == [str(model), str(folder)]
+    assert "onnxruntime_genai" in found.models[1].error and found.models[1].latency_ms is None
+    assert found.models[0].generation is not None
+
+
+def test_a_run_of_a_decoder_tells_of_the_goal_for_answers() -> None:
+    decoder, other = (describe(DATA / f"{name}.dynamo.onnx", digest=name) for name in ("llama", "bert"))
+    assert "--goal generate" in remark_on_goal(decoder, "latency")
+    assert remark_on_goal(decoder, "generate") == remark_on_goal(other, "latency") == ""
+    with pytest.raises(OptimError, match="not-a-decoder"):
+        remark_on_goal(other, "generate")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -12,8 +15,11 @@ from ort_models import CPU, apply, export, feeds_for, run
 from optim import Decoder, Model, PassResult
 from optim._engine.generation.steps import GrowingSteps
 from optim._engine.plugins.registry import load_registry
+from optim._engine.runs.session_file import write_session_files
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import RunSettings
+from optim.model import SessionConfig
+from optim.onnx.files import deliver
 from optim.onnx.sessions import open_session
 from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.measure import captured_values
@@ -57,7 +63,7 @@ def test_it_computes_with_a_past_of_few_bits(name: str, bits: int, most: float, 
 
 
 @pytest.mark.parametrize("bits", [8, 4])
-def test_it_generates_in_buffers_of_integers(bits: int, tmp_path: Path) -> None:
+def test_it_generates_in_buffers_of_integers(bits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = _shared("llama.dynamo", tmp_path)
     small = _quantized(model, "llama.dynamo", tmp_path, bits=bits).model
     decoder, ids = _decoder(small), np.array([[5, 6, 7, 8, 9, 10, 11]])
@@ -67,6 +73,7 @@ def test_it_generates_in_buffers_of_integers(bits: int, tmp_path: Path) -> None:
         expected.append(int(steps.advance(fed, mask)[0, -1].argmax()))
         mask = np.ones((1, mask.shape[1] + 1), np.int64)
     assert decoder.generate(ids, max_new_tokens=4)[0].tolist() == expected
+    assert list(_load_py(small, tmp_path / "out", monkeypatch).generate(ids[0], max_new_tokens=4)) == expected
     shapes = [_decoder(one).interface.buffers(1, 10)["past_key_values.0.key"] for one in (model, small)]
     assert shapes[1][-1] * 8 == shapes[0][-1] * bits
 
@@ -131,6 +138,18 @@ def _turn(keys: np.ndarray, angles: np.ndarray) -> np.ndarray:
     low, high = keys[..., :4], keys[..., 4:]
     cosine, sine = np.cos(angles), np.sin(angles)
     return np.concatenate([low * cosine - high * sine, high * cosine + low * sine], -1).astype(np.float32)
+
+
+def _load_py(model: Model, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module ``load.py`` of a run folder."""
+    deliver(model, folder)
+    write_session_files(folder, SessionConfig(), CPU)
+    spec = importlib.util.spec_from_file_location("loaded", folder / "load.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)  # where dataclasses look for their module
+    spec.loader.exec_module(module)
+    return module
 
 
 def _decoder(model: Model) -> Decoder:

@@ -38,7 +38,8 @@ def bench(
 
     Args:
         models: one or several ``.onnx`` files, opened with the backend's defaults; run folders, opened with their
-            tuned settings; or sources, which are exported. Ratios are to the first.
+            tuned settings; or sources, which are exported. Ratios are to the first. With ``generate`` others may be
+            folders of onnxruntime-genai, where that is installed.
         data: as :func:`optim.run` takes it; by default made up.
         seconds: of timing, at most.
         target: where all run; one model may be timed on several, or with ``"auto"`` on all that can be timed here.
@@ -65,8 +66,12 @@ def bench(
     named = [models] if isinstance(models, str | PathLike) else models
     paths = [fetched(fspath(model), say or quiet) for model in named]
     asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms, generate=generate)
+    from optim._engine.runs.compare.programs import is_program, require_programs
+
+    require_programs(paths, generate=generate is not None)
+    graphs = [path for path in paths if not is_program(path)]
     with named_data(data, seed) as feeds:
-        conditions = _conditions(paths, feeds, target, say, seed=seed, component=component)
+        conditions = _conditions(graphs, feeds, target, say, seed=seed, component=component)
         from optim._engine.runs.compare.bench import bench_models
 
         return bench_models(paths, conditions, seconds=seconds, beside=beside, asked=asked)

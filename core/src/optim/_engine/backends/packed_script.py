@@ -19,6 +19,8 @@ def packed(folder, saved, options):
     tied = repr([ort.__version__, processor, files, sorted(saved.items())])
     place = folder / "packed" / hashlib.sha256(tied.encode()).hexdigest()[:24]
     if not place.is_dir():
+        if not os.access(folder, os.W_OK):
+            return str(folder / "model.onnx")  # nothing can be kept here: it opens later, and computes the same
         place.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
             made = Path(scratch) / "made"

@@ -21,7 +21,7 @@ from optim._engine.batch.page import write_page
 from optim._engine.batch.program import Done, Work, run_program
 from optim._engine.locks import LockBusyError, acquire
 from optim._engine.plugins.registry import load_registry
-from optim._engine.plugins.versions import core_digest, plugin_version_key
+from optim._engine.plugins.versions import core_digest, version_keys
 from optim.errors import ExitStatus, OptimError, describe_exception
 
 WORK_FOLDER = "_batch"
@@ -183,5 +183,5 @@ def _stamp(path: Path) -> list[tuple[str, int, int]]:
 
 def code_key() -> str:
     """What of optim and its plugins a run depends on: their versions, and digests of sources that may change."""
-    plugins = {plugin.info.name: plugin_version_key(plugin.info) for plugin in load_registry().plugins}
+    plugins = version_keys(plugin.info for plugin in load_registry().plugins)
     return json.dumps([core_digest(), plugins])

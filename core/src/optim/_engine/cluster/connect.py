@@ -6,7 +6,7 @@ import importlib
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from optim.errors import ExitStatus, OptimError, describe_exception
@@ -85,7 +85,7 @@ def connected(address: str) -> Iterator[Any]:
             "start one: dask scheduler; then a worker on each machine: dask worker ADDRESS --nthreads 1",
             status=ExitStatus.TARGET_UNAVAILABLE,
         ) from error
-    with client:
+    with closing(client):  # as its own context it could be left in the thread only that entered it
         yield client
 
 

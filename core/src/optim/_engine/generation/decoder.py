@@ -263,6 +263,21 @@ def require_generating(model: Model) -> None:
     require_decoder(interface_of(model.inputs, [info.name for info in model.outputs]))
 
 
+def remark_on_goal(model: Model, goal: str) -> str:
+    """What whoever waits is told of a goal; empty where it says itself what is timed.
+
+    Raises:
+        OptimError[not-a-decoder]: the goal is ``generate``, and the model has no past.
+    """
+    if goal == "generate":
+        require_generating(model)
+    elif goal == "latency" and interface_of(model.inputs, [info.name for info in model.outputs]).is_decoder:
+        return (
+            "the graph is a decoder with a past, and single runs of it are timed: --goal generate times whole answers"
+        )
+    return ""
+
+
 def require_decoder(interface: DecoderInterface) -> None:
     """Refuse a graph without a past.
 

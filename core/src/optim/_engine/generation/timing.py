@@ -111,13 +111,13 @@ class WorkloadTimer:
         return took
 
     def _past_bytes(self) -> tuple[int, ...]:
-        if isinstance(self._steps, BufferSteps):
-            return tuple(_bytes(self._interface, depth + 1) for depth in self._workload.depths)
-        return tuple(_bytes(self._interface, 2 * depth + 1) for depth in self._workload.depths)
+        in_place = isinstance(self._steps, BufferSteps)
+        return tuple(past_bytes(self._interface, depth, in_place=in_place) for depth in self._workload.depths)
 
 
-def _bytes(interface: DecoderInterface, tokens: int) -> int:
-    shapes = interface.buffers(1, tokens)
+def past_bytes(interface: DecoderInterface, depth: int, *, in_place: bool) -> int:
+    """Memory of a past of so many tokens while one is added: where that makes a new past, both are there."""
+    shapes = interface.buffers(1, depth + 1 if in_place else 2 * depth + 1)
     return sum(math.prod(shape) * dtype_of(interface.inputs[name].dtype).itemsize for name, shape in shapes.items())
 
 

@@ -6,7 +6,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -21,8 +21,18 @@ def plugin_version_key(plugin: PluginInfo) -> str:
     The digest covers contents and relative paths of every file of the plugin's top package; times do not count.
     What lies in the environment of an isolated plugin counts too, and the libraries that its package asks for.
     """
+    return _version_key(plugin, _digest_of)
+
+
+def version_keys(plugins: Iterable[PluginInfo]) -> dict[str, str]:
+    """The keys of several plugins by name, at one moment: a package that brings many is read once."""
+    digest_of = cache(_digest_of)
+    return {plugin.name: _version_key(plugin, digest_of) for plugin in plugins}
+
+
+def _version_key(plugin: PluginInfo, digest_of: Callable[[tuple[Path, ...]], str]) -> str:
     inside = _environment_of(plugin) + _digest(libraries_of(plugin.package))
-    return f"{plugin.version}{_source_of(plugin) if plugin.editable else ''}{inside}"
+    return f"{plugin.version}{_source_of(plugin, digest_of) if plugin.editable else ''}{inside}"
 
 
 def carried_key(plugin: PluginInfo) -> str:
@@ -32,7 +42,7 @@ def carried_key(plugin: PluginInfo) -> str:
     else is there, :func:`libraries_of` says.
     """
     needed = libraries_of(plugin.package, optional=False)
-    return f"{plugin.version}{_source_of(plugin)}{_environment_of(plugin)}{_digest(needed)}"
+    return f"{plugin.version}{_source_of(plugin, _digest_of)}{_environment_of(plugin)}{_digest(needed)}"
 
 
 @cache
@@ -63,8 +73,8 @@ def _digest(libraries: Mapping[str, str]) -> str:
     return f"&{hashlib.sha256(versions.encode()).hexdigest()[:16]}" if versions else ""
 
 
-def _source_of(plugin: PluginInfo) -> str:
-    return f"+{source_digest(plugin.entry_point.partition(':')[0].strip())[:16]}"
+def _source_of(plugin: PluginInfo, digest_of: Callable[[tuple[Path, ...]], str]) -> str:
+    return f"+{digest_of(_roots(plugin.entry_point.partition(':')[0].strip()))[:16]}"
 
 
 def _environment_of(plugin: PluginInfo) -> str:
@@ -82,11 +92,15 @@ def core_digest() -> str:
 
 def source_digest(module: str) -> str:
     """Sha256 over the source of the top package (below any namespace package) that ``module`` belongs to, hex."""
+    return _digest_of(_roots(module))
+
+
+def _digest_of(roots: Sequence[Path]) -> str:
     digest = hashlib.sha256()
-    for root in _roots(module):
+    for root in roots:
         start = len(str(root.parent)) + 1
         for file in _source_files(root):
-            status = Path(file).stat()
+            status = os.stat(file)  # noqa: PTH116 - there are hundreds, and a path of each costs more than its status
             digest.update(f"{Path(file[start:]).as_posix() if os.sep != '/' else file[start:]}\0".encode())
             digest.update(_content(file, status.st_size, status.st_mtime_ns, status.st_ino))
     return digest.hexdigest()
@@ -99,7 +113,7 @@ def _content(file: str, size: int, modified_ns: int, inode: int) -> bytes:
     return hashlib.sha256(Path(file).read_bytes()).digest()
 
 
-def _roots(module: str) -> list[Path]:
+def _roots(module: str) -> tuple[Path, ...]:
     """The folder of the top package, or the file of a top module."""
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
@@ -107,13 +121,13 @@ def _roots(module: str) -> list[Path]:
         if spec is None:
             break
         if spec.origin is not None:
-            return [Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin)]
-    return []
+            return (Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin),)
+    return ()
 
 
 def _source_files(root: Path | str) -> Iterator[str]:
     """Every file below a folder, or the file itself; as texts, for there are hundreds and a run asks often."""
-    if Path(root).is_file():
+    if isinstance(root, Path) and root.is_file():
         yield str(root)
         return
     for entry in sorted(os.scandir(root), key=lambda entry: entry.name):

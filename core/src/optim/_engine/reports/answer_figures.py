@@ -15,8 +15,8 @@ def generation_figures(before: GenerationReport, after: GenerationReport) -> Ite
     yield "first token", latency_text(before.first_ms), latency_text(after.first_ms)
     for old, new in zip(before.depths, after.depths, strict=True):
         yield f"tokens/s at {old.tokens}", f"{old.tokens_per_s:.1f}", f"{new.tokens_per_s:.1f}"
-    last, new = before.depths[-1], after.depths[-1]
-    yield f"past at {last.tokens}", size_text(last.past_bytes), size_text(new.past_bytes)
+    for old, new in zip(before.depths, after.depths, strict=True):
+        yield f"past at {old.tokens}", size_text(old.past_bytes), size_text(new.past_bytes)
     yield f"answer of {before.new}", latency_text(before.answer_ms), latency_text(after.answer_ms)
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from optim._engine.compare.variants import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
-from optim._engine.generation.decoder import require_generating
+from optim._engine.generation.decoder import remark_on_goal
 from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
-from optim._engine.plugins.versions import core_digest, plugin_version_key
+from optim._engine.plugins.versions import core_digest, version_keys
 from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
@@ -77,8 +77,8 @@ def execute(
             return Workbench(replace(settings, target=target.name), registry, store, executor, say, exported, elsewhere)
 
         bench, source = _prepared(bench_on, chosen, failed)
-        if settings.goal == "generate":
-            require_generating(source.model)
+        if remark := remark_on_goal(source.model, settings.goal):
+            say(remark)
         load = _load(bench, source)
         if settings.chain is None:
             _announce(bench, load, plans, say)
@@ -232,7 +232,7 @@ def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
     settings = replace(
         bench.settings, source=Path(), data=None, fresh=False, export=None, component="", cluster="", store_url=""
     )
-    plugins = {plugin.info.name: plugin_version_key(plugin.info) for plugin in bench.registry.plugins}
+    plugins = version_keys(plugin.info for plugin in bench.registry.plugins)
     depends_on = {
         "asked": to_wire(settings),
         "target": to_wire(bench.target),

@@ -46,8 +46,8 @@ def generate(prompts, max_new_tokens=64, stop=(), session=None, sampling=None, s
         past = inputs["past_key_values" + name.removeprefix("present")]
         sizes = past.shape[1:]
         shape = [len(rows), *(size if isinstance(size, int) else longest + max_new_tokens for size in sizes)]
-        dtype = np.float16 if "float16" in past.type else np.float32
-        held.append(ort.OrtValue.ortvalue_from_numpy(np.zeros(shape, dtype)))
+        kind = past.type.removeprefix("tensor(").removesuffix(")")  # float, float16, int8 or uint8
+        held.append(ort.OrtValue.ortvalue_from_numpy(np.zeros(shape, "float32" if kind == "float" else kind)))
         binding.bind_ortvalue_input(past.name, held[-1])
         binding.bind_ortvalue_output(name, held[-1])
     random, ended = np.random.default_rng(seed), np.zeros(len(rows), bool)

@@ -18,7 +18,7 @@ from typing import Any
 
 from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import Registry
-from optim._engine.plugins.versions import core_digest, plugin_version_key
+from optim._engine.plugins.versions import core_digest, version_keys
 from optim._engine.sources import check_job, export_job, reference_job
 from optim._engine.sources.evidence import keep_evidence
 from optim._engine.sources.export_job import Graph
@@ -149,7 +149,7 @@ def _with_failures(error: OptimError, steps: Sequence[SourceStep]) -> OptimError
 def _key(request: SourceRequest, target: Target, registry: Registry, choice: Choice) -> str:
     """Everything an export depends on; what a function returns cannot be known, so it is never found again."""
     offers = [offer for offer in registry.offers(target) if offer.stage in (Stage.PRE_EXPORT, Stage.EXPORT)]
-    plugins = {offer.plugin.name: plugin_version_key(offer.plugin) for offer in offers}
+    plugins = version_keys(offer.plugin for offer in offers)
     installed = sorted(
         f"{distribution.name} {distribution.version}" for distribution in importlib.metadata.distributions()
     )

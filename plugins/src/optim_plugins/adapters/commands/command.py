@@ -29,16 +29,28 @@ def adapters() -> None:
 @click.option("-o", "--output", type=_PATH, required=True, help="Folder to write; it must be new or empty.")
 @click.option("--required", is_flag=True, help="Every run must bring an adapter.")
 @click.option("--rank", type=click.IntRange(1, 4096), help="Of every adapter to come; by default any.")
+@click.option(
+    "--supply",
+    type=click.Choice(("inputs", "external")),
+    default="inputs",
+    show_default=True,
+    help="inputs: with each run; external: with the session, as initializers that the model does not have itself.",
+)
 @json_option
-def extract(model: Path, output: Path, required: bool, rank: int | None, as_json: bool) -> None:
+def extract(model: Path, output: Path, as_json: bool, **words: Any) -> None:
     """Write MODEL with inputs in place of its adapter, and the adapter as a file; nothing else is changed.
 
-    Both are run and compared: with the adapter as MODEL computes, and without. optim run MODEL --with adapters.extract
-    makes the model fast as well.
+    Both are run and compared: with the adapter as MODEL computes, and without. optim.load opens the folder. optim run
+    MODEL --with adapters.extract makes the model fast as well.
     """
+    from optim.options import parse_options
     from optim_plugins.adapters.commands.extracting import write_extracted
+    from optim_plugins.adapters.extract.extract import Extract
+    from optim_plugins.adapters.extract.extract_options import ExtractOptions
 
-    made = write_extracted(model, output, required=required, rank=rank)
+    options = parse_options(Extract, words)
+    assert isinstance(options, ExtractOptions)
+    made = write_extracted(model, output, options)
     if as_json:
         print_json(made.as_json())
         return

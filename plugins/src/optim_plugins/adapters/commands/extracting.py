@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from optim import ExitStatus, Model, OptimError
-from optim.adapters.adapter_file import ONNX_ADAPTER, Adapter, read_adapter
-from optim.adapters.session import AdaptedSession
+from optim.adapters.adapter_file import ONNX_ADAPTER, read_adapter
 from optim.arrays import Feeds, Outputs
-from optim.cli_kit.models import context_for, made_up_feeds, read_model, require_target
+from optim.cli_kit.models import context_for, made_up_feeds, read_model, require_target, write_model
 from optim.drift import compare_output
-from optim.onnx.files import deliver
 from optim.onnx.sessions import open_session
 from optim_plugins.adapters.extract.extract import Extract
 from optim_plugins.adapters.extract.extract_options import ExtractOptions
@@ -47,14 +45,13 @@ class Written:
         return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
 
 
-def write_extracted(path: Path, output: Path, *, required: bool, rank: int | None) -> Written:
+def write_extracted(path: Path, output: Path, options: ExtractOptions | None = None) -> Written:
     """Extract, deliver and compare.
 
     Args:
         path: of the model.
         output: folder; absent or empty.
-        required: inputs without a default.
-        rank: of every adapter; None: any.
+        options: of the pass; by default its own.
 
     Raises:
         OptimError[folder-not-empty]: something is in the folder.
@@ -77,7 +74,7 @@ def write_extracted(path: Path, output: Path, *, required: bool, rank: int | Non
                 status=ExitStatus.USAGE,
             )
         with context_for(target, store, None) as context:
-            result = transformation.apply(model, ExtractOptions(required=required, rank=rank), context)
+            result = transformation.apply(model, options or ExtractOptions(), context)
         assert result.interface is not None
         name = next(iter(result.model.attachments))
         drift, base_drift = _compare(model, result.interface.variants[0].model, result.model, name, Path(folder))
@@ -89,7 +86,7 @@ def write_extracted(path: Path, output: Path, *, required: bool, rank: int | Non
                 "merge the adapter instead: leave adapters.extract out",
                 status=ExitStatus.NOT_HELD,
             )
-        deliver(result.model, output)
+        write_model(result.model, output, target)
         return Written(output / "model.onnx", output / name, result.counts["layers"], drift, base_drift)
 
 
@@ -105,22 +102,22 @@ def _require_room(output: Path) -> None:
 
 
 def _compare(model: Model, base: Model, made: Model, adapter: str, folder: Path) -> tuple[float, float]:
-    """How far the new model is from the old one with the adapter, and from the base without."""
-    weights = read_adapter(made.attachments[adapter], ONNX_ADAPTER)
-    none = {name: np.zeros_like(array) for name, array in weights.arrays.items()}
-    before, plain = open_session(model.path, model.session), open_session(base.path, base.session)
-    after = AdaptedSession(open_session(made.path, made.session), made.adapters)
-    required = any(one.required for one in made.adapters)
+    """How far the new model is from the old one with the adapter, and from the base without.
+
+    As it is in the store: one that is opened with its adapter still has it as inputs with defaults.
+    """
+    weights = read_adapter(made.attachments[adapter], ONNX_ADAPTER).arrays
+    has_own = any(one.required or one.supplied_by for one in made.adapters)
+    none = {name: np.zeros_like(array) for name, array in weights.items()} if has_own else {}
+    before, plain, after = (open_session(one.path, one.session) for one in (model, base, made))
     samples = made_up_feeds(model, folder / "feeds", run=lambda feeds: _outputs(before, feeds))
-    with_it = max(_drift(_outputs(before, feeds), _outputs(after, feeds, weights)) for feeds in samples)
-    without = Adapter(none) if required else ()
-    return with_it, max(_drift(_outputs(plain, feeds), _outputs(after, feeds, without)) for feeds in samples)
+    with_it = max(_drift(_outputs(before, feeds), _outputs(after, {**feeds, **weights})) for feeds in samples)
+    return with_it, max(_drift(_outputs(plain, feeds), _outputs(after, {**feeds, **none})) for feeds in samples)
 
 
-def _outputs(session: Any, feeds: Feeds, adapter: Any = None) -> Outputs:
+def _outputs(session: Any, feeds: Feeds) -> Outputs:
     names = [value.name for value in session.get_outputs()]
-    more = {} if adapter is None else {"adapter": adapter}
-    return dict(zip(names, session.run(names, dict(feeds), **more), strict=True))
+    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
 
 
 def _drift(before: Outputs, after: Outputs) -> float:

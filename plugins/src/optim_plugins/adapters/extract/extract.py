@@ -93,7 +93,7 @@ class Extract(Pass):
         interface = Interface(feeds=_FED, parameters=parameters, variants=tuple(variants))
         kinds = "DoRA" if any(site.factors.gain is not None for site in sites) else "LoRA"
         counts = {"layers": len(sites), "inputs": len(extracted.inputs)}
-        notes = (f"{kinds} adapter '{name}' is in {file.name}; {_without(external)}",)
+        notes = (f"{kinds} adapter '{name}' is in {file.name}; {_without(options)}",)
         return PassResult(result, changed=True, notes=notes, counts=counts, interface=interface)
 
     def packing(self, options: ExtractOptions) -> Packing | None:
@@ -130,7 +130,9 @@ class ExtractPacked(Extract):
         return Packing(options.bits, options.block_size, options.mode)
 
 
-def _without(external: bool) -> str:
-    if external:
+def _without(options: ExtractOptions) -> str:
+    if options.required:
+        return "every run must bring it, or another"
+    if options.supply == "external":
         return "the model opens with it, or with another, and has no weights of its own there"
     return "without one the model computes its base"

@@ -74,7 +74,8 @@ def bench(
     """Time models in lock-step, each in a process of its own, or one model on several targets; ratios are to the first.
 
     Each is an .onnx file, opened with the backend's defaults, a run folder, opened with its tuned settings, or a
-    Hugging Face folder or package.module:factory, which is exported first.
+    Hugging Face folder or package.module:factory, which is exported first. With --generate others than the first may be
+    folders of onnxruntime-genai.
     """
     from optim._engine.api.bench import bench as bench_models
     from optim._engine.api.bench import bench_grid

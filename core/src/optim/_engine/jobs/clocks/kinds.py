@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from optim._engine.generation.workload import Workload
+from optim._engine.jobs.clocks.genai import GenaiClock
 from optim._engine.jobs.clocks.generate import GenerateClock
 from optim._engine.jobs.clocks.startup import StartupClock
 from optim._engine.jobs.clocks.throughput import ThroughputClock
 
-Clock: TypeAlias = StartupClock | ThroughputClock | GenerateClock
+Clock: TypeAlias = StartupClock | ThroughputClock | GenerateClock | GenaiClock
 """What travels to a lane; its ``kind`` says which it is."""
 
 

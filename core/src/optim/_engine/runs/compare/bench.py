@@ -14,6 +14,7 @@ from optim._engine.jobs import prepare
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
+from optim._engine.runs.compare.programs import answers_only, clock_of_program, is_program, size_of_program
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.settings import RunSettings
@@ -41,7 +42,8 @@ def bench_models(
     """Time models in lock-step, each in a process of its own.
 
     Args:
-        models: ``.onnx`` files, run folders, or sources, which are exported; ratios are to the first.
+        models: ``.onnx`` files, run folders, or sources, which are exported; behind the first, to which ratios are,
+            also folders of onnxruntime-genai, where answers are asked for.
         conditions: under which all run; of one model on several targets too.
         seconds: of racing, at most.
         beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
@@ -69,24 +71,30 @@ def bench_models(
             status=ExitStatus.USAGE,
         )
     with workbench_for(models[0], conditions, asked) as (bench, first):
-        candidates = [other_model(bench, path, component) for path in models[1:]]
+        programs = [path for path in models[1:] if is_program(path)]
+        graphs = [path for path in models[1:] if path not in programs]
+        candidates = [other_model(bench, path, component) for path in graphs]
         bench.original, bench.baseline = first, bench.places.get(first.target, bench.place)
         lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
         bench.say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
-        base, results = race_candidates(bench, candidates, effort, Wanted("bench", places=tuple(lanes)))
+        clocks = tuple(clock_of_program(path, bench.settings) for path in programs)
+        wanted = Wanted("bench", places=tuple(lanes), programs=clocks)
+        base, results = race_candidates(bench, candidates, effort, wanted)
         if base.ready is None:
             raise OptimError(
                 "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"
             )
-        sizes = (first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes))
+        sizes = [first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes)]
+        sizes += map(size_of_program, programs)
         from optim._engine.reports.answers import Benchmark
 
-        names = (*map(str, models), *beside)
+        names = (str(models[0]), *map(str, graphs), *beside, *map(str, programs))
         timed = [
             _timed_model(name, size, result, bench.prepared)
             for name, size, result in zip(names, sizes, (base, *results), strict=True)
         ]
+        timed[len(timed) - len(programs) :] = map(answers_only, timed[len(timed) - len(programs) :])
         return Benchmark(target=target, feeds=bench.prepared.origin, models=tuple(timed))
 
 

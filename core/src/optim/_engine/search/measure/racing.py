@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import lane
-from optim._engine.jobs.clocks.kinds import clock_of
+from optim._engine.jobs.clocks.kinds import Clock, clock_of
 from optim._engine.jobs.workplace import Work
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race_job
@@ -64,6 +64,7 @@ class Wanted:
         measure_task: whether the task metric is measured, on all its samples.
         budget: what a candidate must keep within to be timed; None: all are timed.
         places: where the original itself is timed elsewhere, after the candidates.
+        programs: clocks of other programs, each in a lane of its own, after the places.
     """
 
     purpose: str
@@ -71,6 +72,7 @@ class Wanted:
     measure_task: bool = False
     budget: Budget | None = None
     places: tuple[Place, ...] = ()
+    programs: tuple[Clock, ...] = ()
 
 
 def race_candidates(
@@ -96,6 +98,7 @@ def race_candidates(
     base = replace(base, comparison=replace(base.comparison, place=bench.baseline))
     lanes = [replace(one, clock=clock) for one in lanes]
     lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
+    lanes += [replace(base, clock=program) for program in wanted.programs]
     admit = _admission(bench, candidates, wanted.budget) if wanted.budget else None
     first, others = _race(bench, base, lanes, effort, admit)
     if original.recast is not None:  # the very model that it is timed against: apart by noise only

@@ -61,7 +61,7 @@ KEYS, VALUES = (1, 3), (2, 4)
 
 
 def find_pasts(graph: ir.Model) -> Iterator[Attention]:
-    """Attentions of whose past nobody else reads, in floats."""
+    """Attentions with a past in floats that nobody else reads."""
     for node in graph.graph:
         if node.op_type != "GroupQueryAttention" or node.domain != "com.microsoft":
             continue
@@ -135,7 +135,7 @@ def _pairs(size: int, half: int, *, interleaved: bool) -> Channels:
 
 
 def _may_be_rotated(keys: ir.Value) -> bool:
-    """Whether something that turns channels, or that is not known, stands between keys and their product."""
+    """Whether a rotation, or what is not known, stands between keys and their product."""
     todo: list[ir.Value | None] = [keys]
     for _ in range(_REACH):
         if not todo:

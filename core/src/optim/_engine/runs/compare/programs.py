@@ -1,0 +1,55 @@
+"""Folders of onnxruntime-genai among the models of a bench: that program generates beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim._engine.jobs.clocks.genai import CONFIG_FILE, GenaiClock, require_installed
+from optim._engine.runs.mark import read_mark
+from optim.errors import ExitStatus, OptimError
+
+if TYPE_CHECKING:
+    from optim._engine.reports.answers import TimedModel
+    from optim._engine.search.settings import RunSettings
+
+
+def is_program(path: Path) -> bool:
+    """Whether a folder is onnxruntime-genai's alone; a run folder that is one too opens as a run folder."""
+    return (path / CONFIG_FILE).is_file() and read_mark(path) is None
+
+
+def require_programs(paths: Sequence[Path], *, generate: bool) -> None:
+    """Refuse a folder of onnxruntime-genai that cannot be timed.
+
+    Raises:
+        OptimError[conflicting-request]: it comes first, or answers are not timed.
+        OptimError[runtime-missing]: onnxruntime-genai is not installed.
+    """
+    for path in filter(is_program, paths):
+        if path == paths[0] or not generate:
+            raise OptimError(
+                "conflicting-request",
+                f"{path} cannot be timed {'first' if generate else 'without --generate'}",
+                "it is a folder of onnxruntime-genai, which answers prompts and is given no feeds",
+                f"optim bench MODEL {path} --generate prompt=512,new=128",
+                status=ExitStatus.USAGE,
+            )
+        require_installed(path)
+
+
+def clock_of_program(path: Path, asked: RunSettings) -> GenaiClock:
+    """What times its answers."""
+    return GenaiClock(str(path.resolve()), asked.workload.prompt, asked.workload.new)
+
+
+def size_of_program(path: Path) -> int:
+    """Bytes of its graph and weights."""
+    return sum(file.stat().st_size for file in path.iterdir() if file.name.endswith((".onnx", ".data")))
+
+
+def answers_only(timed: TimedModel) -> TimedModel:
+    """The figures of its lane without those of the model that the lane has open."""
+    unknown = {"latency_ms": None, "latency_ratio": None, "latency_ratio_ci": None, "peak_memory_bytes": None}
+    return timed.model_copy(update={**unknown, "shapes": ()})
