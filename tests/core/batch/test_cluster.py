@@ -40,6 +40,18 @@ def test_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pass
 
 
+def test_workers_that_do_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a script that calls optim without asking whether it is the main one."""
+
+    def none(**asked: object) -> None:
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr(distributed, "LocalCluster", none)
+    there = pytest.raises(OptimError, match=r"workers of local:2 did not start[^$]*imports the script")
+    with there, executor_of("local:2", 1, ["cpu"], tmp_path):
+        pass
+
+
 @pytest.mark.slow
 def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "_batch").mkdir()

@@ -26,7 +26,7 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None) -> Ite
         resources: of each worker, where they are started here.
 
     Raises:
-        OptimError[bad-cluster]: the text names none.
+        OptimError[bad-cluster]: the text names none, or its workers do not start.
         OptimError[cluster-missing]: dask is not installed.
         OptimError[cluster-unreachable]: nobody answers at the address.
         OptimError[cluster-unencrypted]: the address is on another machine, and nothing is encrypted.
@@ -43,17 +43,7 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None) -> Ite
         ) from error
     kind, _, rest = cluster.partition(":")
     if kind == "local":
-        with (
-            distributed.LocalCluster(
-                n_workers=_count(rest, cluster),
-                threads_per_worker=1,
-                dashboard_address="127.0.0.1:0",  # another program may have the usual port
-                scheduler_kwargs={"dashboard": False},
-                silence_logs=logging.CRITICAL,
-                resources=dict(resources or {}),
-            ) as local,
-            distributed.Client(local) as client,
-        ):
+        with _started(_count(rest, cluster), resources or {}, cluster) as local, distributed.Client(local) as client:
             yield client
     elif "://" in cluster:
         _require_private(cluster)
@@ -87,6 +77,29 @@ def connected(address: str) -> Iterator[Any]:
         ) from error
     with closing(client):  # as its own context it could be left in the thread only that entered it
         yield client
+
+
+def _started(count: int, resources: Mapping[str, float], cluster: str) -> Any:
+    """A cluster of so many processes of this machine."""
+    import distributed
+
+    try:
+        return distributed.LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",  # another program may have the usual port
+            scheduler_kwargs={"dashboard": False},
+            silence_logs=logging.CRITICAL,
+            resources=dict(resources),
+        )
+    except RuntimeError as error:
+        raise OptimError(
+            "bad-cluster",
+            f"the workers of {cluster} did not start",
+            f"{describe_exception(error)}; each of them imports the script that is running, and runs what it calls",
+            'call it below if __name__ == "__main__":, or start a scheduler and workers and name the address',
+            status=ExitStatus.USAGE,
+        ) from error
 
 
 def _count(text: str, cluster: str) -> int:
