@@ -16,9 +16,9 @@ from optim.errors import OptimError
 from optim.model import SessionConfig
 from optim_prepost.compose.compose import METADATA
 from optim_prepost.web import packages
-from optim_prepost.web.backend import web_options
 from optim_prepost.web.deliver import PAGE, plan_of
 from optim_prepost.web.serve import Served
+from optim_prepost.web.settings import web_options
 from optim_prepost.web.tables import judge, tables
 
 

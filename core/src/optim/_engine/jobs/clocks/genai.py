@@ -5,7 +5,6 @@ It drives its model itself, from the prompt to the last token, so a round is a w
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import statistics
 import time
@@ -15,31 +14,14 @@ from typing import Literal
 
 import numpy as np
 
+from optim._engine.generation.genai_folder import CONFIG_FILE
 from optim._engine.generation.interface import interface_of
 from optim._engine.generation.timing import GenerationTimes, past_bytes
 from optim._engine.generation.workload import Workload
 from optim._engine.jobs.clocks.goal_clock import Figure, GoalClock, Subject, Timer
-from optim.errors import ExitStatus, OptimError
 
-CONFIG_FILE = "genai_config.json"
 _BESIDE = 1
 """Tokens on either side of a depth, whose median counts: one alone may meet another program."""
-
-
-def require_installed(folder: Path) -> None:
-    """Refuse a folder that nothing here runs.
-
-    Raises:
-        OptimError[runtime-missing]: onnxruntime-genai is not installed.
-    """
-    if importlib.util.find_spec("onnxruntime_genai") is None:
-        raise OptimError(
-            "runtime-missing",
-            f"nothing here runs {folder}",
-            f"it is a folder of onnxruntime-genai, as {CONFIG_FILE} says, and that is not installed",
-            "pip install onnxruntime-genai",
-            status=ExitStatus.USAGE,
-        )
 
 
 @dataclass(frozen=True, slots=True)

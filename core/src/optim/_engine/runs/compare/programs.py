@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.jobs.clocks.genai import CONFIG_FILE, GenaiClock, require_installed
+from optim._engine.generation.genai_folder import CONFIG_FILE, require_installed
 from optim._engine.runs.mark import read_mark
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
+    from optim._engine.jobs.clocks.genai import GenaiClock
     from optim._engine.reports.answers import TimedModel
     from optim._engine.search.settings import RunSettings
 
@@ -41,6 +42,8 @@ def require_programs(paths: Sequence[Path], *, generate: bool) -> None:
 
 def clock_of_program(path: Path, asked: RunSettings) -> GenaiClock:
     """What times its answers."""
+    from optim._engine.jobs.clocks.genai import GenaiClock
+
     return GenaiClock(str(path.resolve()), asked.workload.prompt, asked.workload.new)
 
 
