@@ -90,7 +90,7 @@ ENTRANTS = {
     "optim-searched": Entrant(
         "optim, searched within genai's drift",
         "with_optim.py",
-        words=(*WORKLOAD, "--max-drift", "{drift}", "--search-seconds", "120"),
+        words=(*WORKLOAD, "--max-drift", "{drift}", "--search-seconds", "300"),
     ),
 }
 
