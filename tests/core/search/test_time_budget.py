@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from optim._engine.search.lane_seconds import LEAST_LANES
-from optim._engine.search.time_budget import AGAIN_S, FINAL_REPAIRS_S, FINAL_S, GRACE_S, LOOK_S, TimeBudget
+from optim._engine.search.lane_seconds import AGAIN_S, FINAL_S, LEAST_LANES, LOOK_S
+from optim._engine.search.time_budget import FINAL_REPAIRS_S, GRACE_S, TimeBudget
 
 
 class Clock:

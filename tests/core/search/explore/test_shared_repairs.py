@@ -55,7 +55,7 @@ def repaired(monkeypatch, tmp_path):
         for number in range(len(limits)):
             parent = chain(f"chain {number}", tmp_path)
             attempt = journal.open(step_of(LOSSY, {"keep": []}), parent)
-            kept.append(expander.repair(parent, PLANNED, attempt, None))
+            kept.append(expander.repairs.repair(parent, PLANNED, attempt, None))
         return kept, searched
 
     return found
