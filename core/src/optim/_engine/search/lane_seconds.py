@@ -178,6 +178,11 @@ class RaceSeconds(LaneSeconds):
             return first
         return first + self._final_s + ((AGAIN_LANES + 1) * opened_s + self._again_s if self._races else 0.0)
 
+    @property
+    def least_proof_s(self) -> float:
+        """Seconds that proving one model takes at least: opened, compared, and timed once, half as long as usual."""
+        return self._opened_s(1) + (0.5 * self._final_s if self._races else 0.0)
+
     def _opened_s(self, lanes: int) -> float:
         """Seconds until so many models are open beside the original, and compared on all samples."""
         return (lanes + 1) * (self._lane_s + (_PROGRAM_S if self.programs else 0.0)) + lanes * self._run.comparing_s

@@ -63,6 +63,9 @@ difference, more rounds do not find one; for all repairs on all samples together
 REAPPLIED_S = 48.0
 """For one step that is applied to another candidate: one that takes longer is not worth the end of a search."""
 
+_SLOWER = 3.0
+"""Times that a candidate may take longer when it is tried again: busy machines vary by as much."""
+
 SHARE_OF_A_STAGE = 0.85
 """Part of an equal share of the time that is left: the races of later stages have more candidates."""
 
@@ -169,11 +172,11 @@ class TimeBudget(RaceSeconds):
 
     @contextmanager
     def lending(self) -> Iterator[None]:
-        """Explore in the time of the end too, but for the proof of one model: nothing is there yet to be proven."""
+        """Explore in the time of the end too, but for the least proof of one model: nothing is there yet to be proven."""
         before = self._end, self._races_s, self._for_the_end_s
         repairs_s = self.repairs.left_of_its_own
         if math.isfinite(self._run.left):
-            self._for_the_end_s = min(self._for_the_end_s, self._run.closing_s + self.proof_s(1))
+            self._for_the_end_s = min(self._for_the_end_s, self._run.closing_s + self.least_proof_s)
             self._end = max(self._end, self._now() + self._run.left - self._for_the_end_s)
             self._races_s = 0.0
             self.repairs.give(max(0.0, self.left))
@@ -202,6 +205,11 @@ class TimeBudget(RaceSeconds):
     def for_candidate(self, *, named: bool = False) -> float:
         """Seconds after which a candidate is stopped; what the user named has its full time."""
         return self._timeout_s if named else min(self._timeout_s, self.left_for_candidates + self.grace_s)
+
+    def for_repaired(self, took_s: float) -> float:
+        """Seconds for what a repair found to hold, and took so long before it: it is tried though the search is over."""
+        left = self._run.left - self._run.closing_s - self.least_proof_s
+        return min(self._timeout_s, max(self.for_candidate(), min(_SLOWER * took_s, left)))
 
     def for_asking(self, *, named: bool = False) -> float:
         """Seconds in which a pass must say what it offers."""

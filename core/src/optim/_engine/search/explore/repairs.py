@@ -124,7 +124,7 @@ class Repairs:
         """
         known = self._repaired_as.get(attempt.step.key)
         if known is not None and known.limit <= limit:
-            new, tried = self._try_repaired(parent, planned, known.options, (as_elsewhere(planned),))
+            new, tried = self._try_repaired(parent, planned, attempt, known.options, (as_elsewhere(planned),))
             if new is not None:
                 return new, tried
         trial = Trial(parent, planned.offered, attempt.step.options)
@@ -132,15 +132,21 @@ class Repairs:
         if options is None:
             return None, None
         self._repaired_as[attempt.step.key] = _Repaired(limit, options)
-        return self._try_repaired(parent, planned, options)
+        return self._try_repaired(parent, planned, attempt, options)
 
     def _try_repaired(
-        self, parent: Candidate, planned: Planned, options: dict[str, Any], notes: tuple[str, ...] = ()
+        self,
+        parent: Candidate,
+        planned: Planned,
+        broken: Attempt,
+        options: dict[str, Any],
+        notes: tuple[str, ...] = (),
     ) -> tuple[Candidate | None, Tried]:
         again = self._journal.open(step_of(planned.offered, options), parent)
         again.notes = notes or again.notes
         trial = Trial(parent, planned.offered, options)
-        tried = self._bench.try_one(trial, self._time.for_candidate(named=planned.forced))
+        named_s = self._time.for_candidate(named=True) if planned.forced else 0.0
+        tried = self._bench.try_one(trial, max(named_s, self._time.for_repaired(broken.seconds)))
         return self._judge(parent, again, tried), tried
 
 
