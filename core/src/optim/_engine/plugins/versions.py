@@ -62,16 +62,10 @@ def libraries_of(package: str, *, optional: bool = True) -> Mapping[str, str]:
         try:
             one = Requirement(text)
             if optional or "extra" not in str(one.marker or ""):
-                found[one.name] = _version(one.name)
+                found[one.name] = importlib.metadata.version(one.name)
         except (importlib.metadata.PackageNotFoundError, InvalidRequirement):
             continue
     return found
-
-
-@cache
-def _version(package: str) -> str:
-    """Of a library that several plugins ask for, read once: its whole description is parsed for it."""
-    return importlib.metadata.version(package)
 
 
 def _digest(libraries: Mapping[str, str]) -> str:
