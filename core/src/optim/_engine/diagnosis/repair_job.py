@@ -174,7 +174,7 @@ class _Measured:
         drift = max(drift, _worst_of_all(self.subject, tuple(keep), self.deadline + _CHECK_S, tuple(finer)))
         if drift <= self.request.limit:
             kept, between = (tuple(name for name in self.subject.nodes if name in names) for names in (keep, finer))
-            self._price, self.best = cost, Repair(kept, drift, len(self._known), 0, share, between)
+            self._price, self.best = cost, Repair(kept, drift, len(self._known), 0, share, between, rough=True)
             self.channel.event(HOLDS, repair=to_wire(self.best))
 
 

@@ -172,7 +172,7 @@ class TimeBudget(RaceSeconds):
 
     @contextmanager
     def lending(self) -> Iterator[None]:
-        """Explore in the time of the end too, but for the least proof of one model: nothing is there yet to be proven."""
+        """Explore in the time of the end too, but for the least proof of one model: nothing is there yet to prove."""
         before = self._end, self._races_s, self._for_the_end_s
         repairs_s = self.repairs.left_of_its_own
         if math.isfinite(self._run.left):
@@ -207,7 +207,7 @@ class TimeBudget(RaceSeconds):
         return self._timeout_s if named else min(self._timeout_s, self.left_for_candidates + self.grace_s)
 
     def for_repaired(self, took_s: float) -> float:
-        """Seconds for what a repair found to hold, and took so long before it: it is tried though the search is over."""
+        """Seconds for what a repair found to hold; it took so long before, and is tried though the search is over."""
         left = self._run.left - self._run.closing_s - self.least_proof_s
         return min(self._timeout_s, max(self.for_candidate(), min(_SLOWER * took_s, left)))
 

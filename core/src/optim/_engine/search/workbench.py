@@ -180,7 +180,9 @@ class Workbench(Preparation):
         except WorkerFailed:
             self.restore(trial.candidate)
             return held[-1] if held else None
-        if answer.repair is not None:  # with more time another run may find what this one did not
+        if (
+            answer.repair is not None and not answer.repair.rough
+        ):  # with more time another run may find what this one did not
             self.runner.keep(key, answer)
         return answer.repair
 

@@ -128,19 +128,15 @@ class Repairs:
             if new is not None:
                 return new, tried
         trial = Trial(parent, planned.offered, attempt.step.options)
-        options = self._repairer.options(trial, attempt, outcome, limit)
-        if options is None:
+        found = self._repairer.options(trial, attempt, outcome, limit)
+        if found is None:
             return None, None
-        self._repaired_as[attempt.step.key] = _Repaired(limit, options)
-        return self._try_repaired(parent, planned, attempt, options)
+        if not found.rough:  # else the next chain looks for less to leave alone
+            self._repaired_as[attempt.step.key] = _Repaired(limit, found.options)
+        return self._try_repaired(parent, planned, attempt, found.options)
 
     def _try_repaired(
-        self,
-        parent: Candidate,
-        planned: Planned,
-        broken: Attempt,
-        options: dict[str, Any],
-        notes: tuple[str, ...] = (),
+        self, parent: Candidate, planned: Planned, broken: Attempt, options: dict[str, Any], notes: tuple[str, ...] = ()
     ) -> tuple[Candidate | None, Tried]:
         again = self._journal.open(step_of(planned.offered, options), parent)
         again.notes = notes or again.notes
