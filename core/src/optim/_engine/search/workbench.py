@@ -180,9 +180,7 @@ class Workbench(Preparation):
         except WorkerFailed:
             self.restore(trial.candidate)
             return held[-1] if held else None
-        if (
-            answer.repair is not None and not answer.repair.rough
-        ):  # with more time another run may find what this one did not
+        if answer.repair is not None and not answer.repair.rough:  # with more time another run may find a better one
             self.runner.keep(key, answer)
         return answer.repair
 
