@@ -8,7 +8,8 @@ made: what onnxruntime's own optimizer fuses (level EXTENDED), and a quantized o
 quantize_dynamic for transformers, QDQ by quantize_static for convolutions). Faults of five kinds are put into these;
 the reference is the original. A fault counts where the outputs move beyond the budget; it is found where the first
 blamed part has the faulty node among its nodes. Prints a row for each, with seconds and the peak memory of the largest
-process (Linux), and both shares at the end; ends with status 1 where fewer than 90 % are found or a clean pair is blamed.
+process (Linux), and both shares at the end; ends with status 1 where fewer than 90 % are found or a clean pair is
+blamed.
 """
 
 from __future__ import annotations
