@@ -17,8 +17,9 @@ from optim.errors import ExitStatus, OptimError
 from optim.onnx.files import describe
 from optim.onnx.linked import PREFIX, locations
 from optim.testing import models
+from optim.testing.trial import Trial
 from optim_openvino.quantize import float_graph, nncf_library
-from optim_openvino.quantize.compress_weights import _with_few_bits
+from optim_openvino.quantize.compress_weights import CompressWeights, _with_few_bits
 from optim_openvino.quantize.quantize import Quantize
 from optim_openvino.runtime import installed
 from optim_openvino.runtime.backend import OpenVinoBackend
@@ -51,6 +52,18 @@ def test_openvino_that_is_missing_or_too_old_is_listed_with_the_way_out(monkeypa
     reason = TARGET.unavailable()
     assert said in reason
     assert "pip install 'openvino>=2026.4'" in reason
+
+
+@pytest.mark.usefixtures("counted_clock")
+def test_beside_a_runtime_that_is_missing_the_others_go_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(installed, "version", lambda: "2025.4.0")
+    path, asked = models.mlp(tmp_path), {"stages": ["tune"], "search_seconds": 5}
+    report = optim.run(path, tmp_path / "out", target="cpu,openvino", **asked)
+    assert report.target == "cpu"
+    (note,) = [note for note in report.notes if "openvino" in note.lower()]
+    assert "OpenVINO 2025.4.0 is too old" in note and "pip install" in note
+    assert main(["run", str(path), "--target", "openvino", "-o", str(tmp_path / "o")]) == ExitStatus.TARGET_UNAVAILABLE
+    assert "is too old" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("device", ["GPU", "NPU", "GPU.1"])
@@ -115,6 +128,28 @@ def test_weights_in_four_bits_run_also_where_onnx_itself_has_none(tmp_path, monk
     assert report.status == "improved" and 0 < report.result.drift.relative_l2 < 0.3
     made = onnx.load(tmp_path / "asym" / "model.onnx")
     assert {node.op_type for node in made.graph.node} >= {"DequantizeLinear"} and made.opset_import[0].version == 21
+
+
+@pytest.mark.parametrize("mode", ["int4-sym", "int4-asym"])
+def test_gptq_makes_up_for_what_rounding_loses(tmp_path, mode):
+    """On inputs of a few directions, which leave much freedom; a Gemm transposes one of the weights."""
+    path = wide_mlp(tmp_path)
+    graph = onnx.load(path)
+    graph.graph.node[1].op_type = "Gemm"
+    graph.graph.node[1].attribute.append(helper.make_attribute("transB", 1))
+    onnx.save(graph, path)
+    random = np.random.default_rng(1)
+    directions = random.standard_normal((128, 128)) * np.geomspace(1, 0.01, 128)
+    np.savez(tmp_path / "data.npz", x0=(random.standard_normal((256, 128)) @ directions).astype(np.float32))
+    trial = Trial.of(path, tmp_path / "trial", TARGET, OpenVinoBackend(), data=f"{tmp_path / 'data.npz'}")
+
+    def drift(**options):
+        asked = {"mode": mode, "group_size": 32, "all_layers": True, **options}
+        made = trial.apply_watched(CompressWeights(), trial.options(CompressWeights, asked))
+        assert made.changed and made.notes == ()
+        return trial.drift(made).relative_l2
+
+    assert drift(gptq=True) < 0.8 * drift()
 
 
 def test_a_graph_that_cannot_be_converted_has_no_zero_points_in_four_bits(tmp_path):

@@ -5,17 +5,18 @@ Before::
     y = MatMul(a, W)                                             W float32 [K, N], constant
 
 After; from opset 21 on, and in 8 bits; else 4 bits are a ``com.microsoft.MatMulNBits``, which OpenVINO reads too. For
-zero points in 4 bits, which no runtime reads there, the graph is converted to opset 21::
+zero points in 4 bits, which no runtime reads there, and for GPTQ the graph is converted to opset 21::
 
     y = MatMul(a, DequantizeLinear(W_q, scale, zero, block_size))
 
 OpenVINO multiplies such weights in integers, by activations that it quantizes as they come in groups of
-``openvino.tune:group_size``. Smaller files, and a decoder's step that waits for memory, gain most. Method: AWQ (Lin et
-al. 2023). NNCF 3.4 has no GPTQ for ONNX.
+``openvino.tune:group_size``. Smaller files, and a decoder's step that waits for memory, gain most. Methods: AWQ (Lin
+et al. 2023), and GPTQ (:mod:`optim_openvino.quantize.gptq`).
 """
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 from optim import Applicable, Context, Model, OptimError, Pass, PassResult, Target
@@ -23,10 +24,11 @@ from optim_openvino.quantize import float_graph
 from optim_openvino.quantize.nncf_library import quiet_nncf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import onnx
 
+    from optim.arrays import Feeds
     from optim_openvino.quantize.compress_weights_options import CompressWeightsOptions
 
 _OPSET = 13
@@ -71,17 +73,22 @@ class CompressWeights(Pass):
         if set(known) <= set(options.keep):
             return PassResult(model, False, ("keep leaves nothing to compress",))
         unknown = sorted(set(options.keep) - set(known))
-        notes = (f"keep names no node with a weight: {', '.join(unknown)}",) if unknown else ()
+        notes = [f"keep names no node with a weight: {', '.join(unknown)}"] if unknown else []
+        data = float_graph.samples(model, context, options.samples) if options.needs_samples else []
         with quiet_nncf() as nncf:
-            read = float_graph.read(model, options.keep)
-            if options.mode == "int4-asym" and model.opset[""] < _OPSET_OF_FEW_BITS:
+            read = float_graph.read(model, options.keep, in_blocks=options.few_bits)
+            if (options.gptq or options.mode == "int4-asym") and model.opset[""] < _OPSET_OF_FEW_BITS:
                 read = _with_few_bits(read, model)
+            given = copy.deepcopy(read) if options.gptq else read  # NNCF changes what it is given
             before = _quantized(read)
-            made = nncf.compress_weights(read, **_arguments(nncf, model, options, context))
+            made = nncf.compress_weights(read, **_arguments(nncf, options, data))
+            if options.gptq:
+                notes += _by_gptq(made, given, nncf, options, data)
         count = _quantized(made) - before
         if not count:
             return PassResult(model, False, (*notes, "NNCF compressed nothing"))
-        return PassResult(float_graph.write(made, context, model), True, notes, counts={"weights compressed": count})
+        made_model = float_graph.write(made, context, model)
+        return PassResult(made_model, True, tuple(notes), counts={"weights compressed": count})
 
 
 def _with_few_bits(graph: onnx.ModelProto, model: Model) -> onnx.ModelProto:
@@ -97,24 +104,35 @@ def _with_few_bits(graph: onnx.ModelProto, model: Model) -> onnx.ModelProto:
     except (RuntimeError, ValueError) as error:
         raise OptimError(
             "openvino-zero-points",
-            "NNCF writes 4 bits with zero points that no runtime reads",
-            f"below opset {_OPSET_OF_FEW_BITS} they are a MatMulNBits, and this model, of opset {model.opset['']}, "
-            f"cannot be converted: {error}",
+            f"zero points in 4 bits, and GPTQ, need opset {_OPSET_OF_FEW_BITS}",
+            f"NNCF's MatMulNBits, which it writes below, has zero points that no runtime reads; this model, of opset "
+            f"{model.opset['']}, cannot be converted: {error}",
             "--with \"openvino.compress-weights:mode='int4-sym'\"",
         ) from error
 
 
-def _arguments(nncf: Any, model: Model, options: CompressWeightsOptions, context: Context) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "mode": nncf.CompressWeightsMode(options.mode.replace("-", "_")),
-        "ignored_scope": float_graph.ignored(nncf, options.keep),
-    }
+def _by_gptq(
+    made: onnx.ModelProto, given: onnx.ModelProto, nncf: Any, options: CompressWeightsOptions, data: Sequence[Feeds]
+) -> list[str]:
+    from optim_openvino.quantize.gptq import round_by_gptq
+
+    asked = {"mode": _mode(nncf, options), "group_size": options.group_size}
+    asked["scale_estimation"] = options.scale_estimation
+    left = round_by_gptq(made, given, nncf, data, asked)
+    return [f"rounded to nearest, not by GPTQ: {', '.join(left)}"] if left else []
+
+
+def _mode(nncf: Any, options: CompressWeightsOptions) -> Any:
+    return nncf.CompressWeightsMode(options.mode.replace("-", "_"))
+
+
+def _arguments(nncf: Any, options: CompressWeightsOptions, data: Sequence[Feeds]) -> dict[str, Any]:
+    found: dict[str, Any] = {"mode": _mode(nncf, options), "ignored_scope": float_graph.ignored(nncf, options.keep)}
     if options.few_bits:
         found |= {"ratio": options.ratio, "group_size": options.group_size, "all_layers": options.all_layers}
-        found |= {"awq": options.awq, "scale_estimation": options.scale_estimation}
-    if options.needs_samples:
-        data = float_graph.samples(model, context, options.samples)
-        found |= {"dataset": nncf.Dataset(data), "subset_size": len(data)}
+        found |= {"awq": options.awq, "scale_estimation": options.scale_estimation and not options.gptq}
+    if data:
+        found |= {"dataset": nncf.Dataset(list(data)), "subset_size": len(data)}
     return found
 
 

@@ -24,7 +24,11 @@ class CompressWeightsOptions(PassOptions):
     all_layers: bool = Field(False, description="whether the first and the last layer get 4 bits too")
     awq: bool = Field(False, description="whether weights that meet large activations are scaled up first; samples")
     scale_estimation: bool = Field(False, description="whether scales are fitted to the outputs of layers; samples")
-    samples: int = Field(64, ge=1, description="samples that the last two look at, at most")
+    gptq: bool = Field(
+        False,
+        description="whether what a weight loses is made up for in those still to be rounded; samples, not with awq",
+    )
+    samples: int = Field(64, ge=1, description="samples that the last three look at, at most")
     keep: tuple[str, ...] = Field((), description="names of nodes left in float")
 
     @property
@@ -35,10 +39,12 @@ class CompressWeightsOptions(PassOptions):
     @property
     def needs_samples(self) -> bool:
         """Whether it looks at what layers are fed."""
-        return self.awq or self.scale_estimation or (self.few_bits and self.ratio < 1)
+        return self.awq or self.scale_estimation or self.gptq or (self.few_bits and self.ratio < 1)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if not self.few_bits and self.needs_samples:
-            raise ValueError("awq and scale_estimation are for 4 bits: set mode to int4-sym or int4-asym")
+            raise ValueError("awq, scale_estimation and gptq are for 4 bits: set mode to int4-sym or int4-asym")
+        if self.awq and self.gptq:
+            raise ValueError("gptq rounds the weights of the model, which awq would scale: choose one of them")
         return self

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from optim import Applicable, Context, Model
 from optim_openvino.quantize import nncf_library
-from optim_openvino.quantize.folded import fold_transposes, transposes_a_weight
+from optim_openvino.quantize.folded import fold_gemms, fold_transposes, transposes_a_weight
 
 if TYPE_CHECKING:
     import onnx
@@ -71,17 +71,24 @@ def is_convolutional(model: Model) -> bool:
     return "Conv" in kinds and "Softmax" not in kinds
 
 
-def read(model: Model, keep: Sequence[str]) -> onnx.ModelProto:
+def read(model: Model, keep: Sequence[str], *, in_blocks: bool = False) -> onnx.ModelProto:
     """The graph with its weights in memory, as NNCF takes it up to 2 GB.
 
     NNCF quantizes a weight for all who read it. So what ``keep`` names gets weights of its own where it shares them.
     It knows no weight that a node transposes: those are written as they are read.
+
+    Args:
+        model: in the store.
+        keep: names of nodes that stay as they are.
+        in_blocks: whether weights will share scales in blocks.
     """
     import onnx_ir as ir
 
     graph = model.ir()
     ir.external_data.load_to_model(graph)
     fold_transposes(graph.graph)
+    if in_blocks:
+        fold_gemms(graph.graph)
     left = frozenset(keep)
     for node in graph.graph:
         if node.name in left:

@@ -7,6 +7,8 @@ Before, as in an export that shares its weights with the checkpoint, which has t
 After::
 
     y = MatMul(x, W_t)                                           W_t constant
+
+The same of what a Gemm transposes itself, ``Gemm(x, W, transB=1)``, for :func:`fold_gemms`.
 """
 
 from __future__ import annotations
@@ -41,5 +43,34 @@ def fold_transposes(graph: ir.Graph) -> None:
         given.replace_all_uses_with(folded)
         graph.remove(node, safe=True)
         graph.register_initializer(folded)
+        if not weight.uses() and not weight.is_graph_output():
+            del graph.initializers[str(weight.name)]
+
+
+def fold_gemms(graph: ir.Graph) -> None:
+    """Let every Gemm take its weight as (in, out).
+
+    Of a weight that a Gemm transposes NNCF 3.4 writes blocks along the wrong axis, which no runtime opens.
+    """
+    import numpy as np
+    import onnx_ir as ir
+
+    turned: dict[str, ir.Value] = {}
+    for node in graph:
+        weight = node.inputs[1] if node.op_type == "Gemm" and node.domain in ("", "ai.onnx") else None
+        if weight is None or not weight.is_initializer() or weight.is_graph_input() or weight.const_value is None:
+            continue
+        if not node.attributes.get_int("transB", 0):
+            continue
+        name = f"{weight.name}_turned"
+        if name not in turned:
+            values = np.ascontiguousarray(weight.const_value.numpy().T)
+            folded = ir.Value(
+                name=name, type=weight.type, shape=ir.Shape(values.shape), const_value=ir.tensor(values, name=name)
+            )
+            graph.register_initializer(folded)
+            turned[name] = folded
+        node.replace_input_with(1, turned[name])
+        node.attributes.pop("transB")
         if not weight.uses() and not weight.is_graph_output():
             del graph.initializers[str(weight.name)]

@@ -1,6 +1,7 @@
 """NNCF, imported without what is not needed: it sends nothing, prints nothing, and loads no torch.
 
-Torch is only there for torch models, and would take three times as long to import as all else.
+Torch is only there for torch models, and would take three times as long to import as all else. NNCF imports it itself,
+and again with each call, to ask whether a model is one of torch.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ def quiet_nncf() -> Iterator[Any]:
     """The module ``nncf``; while it lasts, its progress bars go nowhere."""
     os.environ.setdefault("NNCF_CI", "1")  # no telemetry
     quiet_openvino()
-    with contextlib.redirect_stdout(io.StringIO()):
-        with _without_torch():
-            import nncf
-            import nncf.onnx
+    with contextlib.redirect_stdout(io.StringIO()), _without_torch():
+        import nncf
+        import nncf.onnx
+
         nncf.set_log_level(logging.ERROR)
         yield nncf
 

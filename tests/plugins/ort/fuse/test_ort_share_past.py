@@ -38,7 +38,7 @@ FACTS = {"eos": [], "pad": 0}
 def test_every_attention_over_a_past_shares_it(name: str, tmp_path: Path) -> None:
     model = export(name, tmp_path)
     result = apply(SharePast, model, tmp_path)
-    assert result.counts == {"GroupQueryAttention": 2} and "Softmax" not in operators(result.model)
+    assert result.counts["GroupQueryAttention"] == 2 and "Softmax" not in operators(result.model)
     assert "Concat" not in _readers_of_pasts(result.model)
     assert names_and_shapes(result.model) == names_and_shapes(model)
     assert file_shares_past(result.model.path) and not file_shares_past(model.path)

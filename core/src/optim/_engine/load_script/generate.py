@@ -51,6 +51,9 @@ def generate(prompts, max_new_tokens=64, stop=(), session=None, sampling=None, s
         binding.bind_ortvalue_input(past.name, held[-1])
         binding.bind_ortvalue_output(name, held[-1])
     random, ended = np.random.default_rng(seed), np.zeros(len(rows), bool)
+    if "num_logits_to_keep" in {value.name for value in session.get_overridable_initializers()}:
+        held.append(ort.OrtValue.ortvalue_from_numpy(np.array(1, np.int64)))  # the last token alone
+        binding.bind_ortvalue_input("num_logits_to_keep", held[-1])
     for _ in range(max_new_tokens):
         positions = np.maximum(np.cumsum(mask, 1) - 1, 0)[:, -ids.shape[1] :]
         fresh = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
