@@ -15,7 +15,7 @@ from optim._engine.gate.drift import worst_drift
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
 from optim._engine.search.scoreboard import Scoreboard
-from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Repairer
+from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Mended, Repairer
 from optim._engine.search.state import Attempt, Candidate, Step, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
@@ -26,7 +26,7 @@ class _Repaired:
     """Options with which a step holds that broke the budget; ``limit`` is the drift that they were found for."""
 
     limit: float
-    options: dict[str, Any]
+    found: Mended
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Repairs:
     def known_for(self, step: Step) -> dict[str, Any] | None:
         """Returns the options with which a step held on another chain; None where nobody knows."""
         known = self._repaired_as.get(step.key)
-        return known.options if known is not None else None
+        return known.found.options if known is not None else None
 
     def is_near(self, attempt: Attempt, tried: Tried) -> bool:
         """Whether a candidate is beyond the budget by so little that it may be repaired."""
@@ -120,19 +120,18 @@ class Repairs:
     ) -> tuple[Candidate | None, Tried | None]:
         """Tries the candidate with as many nodes left in float as a drift takes; returns it if it holds.
 
-        What was found for the same step on another chain is tried first: nodes err there about as they do here.
+        What was found in enough time for the same step on another chain is tried first: nodes err there about as here.
         """
         known = self._repaired_as.get(attempt.step.key)
-        if known is not None and known.limit <= limit:
-            new, tried = self._try_repaired(parent, planned, attempt, known.options, (as_elsewhere(planned),))
+        if known is not None and not known.found.rough and known.limit <= limit:
+            new, tried = self._try_repaired(parent, planned, attempt, known.found.options, (as_elsewhere(planned),))
             if new is not None:
                 return new, tried
         trial = Trial(parent, planned.offered, attempt.step.options)
         found = self._repairer.options(trial, attempt, outcome, limit)
         if found is None:
             return None, None
-        if not found.rough:  # else the next chain looks for less to leave alone
-            self._repaired_as[attempt.step.key] = _Repaired(limit, found.options)
+        self._repaired_as[attempt.step.key] = _Repaired(limit, found)
         return self._try_repaired(parent, planned, attempt, found.options)
 
     def _try_repaired(
