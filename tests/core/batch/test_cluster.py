@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import psutil
@@ -52,19 +53,37 @@ def test_workers_that_do_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         pass
 
 
+def one_process() -> distributed.LocalCluster:
+    """A worker that can be killed: those of local:N are threads."""
+    return distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False}
+    )
+
+
 @pytest.mark.slow
 def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "_batch").mkdir()
     relu(tmp_path / "m.onnx")
     output, log = tmp_path / "out", tmp_path / "log"
     run = ("run", str(tmp_path / "m.onnx"), "-o", str(output), "--stage", "fuse", "--search-seconds", "1", "--json")
-    with executor_of("local:1", 1, ["cpu"], tmp_path) as executor:
+    with executor_of(f"{__name__}:one_process", 1, ["cpu"], tmp_path) as executor:
         future = executor.submit(run_program, Work(run, str(log)))
         worker = _worker_of(log)
+        assert worker.pid != os.getpid()
         worker.kill()
         done = future.result(timeout=300)
     assert done.status == 0 and (output / "model.onnx").is_file()
     assert not any(path.name.startswith(".optim-") for path in output.iterdir())
+
+
+def test_workers_of_this_machine_are_no_processes(tmp_path: Path) -> None:
+    """They wait for programs; as processes they take seconds to start."""
+    (tmp_path / "_batch").mkdir()
+    before = set(psutil.Process().children(recursive=True))
+    with executor_of("local:2", 1, ["cpu"], tmp_path) as executor:
+        futures = [executor.submit(pow, 2, power) for power in (3, 4)]
+        assert [future.result(timeout=60) for future in futures] == [8, 16]
+        assert set(psutil.Process().children(recursive=True)) <= before
 
 
 @pytest.mark.slow

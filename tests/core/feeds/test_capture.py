@@ -91,11 +91,28 @@ def test_where_nothing_was_called_the_error_says_what_is_seen(tmp_path):
     with pytest.raises(OptimError, match="nothing-captured") as caught, optim.capture(tmp_path / "feeds"):
         pass
     assert "module=module" in caught.value.fix
+    assert not (tmp_path / "feeds").exists()
+
+
+def test_what_cannot_be_written_leaves_no_folder(session, tmp_path, monkeypatch):
+    def full(path, arrays):
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("optim._engine.feeds.capture.write_archive", full)
+    with pytest.raises(OptimError, match="No space left"), optim.capture(tmp_path / "feeds"):
+        call(session, 1.0)
+    assert not (tmp_path / "feeds").exists()
+    (tmp_path / "own").mkdir()
+    with pytest.raises(OptimError, match="nothing-captured"), optim.capture(tmp_path / "own"):
+        pass
+    assert (tmp_path / "own").is_dir()
 
 
 def test_an_error_of_the_program_is_its_own(session, tmp_path):
     with pytest.raises(ZeroDivisionError), optim.capture(tmp_path / "feeds"):
         raise ZeroDivisionError
+    assert not (tmp_path / "feeds").exists()
     with pytest.raises(AttributeError, match="has no attribute 'keys'"), optim.capture(tmp_path / "other"):
         session.run(None, SimpleNamespace())  # what onnxruntime says of it
 

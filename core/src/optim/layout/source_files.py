@@ -32,6 +32,9 @@ _HEAD = (MODULES_FILE, "sentence_bert_config.json", "config_sentence_transformer
 _MODULES = "[0-9]_*"
 """Folders of sentence-transformers' modules, e.g. ``1_Pooling``."""
 
+CARRIED = (*_OTHERS, *TOKENIZER_FILES, *_HEAD, f"{_MODULES}/*.json", f"{_MODULES}/*.safetensors")
+"""What :func:`carry_files` copies, as patterns of names in a repository: no pickles among them."""
+
 LARGEST_BYTES = 100 << 20
 """The largest tokenizers have 35 MB, a dense layer of sentence-transformers some: what is larger is weights."""
 

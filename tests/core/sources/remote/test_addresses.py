@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from optim._engine.api.request import default_output
 from optim._engine.cli.verbs.inspect import inspect
+from optim._engine.sources.kept_files import files_of
 from optim._engine.sources.remote.address import HubAddress, hub_address, is_address
 from optim._engine.sources.remote.fetch import fetched
 from optim.errors import OptimError
@@ -224,6 +225,20 @@ def test_a_filled_cache_of_the_hub_needs_no_network(tmp_path: Path, monkeypatch:
     error = refused("hf://org/name/onnx/other.onnx")
     assert error.reference == "address-offline" and "HF_HUB_OFFLINE forbids the network" in error.cause
     assert refused("hf://org/else/model.onnx").reference == "address-offline"
+
+
+def test_a_graph_of_the_hub_brings_what_belongs_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = fill_hub(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name in ("config.json", "tokenizer.json", "1_Pooling/config.json", "README.md", "onnx/tokenizer.json"):
+        (snapshot / name).parent.mkdir(exist_ok=True)
+        (snapshot / name).write_text(name)
+    path = fetched("hf://org/name/onnx/model.onnx", lambda text: None)
+    assert files_of(path, None) == path.parent
+    found = {str(file.relative_to(path.parent)): file for file in path.parent.rglob("*") if file.is_file()}
+    assert set(found) == {"model.onnx", "model.onnx_data", "config.json", "tokenizer.json", "1_Pooling/config.json"}
+    assert not any(file.is_symlink() for file in found.values())
+    assert found["tokenizer.json"].read_text() == "onnx/tokenizer.json", "what lies beside the graph is nearer"
 
 
 def test_a_model_folder_of_the_hub_is_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def capture(
     Raises:
         OptimError[bad-limit]: ``limit`` or ``max_bytes`` is below 1.
         OptimError[capture-folder-taken]: there is something in the folder.
-        OptimError[nothing-captured]: no call was seen, or none that could be kept.
+        OptimError[nothing-captured]: no call was seen, or none that could be kept; a new folder is removed.
 
     Example:
         >>> with optim.capture("feeds", limit=64):
@@ -58,6 +58,7 @@ def capture(
     from optim._engine.feeds.capture import Recorder
 
     path = Path(folder)
+    is_new = not path.exists()
     if limit < 1 or max_bytes < 1:
         raise OptimError(
             "bad-limit",
@@ -79,9 +80,15 @@ def capture(
     except OSError as error:
         raise disk_error(error, f"feeds cannot be captured into {path}") from error
     recorder = Recorder(path, limit, max_bytes, seed)
-    with _sessions(recorder) if module is None else _module(recorder, module):
-        yield path
-    say(recorder.finish())
+    try:
+        with _sessions(recorder) if module is None else _module(recorder, module):
+            yield path
+        said = recorder.finish()
+    finally:
+        if is_new:
+            with suppress(OSError):  # something was captured
+                path.rmdir()
+    say(said)
 
 
 @contextmanager

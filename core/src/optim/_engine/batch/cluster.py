@@ -1,7 +1,8 @@
 """Where the runs of a batch run: threads that hold a program each, or workers of dask.
 
 With dask each run is a task, and its program runs on the worker. Files stay where they are: sources, feeds and the
-batch's folder are on a disk that all workers see.
+batch's folder are on a disk that all workers see. Workers of ``local:N`` are threads of this process: they only wait
+for programs, and processes for that take seconds to start and to end.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def executor_of(cluster: str, at_once: int, targets: Sequence[str], folder: Path
             executor.shutdown(wait=False, cancel_futures=True)
             end_programs()
         return
-    with client_of(cluster) as client:
+    with client_of(cluster, processes=False) as client:
         _require_fit(client, cluster, targets, folder)
         try:
             yield client.get_executor(pure=False)

@@ -18,12 +18,13 @@ _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 
 @contextmanager
-def client_of(cluster: str, resources: Mapping[str, float] | None = None) -> Iterator[Any]:
+def client_of(cluster: str, resources: Mapping[str, float] | None = None, *, processes: bool = True) -> Iterator[Any]:
     """A client of dask.
 
     Args:
         cluster: ``local:N``, an address of a scheduler, or ``package.module:function``.
         resources: of each worker, where they are started here.
+        processes: whether each of these is a process; else a thread of this one, for work that is a program itself.
 
     Raises:
         OptimError[bad-cluster]: the text names none, or its workers do not start.
@@ -43,7 +44,8 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None) -> Ite
         ) from error
     kind, _, rest = cluster.partition(":")
     if kind == "local":
-        with _started(_count(rest, cluster), resources or {}, cluster) as local, distributed.Client(local) as client:
+        count = _count(rest, cluster)
+        with _started(count, resources or {}, cluster, processes) as local, distributed.Client(local) as client:
             yield client
     elif "://" in cluster:
         _require_private(cluster)
@@ -79,13 +81,14 @@ def connected(address: str) -> Iterator[Any]:
         yield client
 
 
-def _started(count: int, resources: Mapping[str, float], cluster: str) -> Any:
-    """A cluster of so many processes of this machine."""
+def _started(count: int, resources: Mapping[str, float], cluster: str, processes: bool) -> Any:
+    """A cluster of so many workers on this machine."""
     import distributed
 
     try:
         return distributed.LocalCluster(
             n_workers=count,
+            processes=processes,
             threads_per_worker=1,
             dashboard_address="127.0.0.1:0",  # another program may have the usual port
             scheduler_kwargs={"dashboard": False},

@@ -12,6 +12,7 @@ import random
 import shutil
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,15 @@ class Recorder:
             return
         part = self._folder / str(list(self._callers).index(id(caller)))
         part.mkdir(parents=True, exist_ok=True)
-        write_archive(part / f"{place:05}.npz", arrays)
+        file = part / f"{place:05}.npz"
+        try:
+            write_archive(file, arrays)
+        except Exception:
+            file.unlink(missing_ok=True)  # half of a call is none, and the one that lay there is gone
+            known.sizes.pop(place, None)
+            with suppress(OSError):  # other calls are there
+                part.rmdir()
+            raise
         known.sizes[place] = size
 
     def finish(self) -> str:

@@ -12,13 +12,14 @@ from optim._engine.sources.naming import needs_export
 from optim._engine.sources.remote.address import HubAddress, bad_hub_address, hub_address, is_offline, offline
 from optim._engine.sources.remote.kept import bring_model, downloads
 from optim.errors import ExitStatus, OptimError
+from optim.layout.source_files import CARRIED, carry_files
 
 _SOURCE_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py")
 """What a model folder is exported from: no pickles, and no weights of other frameworks."""
 
 
 def from_hub(spec: str, say: Callable[[str], None]) -> Path:
-    """A file of a repository with what it refers to, or the folder of a source.
+    """A file of a repository with what it refers to, its config and tokenizer; or the folder of a source.
 
     The graph is copied out of the hub's cache, whose links to content onnx refuses for weights beside a graph.
 
@@ -34,13 +35,34 @@ def from_hub(spec: str, say: Callable[[str], None]) -> Path:
         inside = PurePosixPath(address.file)
         # a file of the cache lies at snapshots/COMMIT/FILE: another commit is another folder of ours
         commit = first.parents[len(inside.parts) - 1].name
-        key = hashlib.sha256(f"{address.repo}@{commit}/{address.file}".encode()).hexdigest()[:24]
+        key = hashlib.sha256(f"{address.repo}@{commit}/{address.file} with files".encode()).hexdigest()[:24]
 
         def get(name: str, to: Path) -> None:
             found = first if name == inside.name else _download(address, str(inside.parent / name), commit)
             shutil.copyfile(found, to)
 
-        return bring_model(downloads() / key, inside.name, get)
+        def get_more(folder: Path) -> None:
+            _bring_files(address.repo, commit, inside.parent, folder)
+
+        return bring_model(downloads() / key, inside.name, get, get_more)
+
+
+def _bring_files(repo: str, commit: str, inside: PurePosixPath, folder: Path) -> None:
+    """Config, tokenizer and pooling that belong to a graph, from its folder of the repository and those above it.
+
+    Args:
+        repo: organization and name.
+        commit: of the repository.
+        inside: the folder of the graph there.
+        folder: where to.
+    """
+    from huggingface_hub import snapshot_download
+
+    within = [inside, *inside.parents]
+    patterns = [str(place / name) for place in within for name in CARRIED]
+    snapshot = snapshot_download(repo, revision=commit, allow_patterns=patterns, local_files_only=is_offline())
+    for place in within:
+        carry_files(Path(snapshot) / place, folder)
 
 
 def _source_folder(address: HubAddress, say: Callable[[str], None]) -> Path:

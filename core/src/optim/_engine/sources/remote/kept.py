@@ -15,6 +15,10 @@ Get = Callable[[str, Path], None]
 """Brings a file, by its name beside the graph, to a path."""
 
 
+def _nothing(folder: Path) -> None:
+    """Bring nothing more."""
+
+
 def downloads() -> Path:
     """Where models are kept that came from an address; what is in it can be made again."""
     folder = cache_folder() / "downloads"
@@ -22,13 +26,14 @@ def downloads() -> Path:
     return folder
 
 
-def bring_model(folder: Path, name: str, get: Get) -> Path:
+def bring_model(folder: Path, name: str, get: Get, get_more: Callable[[Path], None] = _nothing) -> Path:
     """A graph and the files that it refers to, in a folder of downloads; a folder that is there already is whole.
 
     Args:
         folder: below :func:`downloads`, of this very content.
         name: of the graph.
         get: brings one file.
+        get_more: brings into a folder what else belongs to the graph.
 
     Returns:
         The path of the graph.
@@ -44,6 +49,7 @@ def bring_model(folder: Path, name: str, get: Get) -> Path:
             for beside in _files_beside(made / name):
                 (made / beside).parent.mkdir(parents=True, exist_ok=True)
                 get(beside, made / beside)
+            get_more(made)
             try:
                 made.rename(folder)
             except OSError:
