@@ -19,7 +19,7 @@ from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan, without_padding
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.reference_outputs import Ran, Wanted, spread, timed_run, write_reference
+from optim._engine.jobs.reference_outputs import Ran, Wanted, run_once, spread, write_reference
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
@@ -268,7 +268,7 @@ def _synthesized(model: Model, request: Request, session: Session, known: list[R
 
     def check(feeds: Feeds) -> Outputs:
         try:
-            run = timed_run(session, feeds)
+            run = run_once(session, feeds)
         except OptimError as error:
             failures.append(error)
             raise
