@@ -9,7 +9,8 @@ one session. Printed is the ratio of the medians of all tokens; at most 1.15 is 
 session.
 
 With ``--drift`` nothing is timed: the base is rounded to 4 bits, and what that changes is compared on the same texts
-without an adapter, with both, and with others of their sizes, each against floats with the same adapter.
+without an adapter, with both, and with others of their sizes, each against floats with the same adapter: over all texts
+as one array, and by the text, as the gate looks at them, with what it foresees of the next one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+from samples import drift
 
 import optim
 from optim.adapters.session import AdaptedSession
@@ -119,7 +121,7 @@ TEXTS, LENGTH, OTHERS = 6, 64, 4
 
 
 def drifts(extracted: Path, files: list[Path], folder: Path) -> dict[str, Any]:
-    """The mean and the worst drift of texts by adapter, and both over those of the base alone."""
+    """Drift by adapter: over all texts at once, of the worst, and foreseen; the first two also over the base's."""
     from optim.adapters.adapter_file import read_adapter
     from optim.onnx.backend import OnnxRuntimeBackend
     from optim.testing.trial import Trial
@@ -141,17 +143,23 @@ def drifts(extracted: Path, files: list[Path], folder: Path) -> dict[str, Any]:
         for seed in range(OTHERS):
             adapters[f"rank {rank}, other {seed}"] = others_like(arrays, seed)
     texts = [text_feeds(plain, seed) for seed in range(TEXTS)]
-    found = {name: [drift(plain, four, {**text, **arrays}) for text in texts] for name, arrays in adapters.items()}
+    found = {name: figures_of(plain, four, [{**text, **arrays} for text in texts]) for name, arrays in adapters.items()}
     base = found["none"]
     return {
-        name: {
-            "mean": round(statistics.mean(each), 3),
-            "worst": round(max(each), 3),
-            "mean_of_base": round(statistics.mean(each) / statistics.mean(base), 3),
-            "worst_of_base": round(max(each) / max(base), 3),
-        }
+        name: {key: round(value, 3) for key, value in each.items()}
+        | {f"{key}_of_base": round(each[key] / base[key], 3) for key in ("whole", "worst")}
         for name, each in found.items()
     }
+
+
+def figures_of(plain: Any, four: Any, texts: list[dict[str, np.ndarray]]) -> dict[str, float]:
+    """Of the logits, relative to those in floats with the same adapter."""
+    from optim._engine.gate.drift import foresee
+
+    pairs = [tuple(session.run(["logits"], feeds)[0] for session in (plain, four)) for feeds in texts]
+    each = [drift([one], [other]) for one, other in pairs]
+    wanted, got = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
+    return {"whole": drift([wanted], [got]), "worst": max(each), "foreseen": foresee(each)}
 
 
 def others_like(arrays: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
@@ -170,12 +178,6 @@ def text_feeds(session: Any, seed: int) -> dict[str, np.ndarray]:
         if "past" in value.name
     }
     return {**empty, **{value.name: known[value.name] for value in session.get_inputs() if value.name in known}}
-
-
-def drift(plain: Any, four: Any, feeds: dict[str, np.ndarray]) -> float:
-    """Of the logits, relative to those in floats."""
-    wanted, got = (session.run(["logits"], feeds)[0] for session in (plain, four))
-    return float(np.linalg.norm(got - wanted) / np.linalg.norm(wanted))
 
 
 def count_sessions() -> list[str]:

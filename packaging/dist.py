@@ -17,12 +17,12 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("core", "plugins", "plugins-qnn", "plugins-inc", "plugins-prepost", "plugins-openvino")
-PLUGINS = ("inc", "metrics", "openvino", "ort", "prepost", "qnn", "torch")
 PYTHONS = ("3.11", "3.12", "3.13")
 SMALL_RUN = """
 import pathlib, optim
@@ -34,7 +34,6 @@ print(report.status, optim.load("out").get_inputs()[0].name, optim.__file__)
 assert report.result and any(step.pass_name == "ort.clean" for step in report.steps), report.reason
 assert "site-packages" in optim.__file__
 """
-WORKER_PLUGINS = "adapters,cuda,layouts,metrics,ort,tensorrt,torch"
 RUN_ON_WORKER = """
 import os, pathlib, subprocess, sys, distributed, optim
 from optim.testing import models
@@ -68,6 +67,15 @@ def build(out: Path) -> list[Path]:
     for wheel in wheels:
         _require_files(wheel)
     return wheels
+
+
+def plugins_of(*folders: str) -> list[str]:
+    """Names of the plugins that packages bring, as their pyproject.toml says."""
+    found: list[str] = []
+    for folder in folders:
+        project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        found += project.get("entry-points", {}).get("optim.plugins", {})
+    return sorted(found)
 
 
 def _require_files(wheel: Path) -> None:
@@ -113,7 +121,8 @@ def try_in(python: str, wheels: list[Path]) -> None:
         environment |= {"OPTIM_CACHE_DIR": str(folder / "cache")}
         listed = subprocess.check_output([str(own / "optim"), "--plugins", "list"], text=True, env=environment)
         print(listed, flush=True)
-        absent = [plugin for plugin in PLUGINS if not any(line.startswith(plugin) for line in listed.splitlines())]
+        rows = {line.split("\t")[0] for line in listed.splitlines()}
+        absent = sorted(set(plugins_of(*FOLDERS)) - rows)
         if absent:
             raise SystemExit(f"not listed: {', '.join(absent)}")
         subprocess.run([str(own / "python"), "-c", SMALL_RUN], check=True, cwd=work, env=environment)
@@ -121,7 +130,7 @@ def try_in(python: str, wheels: list[Path]) -> None:
         worker = str(folder / "worker" / own.name / "python")
         plugins = next(wheel for wheel in others if wheel.name.startswith("optim_plugins-"))
         _call([worker, "-m", "pip", "install", "--quiet", f"{core}[worker,cpu]", str(plugins)])
-        environment["OPTIM_DISABLE_PLUGINS"] = ",".join(set(PLUGINS) - set(WORKER_PLUGINS.split(",")))
+        environment["OPTIM_DISABLE_PLUGINS"] = ",".join(set(plugins_of(*FOLDERS)) - set(plugins_of("plugins")))
         far = [str(own / "python"), "-c", RUN_ON_WORKER, worker, str(folder / "far-cache")]
         subprocess.run(far, check=True, cwd=work, env=environment)
 

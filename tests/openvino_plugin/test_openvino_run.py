@@ -23,7 +23,9 @@ from optim_openvino.quantize.compress_weights import CompressWeights, _with_few_
 from optim_openvino.quantize.quantize import Quantize
 from optim_openvino.runtime import installed
 from optim_openvino.runtime.backend import OpenVinoBackend
+from optim_openvino.runtime.core import core
 from optim_openvino.runtime.properties import MODEL_CACHE, as_session
+from optim_openvino.runtime.refusals import refused
 from optim_openvino.runtime.targets import TARGET
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
@@ -73,6 +75,26 @@ def test_a_device_that_is_not_here_ends_with_status_5_and_the_reason(tmp_path, m
     path = models.mlp(tmp_path)
     assert main(["bench", str(path), "--target", f"openvino:device={device}"]) == ExitStatus.TARGET_UNAVAILABLE
     assert f"this machine shows no {device.partition('.')[0]}" in capsys.readouterr().err
+
+
+def test_a_device_that_takes_fixed_sizes_alone_is_refused_with_the_input_and_the_pass_that_fixes_them(tmp_path):
+    """No such device is here; the words are OpenVINO's own, of a shape that it wants fixed."""
+    model = describe(models.mlp(tmp_path))
+    with pytest.raises(RuntimeError) as said:
+        core().read_model(str(model.path)).input(0).get_partial_shape().to_shape()
+    found = refused(model, "NPU", said.value)
+    assert found.reference == "openvino-dynamic" and found.what == "OpenVINO's NPU refuses mlp.onnx"
+    assert "input 'x'" in found.cause and "dynamic shape" in found.cause and "partial_shape.cpp" not in found.cause
+    assert "ort.fix-shapes" in found.fix
+
+
+@pytest.mark.parametrize("device", ["GPU", "NPU"])
+def test_a_device_whose_driver_is_there_and_that_openvino_does_not_find_is_refused(tmp_path, device):
+    if any(one.startswith(device) for one in core().available_devices):
+        pytest.skip(f"this machine has an Intel {device}")
+    with pytest.raises(OptimError, match="openvino-device") as caught:
+        OpenVinoBackend().open(describe(models.mlp(tmp_path)), TARGET.configure({"device": device}))
+    assert caught.value.status is ExitStatus.TARGET_UNAVAILABLE and device in caught.value.what
 
 
 @pytest.mark.parametrize("setting", ["device=TPU", "threads=0", "streams=two", "cores=4"])

@@ -173,6 +173,15 @@ class Model:
 
         return read_ir(self.path)
 
+    def ir_to_read(self) -> onnx_ir.Model:
+        """The same for whoever changes nothing: in one process all that ask for it in a row get one and the same.
+
+        To read a graph of 10,000 nodes takes half a second of processor time, and many passes look at it only.
+        """
+        from optim.onnx.files import shared_ir
+
+        return shared_ir(self.path)
+
     def with_session(self, session: SessionConfig) -> Model:
         """The same graph with ``session`` laid over its settings."""
         from optim.onnx.digests import model_digest

@@ -80,14 +80,18 @@ class Variant:
     Attributes:
         name: what the report calls it, e.g. ``without an adapter``.
         model: what it is compared with; it takes the feeds of the model that the pass was given, and has its outputs.
+            None: the original, whose outputs are there already.
         feeds: called as ``function(feeds, **parameters)``: feeds of that model to feeds of the new one.
         parameters: JSON values.
+        outputs: called as ``function(outputs, feeds)`` with the outputs of either side: what is compared of them; all
+            where it is empty.
     """
 
     name: str
-    model: Model
+    model: Model | None
     feeds: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    outputs: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,11 @@ class Interface:
             raise ValueError("an Interface with one of raw, given and expected needs all three")
         if self.raw and self.feeds:
             raise ValueError("an Interface maps feeds, or brings raw samples: not both")
+
+    @property
+    def is_as_before(self) -> bool:
+        """Whether the new model takes the feeds of the one before it, and gives its outputs."""
+        return not (self.feeds or self.outputs or self.raw)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def test_unlikely_tokens_are_left_out(settings: dict[str, float], allowed: set[i
 
 @pytest.mark.parametrize("settings", [{"temperature": 0.0}, {"top_p": 0.0}, {"top_k": -1}])
 def test_what_is_no_distribution_is_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must be positive"):
+    with pytest.raises(ValueError, match=f"^{next(iter(settings))} is "):
         Sampling(greedy=False, **settings)  # type: ignore[arg-type]
 
 

@@ -58,3 +58,13 @@ def test_the_median_of_rounds_is_taken_figure_by_figure() -> None:
     other = GenerationTimes(4, 5, 1.5, (4, 6, 8), (0.4, 0.1, 0.3), (40, 60, 80))
     found = GenerationTimes.median([TIMES, slow, other])
     assert found.first_s == 1.5 and found.token_s == (0.1, 0.2, 0.3)
+
+
+def test_an_answer_beyond_the_context_is_refused() -> None:
+    facts = {"kind": "decoder", "context": 640}
+    Workload(512, 128).require_context(facts)
+    Workload(512, 129).require_context({"kind": "decoder"})
+    with pytest.raises(OptimError, match="bad-workload") as refused:
+        Workload(512, 129).require_context(facts)
+    assert "641 tokens, and the model was made for 640" in refused.value.cause
+    assert refused.value.fix == "--generate prompt=480,new=160"

@@ -137,6 +137,17 @@ def test_it_follows_the_readers_light_or_dark_scheme_and_fits_a_phone():
     assert set(colours) == defined
 
 
+def test_on_paper_what_is_folded_is_open_nothing_is_cut_and_headings_of_columns_return_on_each_page():
+    html = render_html(build_report(sample.improved()))
+    paper = html.partition("@media print {")[2].partition("\n}")[0]
+    rules = {names.strip(): rule for names, rule in re.findall(r"([^{};]+?) \{ ([^}]+?);? \}", paper)}
+    assert rules["thead"] == "display: table-header-group"
+    assert "overflow: visible" in rules[".scroll"]
+    assert "content-visibility: visible" in rules[".group::details-content"]
+    unbroken = next(rule for rule in rules if rules[rule] == "break-inside: avoid")
+    assert {"tr", ".figure", ".plot"} <= set(unbroken.split(", "))
+
+
 def test_the_template_lies_in_the_package():
     assert (Path(optim._engine.reports.__file__).parent / "report.html.j2").is_file()
 

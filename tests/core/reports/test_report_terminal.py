@@ -3,11 +3,15 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
+from pathlib import Path
 
+import click
 import pytest
 import sample_outcome as sample
 from rich.console import Console
 
+from optim._engine.cli.main import optim
+from optim._engine.cli.verbs.run import _print
 from optim._engine.reports.build import build_report
 from optim._engine.reports.terminal import print_report
 from optim._engine.reports.words import NOTHING, latency_text, options_text, size_text
@@ -58,6 +62,14 @@ def test_a_run_from_the_cache_says_so():
         sample.improved(), cached=True, first_seconds=71.5
     )
     assert "served from the cache" not in printed(sample.improved())
+
+
+def test_the_command_that_shows_the_page_of_a_target_is_named_with_the_folder(capsys):
+    web = replace(sample.CPU, name="web", viewer="optim web serve DIR")
+    with click.Context(optim):
+        _print(build_report(sample.improved(target=web)), Path("my out"), "", verbose=False)
+        _print(build_report(sample.improved()), Path("out"), "", verbose=False)
+    assert re.findall(r"^look .*$", capsys.readouterr().out, re.MULTILINE) == ["look    optim web serve 'my out'"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -228,6 +229,12 @@ def test_another_point_is_delivered_without_running_anything(whole, folder, tmp_
         pick_from(tmp_path / "out", "99", tmp_path / "other", jobs.append)
     again = run_settings(settings, tmp_path / "out", lambda text: None, pick="smallest")
     assert again.result.size_bytes == min(point.size_bytes for point in again.points if point.number)
+    said = json.loads((tmp_path / "out" / "report.json").read_text())
+    for status, cause in (("improved", "the cache was pruned"), ("failed", "the run failed")):
+        (tmp_path / "out" / "report.json").write_text(json.dumps({**said, "key": "nobody's", "status": status}))
+        with pytest.raises(OptimError, match="points-gone") as caught:
+            pick_from(tmp_path / "out", "1", tmp_path / "other", jobs.append)
+        assert cause in caught.value.cause
 
 
 def test_another_point_is_laid_out_as_it_is_picked_with_the_files_that_the_run_folder_keeps(whole, tmp_path):

@@ -1,8 +1,8 @@
 """What processes of optim's own put off, since it takes long and is seldom needed: modules, and collecting garbage.
 
 onnx-ir imports sympy for arithmetic on symbolic dimensions. That is half of what a worker spends before it does a thing
-(0.3 of 0.7 s of processor time, measured with onnx-ir 1.1 and sympy 1.14), and a run starts tens of workers.
-Such a module is loaded when something of it is first used.
+(0.3 of 0.7 s of processor time, measured with onnx-ir 1.1 and sympy 1.14), and a run starts tens of workers. onnx
+imports protobuf's JSON, for models written as text (0.02 s). Such a module is loaded when it is first used.
 
 Imports make some hundred thousand objects and next to no garbage, yet the collector looks at all of them again and
 again: 0.1 of 0.6 s of processor time.
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-_SELDOM = frozenset({"sympy", "onnx_ir._symbolic_shapes"})
+_SELDOM = frozenset({"sympy", "onnx_ir._symbolic_shapes", "google.protobuf.json_format"})
 
 _COLLECTED_AFTER = 200_000
 """New objects; twice as many save nothing more, and a process that goes on frees cycles somewhat later."""

@@ -134,12 +134,12 @@ class OnnxRuntimeBackend(Backend):
         return hashlib.sha256(f"{operations_digest(written)}{rest}".encode()).hexdigest()
 
     def versions(self) -> Mapping[str, str]:
-        """Whichever build of onnxruntime is installed."""
-        import onnxruntime
-
+        """Whichever build of onnxruntime is installed; only one that pip does not know is imported for it."""
         for name in _DISTRIBUTIONS:
             try:
                 return {name: importlib.metadata.version(name)}
             except importlib.metadata.PackageNotFoundError:
                 continue
+        import onnxruntime
+
         return {"onnxruntime": onnxruntime.__version__}

@@ -15,6 +15,7 @@ import pytest
 from onnx import helper
 from ort_models import CPU, DATA, apply, drift, export, feeds_for, names_and_shapes, operators, proto, stored
 
+import optim
 from optim import Decoder, Model, OptimError
 from optim._engine.generation.decoder import session_interface
 from optim._engine.generation.timing import WorkloadTimer
@@ -38,7 +39,7 @@ FACTS = {"eos": [], "pad": 0}
 def test_every_attention_over_a_past_shares_it(name: str, tmp_path: Path) -> None:
     model = export(name, tmp_path)
     result = apply(SharePast, model, tmp_path)
-    assert result.counts == {"GroupQueryAttention": 2} and "Softmax" not in operators(result.model)
+    assert result.counts["GroupQueryAttention"] == 2 and "Softmax" not in operators(result.model)
     assert "Concat" not in _readers_of_pasts(result.model)
     assert names_and_shapes(result.model) == names_and_shapes(model)
     assert file_shares_past(result.model.path) and not file_shares_past(model.path)
@@ -73,6 +74,7 @@ def test_a_past_of_float16_lies_in_a_buffer_too(tmp_path: Path) -> None:
 
 LOADED = """
 import importlib.util, json
+from pathlib import Path
 spec = importlib.util.spec_from_file_location("anything", "load.py")
 load = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(load)
@@ -82,9 +84,16 @@ found = [list(load.generate([5, 6, 7], 6)), list(load.generate(several, 6))]
 found.append(list(load.generate(several, 6, sampling=drawn, seed=3)))
 found.append(list(load.generate([5, 6, 7], 6, stop=[found[0][2]])))
 found.append(list(load.generate(several, 6, stop=found[1][0][:1], pad=1)))
+Path("export.json").write_text('{"facts": {"context": 16}}')
+for prompt, more in (([[5], []], {}), ([5, 80], {}), ([5], {"max_new_tokens": 16}), ([5], {"max_new_tokens": -1})):
+    try:
+        next(load.generate(prompt, **more))
+    except ValueError as error:
+        found.append(str(error))
+load.free_bytes = lambda: 1000
 try:
-    next(load.generate([[5], []]))
-except ValueError as error:
+    next(load.generate([5], 8))
+except MemoryError as error:
     found.append(str(error))
 print(json.dumps(found))
 """
@@ -96,7 +105,7 @@ def test_load_py_generates_in_buffers_as_optim_does_without_optim(tmp_path: Path
     deliver(model, folder)
     write_session_files(folder, SessionConfig(), CPU)
     done = subprocess.run([sys.executable, "-c", LOADED], cwd=folder, capture_output=True, text=True, check=True)
-    one, several, drawn, stopped, ended, refused = json.loads(done.stdout)
+    one, several, drawn, stopped, ended, *refused = json.loads(done.stdout)
     decoder, prompts = Decoder(_session(model), FACTS), [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
     assert one == decoder.generate([[5, 6, 7]], max_new_tokens=6)[0].tolist()
     assert several == decoder.generate(prompts, max_new_tokens=6).T.tolist()
@@ -106,7 +115,13 @@ def test_load_py_generates_in_buffers_as_optim_does_without_optim(tmp_path: Path
     assert drawn == sampled != several
     assert stopped == one[: one.index(one[2]) + 1]
     assert ended[0] == several[0] and ended[1][0] == 1
-    assert refused == "a prompt holds no tokens"
+    assert refused == [
+        "a prompt holds no tokens",
+        "80 is no token of the model, which has 80",
+        "1 tokens and 16 new ones are more than the model's context of 16",
+        "max_new_tokens and seed are 0 or more, not -1 and 0",
+        "the past takes 0.0 GB, and 0.0 GB are free: ask for less",
+    ]
     deliver(export("llama.dynamo", tmp_path), folder)
     write_session_files(folder, SessionConfig(), CPU)
     assert "def generate" not in (folder / "load.py").read_text()
@@ -127,6 +142,39 @@ def test_a_prompt_without_tokens_or_without_room_is_refused(prompt: list[list[in
     assert decoder.generate([[5, 6]], max_new_tokens=6).shape == (1, 6)
     with pytest.raises(OptimError, match="bad-prompt"):
         decoder.generate(prompt, max_new_tokens=3)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "more", "said"),
+    [
+        ([[5, 80]], {}, "80 is none: they are 0 to 79"),
+        ([[-1, 5]], {}, "-1 is none"),
+        ([[5]], {"max_new_tokens": -1}, "max_new_tokens cannot be -1"),
+        ([[5]], {"seed": -1, "sample": True}, "seed cannot be -1"),
+        ([[5]], {"top_p": 0.0, "sample": True}, "top_p is 0.0, and must be above 0"),
+        ([[5]], {"temperature": 0.0, "sample": True}, "temperature is 0.0, and must be positive"),
+    ],
+)
+def test_what_cannot_be_generated_is_one_clear_error(
+    prompt: list[list[int]], more: dict[str, float], said: str, tmp_path: Path
+) -> None:
+    decoder = Decoder(_session(export("llama.dynamo", tmp_path)), FACTS)
+    with pytest.raises(OptimError) as refused:
+        decoder.generate(prompt, **more)  # type: ignore[arg-type]
+    assert refused.value.reference in ("bad-prompt", "bad-generation")
+    assert said in f"{refused.value.what}: {refused.value.cause}"
+
+
+def test_a_run_folder_without_a_source_generates_too(tmp_path: Path) -> None:
+    model = apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model
+    folder = tmp_path / "out"
+    deliver(model, folder)
+    write_session_files(folder, SessionConfig(), CPU)
+    opened = optim.load(folder)
+    assert isinstance(opened, Decoder)
+    expected = Decoder(_session(model)).generate([[5, 6, 7]], max_new_tokens=6)
+    assert np.array_equal(opened.generate([[5, 6, 7]], max_new_tokens=6), expected)
+    assert opened.run(["logits"], feeds_for("llama", sequence=1))[0].shape == (2, 1, 80)
 
 
 def test_a_step_writes_behind_what_the_buffer_holds(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """How a model is compared that can be fed in further ways: with another adapter, or without one.
 
-Each variant is held against a model of its own, on the original's feeds::
+Each variant is held against a model of its own, on the original's feeds, or against the original::
 
     original feeds -> variant's model                           -> expected
     original feeds -> variant's feeds() -> model at the end     -> compared with it
@@ -8,12 +8,14 @@ Each variant is held against a model of its own, on the original's feeds::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from optim._engine.compare.place import Place, Reference, chosen, mapped_feeds, mapped_outputs
 from optim._engine.gate.drift import OutputComparison, merge_samples
 from optim._engine.gate.outputs import compare_sample
+from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.model import Model
 from optim.options import import_named
@@ -40,8 +42,9 @@ def compare_variants(
 
 
 def variant_models(interfaces: Sequence[Interface]) -> list[Model]:
-    """The models that a chain's variants are compared with."""
-    return [variant.model for interface in interfaces for variant in interface.variants]
+    """The models that a chain's variants are compared with, beside the original."""
+    found = (variant.model for interface in interfaces for variant in interface.variants)
+    return [model for model in found if model is not None]
 
 
 def _compare(
@@ -56,12 +59,30 @@ def _compare(
     merged: dict[str, OutputComparison] = {}
     inputs, outputs = reference.original.inputs, reference.original.outputs
     feeds_of = import_named(variant.feeds)
-    with place.backend().open_reference(variant.model, place.target) as right:
-        for _, feeds in chosen(reference.feed_set(), samples):
+    part_of = import_named(variant.outputs) if variant.outputs else _whole
+    with _expecting(reference, interfaces[:index], variant.model, place) as expecting:
+        for sample, feeds in chosen(reference.feed_set(), samples):
             before = mapped_feeds(feeds, interfaces[:index])
-            expected = mapped_outputs(right.run(before), interfaces[:index])
             fed = mapped_feeds(feeds_of(before, **variant.parameters), interfaces[index + 1 :])
             got = mapped_outputs(session.run(fed), interfaces)
-            compared = compare_sample(expected, got, feeds, inputs, outputs)
+            expected = expecting(sample, before)
+            compared = compare_sample(part_of(expected, feeds), part_of(got, feeds), feeds, inputs, outputs)
             merged = merge_samples(merged, [replace(one, name=f"{variant.name}: {one.name}") for one in compared])
     return list(merged.values())
+
+
+@contextmanager
+def _expecting(
+    reference: Reference, interfaces: Sequence[Interface], model: Model | None, place: Place
+) -> Iterator[Callable[[int, Feeds], Outputs]]:
+    """What says what a variant should give on a sample: a model of its own, else the original."""
+    if model is None:
+        yield lambda sample, _: reference.expected(sample)
+        return
+    with place.backend().open_reference(model, place.target) as session:
+        yield lambda _, feeds: mapped_outputs(session.run(feeds), interfaces)
+
+
+def _whole(outputs: Outputs, feeds: Feeds) -> Outputs:
+    del feeds
+    return outputs

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optim._engine.generation.interface import DecoderInterface, interface_of, session_inputs
 from optim._engine.generation.sampling import Sampling, choose
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Decoder:
-    """Generates text with exported graphs.
+    """Generates text with exported graphs; whatever else it has is its session's own, such as ``run``.
 
     Attributes:
         session: of the decoder: an ``onnxruntime.InferenceSession``, or one of a runtime of its own; one that
@@ -80,10 +81,15 @@ class Decoder:
 
         Raises:
             OptimError[bad-prompt]: the model cannot take it, or has no room for the prompt and its answer.
+            OptimError[bad-generation]: tokens cannot be drawn so, or not so many.
             OptimError[past-too-large]: the machine has no memory for the past.
             OptimError[adapter-not-taken]: the model takes no adapters. Others, of one that does not fit.
         """
-        sampling = Sampling(not sample, temperature, top_k, top_p)
+        try:
+            sampling = Sampling(not sample, temperature, top_k, top_p)
+        except ValueError as error:
+            fix = "decoder.generate(prompt, sample=True, temperature=0.8, top_k=50, top_p=0.95)"
+            raise OptimError("bad-generation", "tokens cannot be drawn so", str(error), fix) from error
         feeds = self._feeds(prompt)
         tokens = self.stream(
             feeds, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed, stop=stop, adapter=adapter
@@ -114,12 +120,15 @@ class Decoder:
 
         Raises:
             OptimError[bad-prompt]: the model cannot take it, or has no room for the prompt and its answer.
+            OptimError[bad-generation]: less than no tokens are asked for, or the seed is negative.
             OptimError[past-too-large]: the machine has no memory for the past.
         """
+        _require_counts(max_new_tokens=max_new_tokens, seed=seed)
         feeds = self._feeds(prompt)
         shared = self._share(adapter)
         constants, ids, mask = self._begin(feeds, shared.get("encoder"))
         session, weights = _with_weights(self.session, shared.get("decoder"))
+        self._require_known(ids)
         capacity = ids.shape[1] + max_new_tokens
         self._require_room(ids.shape[1], max_new_tokens)
         steps = steps_of(session, self.interface, ids.shape[0], capacity, {**constants, **weights})
@@ -135,6 +144,12 @@ class Decoder:
                 return
             ids = token[:, None]
             mask = np.concatenate([mask, np.ones_like(ids)], 1)
+
+    def __getattr__(self, name: str) -> Any:
+        """What the session has."""
+        if name == "session":  # it is not there yet
+            raise AttributeError(name)
+        return getattr(self.session, name)
 
     def _share(self, adapter: Adapters | None) -> dict[str, Adapters]:
         """What the encoder and the decoder are given of an adapter."""
@@ -194,6 +209,19 @@ class Decoder:
                 f"max_new_tokens={context - prompt}" if prompt < context else "shorten the prompt",
             )
 
+    def _require_known(self, ids: NDArray[np.int64]) -> None:
+        """Refuse ids that are no tokens of the model: some tables take them for others."""
+        words = next(value.shape[-1] for value in self.session.get_outputs() if value.name == self.interface.logits)
+        beyond = (ids >= words) if isinstance(words, int) and self.encoder is None else np.zeros_like(ids, bool)
+        if (strange := ids[(ids < 0) | beyond]).size:
+            most = f" to {words - 1}" if isinstance(words, int) else " on"
+            raise OptimError(
+                "bad-prompt",
+                "the prompt has ids that are no tokens of the model",
+                f"{int(strange[0])} is none: they are 0{most}",
+                "make the ids with the tokenizer of this model: tokenizer.json of its folder",
+            )
+
     @property
     def _takes(self) -> list[str]:
         return [value.name for value in (self.encoder or self.session).get_inputs()]
@@ -210,7 +238,7 @@ class Decoder:
                 "decoder.generate({'" + missing[0] + "': array, ...})",
             )
 
-    def _begin(self, feeds: Feeds, adapter: Adapters | None) -> tuple[dict[str, Any], Array, Array]:
+    def _begin(self, feeds: Feeds, adapter: Adapters | None) -> tuple[dict[str, Any], NDArray[np.int64], Array]:
         """What stays the same in every step, the first ids and their mask."""
         if self.encoder is None:
             ids = np.asarray(feeds["input_ids"], np.int64)
@@ -239,6 +267,18 @@ class Decoder:
         if "attention_mask" in given:
             found["encoder_attention_mask"] = np.asarray(given["attention_mask"], np.int64)
         return {name: value for name, value in found.items() if name in self.interface.inputs}
+
+
+def _require_counts(**counts: int) -> None:
+    """Refuse negative numbers, by their names."""
+    for name, number in counts.items():
+        if number < 0:
+            raise OptimError(
+                "bad-generation",
+                f"{name} cannot be {number}",
+                "it is 0 or more",
+                f"decoder.generate(prompt, {name}=64)",
+            )
 
 
 def _with_weights(

@@ -28,8 +28,12 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Refuse what is no distribution."""
-        if self.temperature <= 0 or not 0 < self.top_p <= 1 or self.top_k < 0:
-            raise ValueError("temperature must be positive, top_p in (0, 1], top_k not negative")
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature is {self.temperature}, and must be positive: the likeliest come greedily")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}, and must be above 0 and at most 1")
+        if self.top_k < 0:
+            raise ValueError(f"top_k is {self.top_k}, and must be 0, for all tokens, or more")
 
 
 def choose(logits: Array, sampling: Sampling, random: np.random.Generator) -> NDArray[np.int64]:

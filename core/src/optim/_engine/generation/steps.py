@@ -16,6 +16,7 @@ from optim._engine.backends.own_session import OwnSession
 from optim._engine.generation.interface import DecoderInterface
 from optim._engine.generation.tensors import AnySession, as_array, tensors_of
 from optim.arrays import Array, dtype_of
+from optim.decoders.kept_logits import KEPT_LOGITS, one_kept
 from optim.decoders.shared_past import shares_past
 from optim.errors import OptimError
 from optim.providers.memory import TensorMemory
@@ -28,7 +29,7 @@ class Steps(Protocol):
     """The state of one generation."""
 
     def advance(self, ids: Array, mask: Array) -> Array:
-        """Feed new tokens; their logits, shape (batch, new tokens, vocabulary).
+        """Feed new tokens; their logits, or those of the last, shape (batch, 1 or new tokens, vocabulary).
 
         Args:
             ids: int64, shape (batch, new tokens).
@@ -69,7 +70,8 @@ class GrowingSteps:
         self._interface = interface
         self._tensors = tensors_of(session)
         self._batch = batch
-        self._constants = {name: self._tensors.put(tensor) for name, tensor in constants.items()}
+        given = {**constants, **_asking_for_one(session)}
+        self._constants = {name: self._tensors.put(tensor) for name, tensor in given.items()}
         self.fill(0)
 
     def fill(self, tokens: int) -> None:
@@ -111,7 +113,7 @@ class BufferSteps:
             _require_memory(interface, shapes)
         self._held: list[Any] = []
         self._binding.bind_output(interface.logits)  # first, so that it is the first of the outputs
-        for name, tensor in constants.items():
+        for name, tensor in {**constants, **_asking_for_one(session)}.items():
             self._bind_input(name, tensors.put(tensor))
         for giver, taker in interface.state.items():
             buffer = self._memory.put(np.zeros(shapes[taker], dtype_of(interface.inputs[taker].dtype)))
@@ -139,6 +141,12 @@ def _fresh(interface: DecoderInterface, ids: Array, mask: Array) -> dict[str, Ar
     positions = np.maximum(np.cumsum(mask, -1) - 1, 0)[:, -ids.shape[1] :]
     known = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
     return {name: array.astype(np.int64) for name, array in known.items() if name in interface.inputs}
+
+
+def _asking_for_one(session: AnySession) -> dict[str, Array]:
+    """What has a graph that can leave out logits compute those of the last token alone."""
+    optional = [] if isinstance(session, OwnSession) else session.get_overridable_initializers()
+    return {KEPT_LOGITS: one_kept()} if any(value.name == KEPT_LOGITS for value in optional) else {}
 
 
 def _by_token(logits: Array) -> Array:

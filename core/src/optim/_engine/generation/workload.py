@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,19 @@ class Workload:
         """Tokens of the past at which single tokens are timed: behind the prompt, half way and at the end."""
         last = self.prompt + max(1, self.new) - 1
         return tuple(sorted({self.prompt, (self.prompt + last) // 2, last}))
+
+    def require_context(self, facts: Mapping[str, Any]) -> None:
+        """Refuse an answer that goes beyond the context that a model was made for, where that is known.
+
+        Raises:
+            OptimError[bad-workload]: it does.
+        """
+        context = facts.get("context")
+        if facts.get("kind") == "decoder" and isinstance(context, int) and self.prompt + self.new > context:
+            fix = f"--generate prompt={max(1, context * 3 // 4)},new={max(1, context // 4)}"
+            raise _bad(
+                str(self), f"these are {self.prompt + self.new} tokens, and the model was made for {context}", fix
+            )
 
     @classmethod
     def parse(cls, text: str) -> Workload:
@@ -67,7 +81,5 @@ def asked_workload(text: str, goal: str | None) -> dict[str, Any]:
     return {"goal": "generate", "workload": Workload.parse(text)}
 
 
-def _bad(text: str, why: str) -> OptimError:
-    return OptimError(
-        "bad-workload", f"--generate cannot be '{text}'", why, "--generate prompt=512,new=128", status=ExitStatus.USAGE
-    )
+def _bad(text: str, why: str, fix: str = "--generate prompt=512,new=128") -> OptimError:
+    return OptimError("bad-workload", f"--generate cannot be '{text}'", why, fix, status=ExitStatus.USAGE)

@@ -1,11 +1,8 @@
-"""Job: the feeds of a run, the original's outputs on them, and how far rounding alone moves those outputs.
-
-``lossless`` means a drift of at most max(1e-4, 10 times the drift between the original's own equivalent settings):
-reductions are not reproducible between optimization levels and thread counts, and the tolerance is measured.
-"""
+"""Job: the feeds of a run, the original's outputs on them, and how far rounding alone moves those outputs."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,30 +10,29 @@ from pathlib import Path
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.metric_spec import MetricSpec
-from optim._engine.compare.place import Place, Reference, TaskUse, compare_session
+from optim._engine.compare.place import Place, Reference, TaskUse
+from optim._engine.compare.rounding import ToleranceTime, measure_tolerance, open_exact
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.feeds.load import load_feeds
 from optim._engine.feeds.synthesize import SAMPLES, synthesize_feeds
-from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.reference_outputs import Wanted, spread, write_reference
+from optim._engine.jobs.reference_outputs import Ran, Wanted, spread, timed_run, write_reference
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
-from optim.model import Model, SessionConfig, TensorInfo
+from optim.model import Model, TensorInfo
 from optim.onnx.checker import find_contradiction
 from optim.onnx.skeleton import read_skeleton
-from optim.target import Target
 
-_FLOOR = 1e-4
-_FACTOR = 10.0
-_CAP = 1e-2
 _TIMED_SHAPES = 3
 _EXPLORED = 2
+
+_OUTPUTS_SHARE = 0.25
+"""Of the time for preparing, for running the original on its samples: no result is compared for longer."""
 
 _RUNS_IN_TIME = 12
 """Runs that must fit into the time for preparing: else a second sample costs every candidate too much."""
@@ -57,8 +53,8 @@ class Request:
         most_samples: the gate compares at most so many, spread evenly over the feeds.
         metric: the task metric, where the user named one.
         max_loss: how much worse it may get.
-        within_s: for finding feeds that the original takes, running it on them, and telling what rounding does, a
-            third each and what the others leave; each runs it once at least. None: no bound.
+        within_s: for finding feeds that the original takes and telling what rounding does, a third each, and for
+            running it on them; together they run it once at least. None: no bound.
     """
 
     model: Model
@@ -129,9 +125,10 @@ def run(request: Request, channel: Channel) -> Answer:
     with _open_original(backend, request) as session:
         open_s = time.perf_counter() - started
         began = time.perf_counter()
-        feeds = _make_feeds(request, session)
+        known: list[Ran] = []
+        feeds = _make_feeds(request, session, known)
         wanted = spread(len(feeds), request.most_samples)
-        asked = Wanted(wanted, request.outputs, _until(2 / 3, request, began))
+        asked = Wanted(wanted, request.outputs, _for_outputs(request, began), known)
         compared, run_s = write_reference(request.model, request.place, backend, session, feeds, asked, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
         _require_numbers(request, reference)
@@ -140,7 +137,15 @@ def run(request: Request, channel: Channel) -> Answer:
         task, task_notes = _measure_task(request, session, reference, run_s)
     timed, shapes = _timed_samples(compared, feeds)
     explored = tuple(dict.fromkeys([*timed, *compared]))[: 1 if _is_long(run_s, request.within_s) else _EXPLORED]
-    tolerance, notes, complete = _measure_tolerance(backend, request, reference, explored, _until(1.0, request, began))
+    found = measure_tolerance(
+        backend,
+        request.model,
+        reference,
+        explored,
+        ToleranceTime(open_s + len(explored) * run_s, *_for_rounding(request, began)),
+        request.place.target,
+    )
+    notes = list(found.notes)
     faint = faint_outputs(reference.expected(sample) for sample in compared)
     notes += [
         f"output '{name}' is next to zero on every sample ({value:.2g} at most), so its drift says little"
@@ -161,7 +166,7 @@ def run(request: Request, channel: Channel) -> Answer:
         timed=timed,
         shapes=shapes,
         assumptions=assumptions,
-        tolerance=tolerance,
+        tolerance=found.tolerance,
         notes=tuple(notes),
         executed_on=executed_on,
         versions=dict(backend.versions()),
@@ -169,7 +174,7 @@ def run(request: Request, channel: Channel) -> Answer:
         run_s=run_s,
         device_bytes=device_bytes,
         task=task,
-        cut_short=not complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
+        cut_short=not found.complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
     )
 
 
@@ -204,7 +209,7 @@ def _measure_task(
 
 def _open_original(backend: HeldBackend, request: Request) -> Session:
     try:
-        return _open_exact(backend, request.model, request.place.target)
+        return open_exact(backend, request.model, request.place.target)
     except OptimError as error:
         refusal = replace_what(error, "the original model does not run on " + request.place.target.name)
         path = request.model.path
@@ -212,11 +217,6 @@ def _open_original(backend: HeldBackend, request: Request) -> Session:
         if found is not None:
             refusal = replace(found, what=refusal.what, cause=f"{found.cause}; {refusal.cause}")
         raise refusal from error
-
-
-def _open_exact(backend: HeldBackend, model: Model, target: Target) -> Session:
-    """On the target, unless that rounds more than the model says."""
-    return backend.open(model, target) if target.exact else backend.open_reference(model, target)
 
 
 def replace_what(error: OptimError, what: str) -> OptimError:
@@ -231,15 +231,21 @@ def replace_what(error: OptimError, what: str) -> OptimError:
     )
 
 
-def _make_feeds(request: Request, session: Session) -> FeedSet:
+def _make_feeds(request: Request, session: Session, known: list[Ran]) -> FeedSet:
     model = replace(request.model, inputs=request.inputs)
     if request.data is None:
-        return _synthesized(model, request, session)
+        return _synthesized(model, request, session, known)
     return load_feeds(request.data, model, request.feeds, request.seed)
 
 
-def _synthesized(model: Model, request: Request, session: Session) -> FeedSet:
+def _synthesized(model: Model, request: Request, session: Session, known: list[Ran]) -> FeedSet:
     """Made-up feeds; where a backend fails on all of them, that is what is said.
+
+    Args:
+        model: with inputs of the sizes that feeds are to have.
+        request: of the job.
+        session: that feeds are tried on.
+        known: gets the runs that took long.
 
     Raises:
         OptimError[feeds-not-found]: the model refuses all that can be made up.
@@ -249,10 +255,13 @@ def _synthesized(model: Model, request: Request, session: Session) -> FeedSet:
 
     def check(feeds: Feeds) -> Outputs:
         try:
-            return session.run(feeds)
+            run = timed_run(session, feeds)
         except OptimError as error:
             failures.append(error)
             raise
+        if _is_long(run.seconds, request.within_s):
+            known.append(run)
+        return run.outputs
 
     try:
         within_s = None if request.within_s is None else request.within_s / 3
@@ -263,9 +272,18 @@ def _synthesized(model: Model, request: Request, session: Session) -> FeedSet:
         raise replace(failures[0], cause=f"{failures[0].cause} (with all inputs that were made up)") from error
 
 
-def _until(part: float, request: Request, began: float) -> float | None:
-    """Seconds until a part of the time is over."""
-    return None if request.within_s is None else began + part * request.within_s - time.perf_counter()
+def _for_outputs(request: Request, began: float) -> float | None:
+    """Seconds for running the original on its samples: as many as there will be time to compare results on."""
+    if request.within_s is None:
+        return None
+    return min(request.within_s * _OUTPUTS_SHARE, began + 2 / 3 * request.within_s - time.perf_counter())
+
+
+def _for_rounding(request: Request, began: float) -> tuple[float, float]:
+    """Seconds that telling what rounding does may take, and that are left for it."""
+    if request.within_s is None:
+        return math.inf, math.inf
+    return request.within_s / 3, began + request.within_s - time.perf_counter()
 
 
 def _is_long(run_s: float, within_s: float | None) -> bool:
@@ -292,49 +310,3 @@ def shape_text(feeds: Feeds) -> str:
     """The shapes of one sample in a few words; many alike (past key/values) are named once."""
     words = [f"{name} {'x'.join(map(str, array.shape)) or 'scalar'}" for name, array in feeds.items()]
     return ", ".join(words[:4]) + (f", and {len(words) - 4} more" if len(words) > 4 else "")
-
-
-def _measure_tolerance(
-    backend: HeldBackend, request: Request, reference: Reference, samples: Sequence[int], within_s: float | None
-) -> tuple[float, list[str], bool]:
-    """The largest drift that counts as lossless, notes on it, and whether all settings were looked at in time."""
-    spread, began, complete = 0.0, time.perf_counter(), True
-    for settings in (SessionConfig(), *backend.equivalent_settings(request.place.target)):
-        if settings != SessionConfig() and within_s is not None and time.perf_counter() - began > within_s:
-            complete = False
-            break
-        variant = replace(request.model, session=settings)
-        try:
-            with _open_exact(backend, variant, request.place.target) as session:
-                comparisons = compare_session(session, reference, samples, ())
-        except OptimError as error:
-            if error.reference == "nothing-compared":
-                raise
-            continue
-        drift = worst_drift(comparisons).relative_l2
-        if settings == SessionConfig() and drift > _CAP and backend.has_reference:
-            raise OptimError(
-                "target-differs",
-                f"the original model is not right on {request.place.target.name}",
-                f"its outputs differ by {drift:.2g} from those that {backend.name} is held against",
-                "this is an issue of the runtime, not of the model: choose another target, or another version of it",
-            )
-        if settings == SessionConfig() and drift > _CAP:
-            raise OptimError(
-                "not-reproducible",
-                "the model does not repeat its own outputs",
-                f"run twice on the same feeds it differs by {drift:.2g}",
-                "fix the seed of random operators in the model, or give --data that avoids them",
-            )
-        spread = max(spread, drift)
-    tolerance = max(_FLOOR, _FACTOR * spread)
-    if tolerance > _CAP:
-        return (
-            _CAP,
-            [
-                f"the original's own outputs differ by {spread:.2g} between settings that should not matter; "
-                f"lossless is capped at a drift of {_CAP:g}"
-            ],
-            complete,
-        )
-    return tolerance, [], complete

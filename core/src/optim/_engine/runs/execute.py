@@ -25,7 +25,7 @@ from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.targets.entrants import Plans, TargetOutcome, enter, none_runs, with_absent
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words, of_several
 from optim._engine.search.workbench import Workbench
-from optim._engine.sources.export_file import KnownExport, known_export
+from optim._engine.sources.export_file import KnownExport, known_export, known_facts
 from optim._engine.sources.make import ExportedSource
 from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
@@ -77,6 +77,8 @@ def execute(
             return Workbench(replace(settings, target=target.name), registry, store, executor, say, exported, elsewhere)
 
         bench, source = _prepared(bench_on, chosen, failed)
+        if settings.goal == "generate":
+            settings.workload.require_context(exported.facts if exported else known_facts(settings.source))
         if remark := remark_on_goal(source.model, settings.goal):
             say(remark)
         load = _load(bench, source)

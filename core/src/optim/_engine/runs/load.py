@@ -38,8 +38,8 @@ def load(
     Returns:
         A session of onnxruntime, or one with the same ``run``, ``get_inputs`` and ``get_outputs`` where the target has
         a runtime of its own; where the model takes adapters, a :class:`optim.adapters.session.AdaptedSession`, whose
-        ``run`` takes ``adapter`` too; of a decoder that was exported from a source a :class:`optim.Decoder`, which
-        generates text and has the session as ``session``.
+        ``run`` takes ``adapter`` too; of a decoder that was exported from a source, or whose past may be one buffer, a
+        :class:`optim.Decoder`, which generates text and has the session as ``session``.
 
     Raises:
         OptimError[bad-export-file]: somebody changed ``export.json``.
@@ -60,7 +60,7 @@ def load(
         return _packed(path, adapter)
     exported = read_export_file(path)
     if exported is None:
-        return open_folder(path, adapter)
+        return _generating(open_folder(path, adapter))
     if len(exported.components) == 1 and not exported.generates:
         file = path / next(iter(exported.components.values())).file
         of_a_run = file.name == MODEL_FILE and (file.parent / SESSION_FILE).is_file()
@@ -81,6 +81,15 @@ def load(
     given = share_out(adapter, {one: _inputs_of(file) for one, file in files.items()}) if adapter is not None else {}
     sessions = {one: _open(file, given.get(one)) for one, file in files.items()}
     return Decoder.of_sessions(sessions, {**exported.facts, "state": dict(exported.components[name].state)})
+
+
+def _generating(session: Any) -> Any:
+    """The session; where ``load.py`` has ``generate``, for the past may be one buffer, a :class:`optim.Decoder`."""
+    from optim._engine.generation.decoder import Decoder, session_interface
+    from optim.decoders.shared_past import shares_past
+
+    metadata = session.get_modelmeta().custom_metadata_map if hasattr(session, "get_modelmeta") else {}
+    return Decoder(session) if shares_past(metadata) and session_interface(session).is_decoder else session
 
 
 def _packed(path: Path, adapter: Adapters | None) -> onnxruntime.InferenceSession:

@@ -44,17 +44,19 @@ def pick_from(
     Raises:
         OptimError[not-a-run-folder]: it is none, or was not finished.
         OptimError[no-points]: the run had none.
-        OptimError[points-gone]: the cache no longer has what the run measured.
+        OptimError[points-gone]: the cache does not have what the run measured, as of one that failed.
         OptimError[unknown-point]: there is no such point.
     """
-    store, key = Store(), _key_of(folder, wanted)
+    store, (key, failed) = Store(), _key_of(folder, wanted)
     with store.in_use(), RunFolder.claim(output) as claimed:
         outcome = finished_run(store, key)
         if outcome is None or not any(point.number for point in outcome.points):
             raise OptimError(
                 "points-gone",
-                f"the points of {folder} are no longer in the cache",
-                "the cache was pruned, or another OPTIM_CACHE_DIR is set",
+                f"the points of {folder} are not in the cache",
+                "the run failed, and such a run is not kept: it may not fail again"
+                if failed
+                else "the cache was pruned, or another OPTIM_CACHE_DIR is set",
                 "run it again with --pick: the same command searches anew",
                 status=ExitStatus.USAGE,
             )
@@ -111,13 +113,13 @@ def _settled(attempt: Attempt, point: Point, delivered: Measured | None) -> Atte
     return copied
 
 
-def _key_of(folder: Path, wanted: str) -> str:
-    """The key of the run that filled a folder and has points to pick."""
+def _key_of(folder: Path, wanted: str) -> tuple[str, bool]:
+    """The key of the run that filled a folder and has points to pick, and whether it failed."""
     from optim._engine.reports.schema import REPORT_FILE
 
     try:
         report = read_json(folder / REPORT_FILE)
-        key, points = report["key"], list(report["points"])
+        key, points, status = report["key"], list(report["points"]), report["status"]
     except (OSError, ValueError, KeyError, TypeError):
         key = None
     if read_mark(folder) is None or not isinstance(key, str) or not key:
@@ -130,4 +132,4 @@ def _key_of(folder: Path, wanted: str) -> str:
         )
     if not any(isinstance(point, dict) and point.get("number") for point in points):
         raise nothing_to_pick(wanted)
-    return key
+    return key, status == RunStatus.FAILED

@@ -39,7 +39,7 @@ class Journal:
 
     def note_models(self, before: Candidate, after: Candidate) -> None:
         """Notes what a step was given and what it made, where both are fed as the original is."""
-        if not after.interfaces:
+        if all(interface.is_as_before for interface in after.interfaces):
             self._models.update({chain_key(one): one.model for one in (before, after)})
 
     def pair(self, attempt: Attempt) -> tuple[Model, Model] | None:

@@ -26,7 +26,7 @@ from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys, machine_key
 from optim._engine.search.restore import damaged_files
-from optim._engine.search.run_time import REFUSAL_S, RunTime
+from optim._engine.search.run_time import REFUSAL_S, RunTime, original_too_slow
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
 from optim._engine.search.time_estimate import in_time
@@ -257,9 +257,14 @@ class Preparation:
                 max_loss=self.settings.max_loss,
                 within_s=within_s,
             )
+            most_s = self.settings.needed_timeout_s
+            if within_s is not None and not self.settings.named:  # what was named is proven whatever the time
+                most_s = min(most_s, self.run_time.most_for_original)
             try:
-                return self.need(prepare.JOB, request, "prepare")
+                return self.need(prepare.JOB, request, "prepare", most_s)
             except OptimError as error:
+                if _ran_out(error) and most_s < self.settings.needed_timeout_s:
+                    raise original_too_slow(self.settings.source.name, most_s) from error
                 raise error.naming(names) from error
             finally:
                 shutil.rmtree(folder / _GIVEN, ignore_errors=True)
@@ -302,12 +307,12 @@ class Preparation:
             self.store.drop("references", str(folder.relative_to(shelf)), "it is not as it was written")
         return False
 
-    def need(self, job: Job[Request, Answer], request: Request, what: str) -> Answer:
+    def need(self, job: Job[Request, Answer], request: Request, what: str, timeout_s: float | None = None) -> Answer:
         """A job that the whole run depends on."""
         return self.runner.need(
             job,
             request,
-            timeout_s=self.settings.needed_timeout_s,
+            timeout_s=timeout_s or self.settings.needed_timeout_s,
             reference=f"{what}-failed",
             doing=f"{what} {self.settings.source.name}",
             release=self.registry.offered("backend")[self.target.backend].plugin.release,
@@ -319,6 +324,11 @@ def _carried(data: Path, folder: Path) -> Path:
     given = folder / _GIVEN / data.resolve().name
     given.parent.mkdir()
     return Path(shutil.copytree(data, given) if data.is_dir() else shutil.copyfile(data, given))
+
+
+def _ran_out(error: OptimError) -> bool:
+    """Whether a job was stopped because its time was over."""
+    return isinstance(error.__cause__, WorkerFailed) and error.__cause__.kind == "timeout"
 
 
 def source_choice(settings: RunSettings) -> Choice:

@@ -28,6 +28,7 @@ from time import time as wall_clock
 
 from optim._engine.plugins.guard import is_a_command
 from optim._engine.search.settings import AUTO, SearchSeconds
+from optim.errors import OptimError
 
 LEAST_S, MOST_S = 30.0, 300.0
 """What is announced where the user gave nothing: in less the end alone takes half of it; who wants more says so."""
@@ -57,6 +58,12 @@ programs on two processors starts took six times their processor time, and closi
 
 _CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
 """Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
+
+_LEAST_FOR_ORIGINAL_S = 5.0
+"""However short the run: a start alone takes a second of it, more on a busy machine."""
+
+_RUNS_TO_FIND_ANYTHING = 12
+"""Runs of the original without which no search finds anything: a reference, a candidate, a race of three rounds."""
 
 ASKING_S = 120.0
 """For one pass to say what it offers, and no more than what is left of the search: it only ends one that hangs."""
@@ -155,11 +162,34 @@ class RunTime:
         """Seconds for what is done with the original before anything is tried."""
         return _ORIGINAL_SHARE * (MOST_S if math.isinf(self.announced_s) else self.announced_s)
 
+    @property
+    def most_for_original(self) -> float:
+        """Seconds after which a run has ended whatever the original is doing."""
+        announced_s = MOST_S if math.isinf(self.announced_s) else self.announced_s
+        whole_s = (1 + _FLOOR_SHARE) * announced_s - _CLOSING_S * self._slowness
+        return max(_LEAST_FOR_ORIGINAL_S, whole_s - self.spent)
+
     def samples_to_compare(self, run_s: float, available: int) -> int:
         """On how many samples there is time to compare a result, one at least."""
         if math.isinf(self.announced_s) or run_s <= 0:
             return available
         return max(1, min(available, int(_COMPARING_SHARE * self.announced_s / run_s)))
+
+
+def original_too_slow(name: str, took_s: float) -> OptimError:
+    """The error of a run whose model did not run once in all of its time.
+
+    Args:
+        name: of the model's file.
+        took_s: after which it was stopped.
+    """
+    enough = math.ceil(_RUNS_TO_FIND_ANYTHING * took_s / LEAST_S) * LEAST_S
+    return OptimError(
+        "original-too-slow",
+        f"there was no time to run {name} once",
+        f"it was not open and had not run after {took_s:.0f} s, and then the time of the whole run was over",
+        f"give more time (--search-seconds {enough:.0f}), or smaller samples (--data)",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,3 +140,9 @@ def known_export(model: Path) -> KnownExport | None:
             if content is not None and (folder / component.file).absolute() == model.absolute():
                 return KnownExport(content, name, folder)
     return None
+
+
+def known_facts(model: Path) -> Mapping[str, Any]:
+    """What an ``export.json`` says of the source of a model file; nothing where there is none. Raises as above."""
+    known = known_export(model)
+    return known.content.facts if known is not None else {}

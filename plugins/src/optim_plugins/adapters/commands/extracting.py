@@ -77,7 +77,9 @@ def write_extracted(path: Path, output: Path, options: ExtractOptions | None = N
             result = transformation.apply(model, options or ExtractOptions(), context)
         assert result.interface is not None
         name = next(iter(result.model.attachments))
-        drift, base_drift = _compare(model, result.interface.variants[0].model, result.model, name, Path(folder))
+        base = result.interface.variants[0].model
+        assert base is not None
+        drift, base_drift = _compare(model, base, result.model, name, Path(folder))
         if max(drift, base_drift) > MOST_DRIFT:
             raise OptimError(
                 "extraction-differs",

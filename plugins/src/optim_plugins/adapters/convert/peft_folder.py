@@ -103,10 +103,14 @@ def read_peft_folder(path: Path) -> PeftFolder:
         if match is None:
             raise _not_convertible(path, f"'{name}' is no matrix of a linear layer")
         tensors.setdefault(match["module"], {})[match["part"]] = tensor.float().numpy()
-    modules = {
-        module: AdaptedModule(parts, _scale(config, module, _checked(path, module, parts)))
-        for module, parts in tensors.items()
-    }
+    modules = dict[str, AdaptedModule]()
+    for module, parts in tensors.items():
+        rank = _checked(path, module, parts)
+        if rank != (said := _said_of(config, "rank_pattern", module, "r")):
+            raise _not_convertible(
+                path, f"its configuration says rank {said} of '{module}', whose matrices have {rank}"
+            )
+        modules[module] = AdaptedModule(parts, _scale(config, module, rank))
     base = str(config.base_model_name_or_path or "")
     return PeftFolder(path, modules, base, bool(getattr(config, "fan_in_fan_out", False)))
 
@@ -188,13 +192,17 @@ def _checked(path: Path, module: str, parts: Mapping[str, NDArray[Any]]) -> int:
 
 def _scale(config: Any, module: str, rank: int) -> float:
     """What peft multiplies the product of the matrices with."""
+    name = "lora_alpha" if hasattr(config, "lora_alpha") else "alpha"
+    alpha = float(_said_of(config, "alpha_pattern", module, name))
+    return alpha / (math.sqrt(rank) if getattr(config, "use_rslora", False) else rank)
+
+
+def _said_of(config: Any, pattern: str, module: str, name: str) -> Any:
+    """What a configuration says of a module: by a pattern of names, or for all."""
     from peft.utils.other import get_pattern_key
 
-    patterns = getattr(config, "alpha_pattern", None) or {}
-    alpha = patterns.get(get_pattern_key(list(patterns), module), getattr(config, "lora_alpha", None))
-    if alpha is None:
-        alpha = config.alpha
-    return float(alpha) / (math.sqrt(rank) if getattr(config, "use_rslora", False) else rank)
+    patterns = getattr(config, pattern, None) or {}
+    return patterns.get(get_pattern_key(list(patterns), module), getattr(config, name))
 
 
 def _not_convertible(path: Path, reason: str) -> OptimError:

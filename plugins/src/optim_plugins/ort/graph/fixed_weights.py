@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from optim.decoders.kept_logits import KEPT_LOGITS
 from optim.onnx.adapter_inputs import adapter_names
 
 _FIRST_IR_WITHOUT_WEIGHTS_IN_INPUTS = 4
@@ -15,10 +16,11 @@ _FIRST_IR_WITHOUT_WEIGHTS_IN_INPUTS = 4
 def fix_weights(graph: ir.Model) -> int:
     """Take weights out of the inputs, so that they are constants; how many there were.
 
-    What takes weights of an adapter stays an input: its default is not what a run computes with.
+    What takes weights of an adapter stays an input: its default is not what a run computes with. So does what asks for
+    fewer logits.
     """
-    adapters = adapter_names(graph)
-    fixed = [value for value in graph.graph.inputs if value.is_initializer() and value.name not in adapters]
+    left = {*adapter_names(graph), KEPT_LOGITS}
+    fixed = [value for value in graph.graph.inputs if value.is_initializer() and value.name not in left]
     for value in fixed:
         graph.graph.inputs.remove(value)
     if fixed:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from functools import lru_cache
+from pathlib import Path
 
 import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from optim import Applicable, Context, Model, PassResult, Target
 from optim.errors import OptimError
+from optim.onnx.files import read_ir
 from optim.passes import APPLICABLE, Interface
 from optim_plugins.ort.graph.fixed_weights import fix_weights
 from optim_plugins.ort.graph.float_values import infer_types
@@ -34,7 +37,7 @@ def can_convert(model: Model, target: Target, narrow: Narrow) -> Applicable:
     found = can_store(model, narrow, 0)
     if not found:
         return found
-    graph = _typed(model)
+    graph = _typed_to_read(model.path, model.path.stat().st_mtime_ns)
     plan = make_plan(graph, narrow, target.made_for, until_one=True)
     objection = _objection(graph, plan, narrow, target.made_for)
     return Applicable.no(objection) if objection else APPLICABLE
@@ -45,7 +48,7 @@ def can_store(model: Model, narrow: Narrow, least_elements: int = LEAST_ELEMENTS
     opset, least = model.opset.get("", 1), _LEAST_OPSET[narrow]
     if opset < least:
         return Applicable.no(f"the model has opset {opset}, {narrow} needs {least}: --with ort.convert-opset")
-    tensors = [value.const_value for part in model.ir().graphs() for value in part.initializers.values()]
+    tensors = [value.const_value for part in model.ir_to_read().graphs() for value in part.initializers.values()]
     floats = [tensor for tensor in tensors if tensor is not None and tensor.dtype == ir.DataType.FLOAT]
     if least_elements and not any(tensor.size >= least_elements for tensor in floats):
         return Applicable.no(f"no float32 weight has {least_elements} elements")
@@ -57,7 +60,7 @@ def is_fast(model: Model, target: Target, narrow: Narrow) -> Applicable:
     if not is_listed(target.made_for):
         return APPLICABLE
     slow, fast = set(), 0
-    nodes = [node for node in model.ir().graph.all_nodes() if node.op_type in WEIGHTED - _CONVERTING]
+    nodes = [node for node in model.ir_to_read().graph.all_nodes() if node.op_type in WEIGHTED - _CONVERTING]
     for node in nodes:
         types = signature(node, model.opset)
         domain = "" if node.domain in ("", "ai.onnx") else node.domain
@@ -148,11 +151,21 @@ def _objection(graph: ir.Model, plan: Plan, narrow: Narrow, provider: str) -> st
 
 def _typed(model: Model) -> ir.Model:
     """The graph with the type of every value; constants are initializers, so that they can be rounded."""
-    graph = model.ir()
+    return _with_types(model.ir())
+
+
+def _with_types(graph: ir.Model) -> ir.Model:
     fix_weights(graph)
     LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph)
     infer_types(graph)
     return graph
+
+
+@lru_cache(maxsize=1)
+def _typed_to_read(path: Path, modified_ns: int) -> ir.Model:
+    """The same for several passes that look at one file in a row; none of them changes it."""
+    del modified_ns
+    return _with_types(read_ir(path))
 
 
 def _ranges(model: Model, context: Context, narrow: Narrow) -> tuple[Ranges, list[str]]:

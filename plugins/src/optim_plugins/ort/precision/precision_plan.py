@@ -94,10 +94,11 @@ def make_plan(
         keep: names of nodes to leave in float32.
         keep_operators: operators to leave in float32.
         largest: greatest finite magnitude by value name, measured; where a value is missing it is taken to fit.
-        until_one: look at numbers until one product fits: whether there is any takes no more, and to look at the
+        until_one: look at numbers of products until one fits: whether there is any takes no more, and to look at the
             weights of 1 GB takes many seconds.
     """
     plan, chosen, found = Plan(), frozenset(keep), False
+    of_products = until_one and any(node.op_type in WEIGHTED for node in graph.graph.all_nodes())
     exact, misread = _exact_nodes(graph), misread_epsilons(graph)
     for node in graph.graph.all_nodes():
         types = signature(node, graph.graph.opset_imports)
@@ -115,13 +116,13 @@ def make_plan(
                 reason = WhyNot("named to be kept")
             elif node.op_type in keep_operators and node.op_type not in MOVES:
                 reason = WhyNot(f"{node.op_type} is kept")
-            elif not (until_one and found):
+            elif not found if not of_products else not found and node.op_type in WEIGHTED:
                 reason = _out_of_range(node, types, variables, narrow, largest or {}, plan.fits)
         if reason:
             plan.why_not[reason] += 1
         else:
             plan.narrow[node] = variables
-            found = found or node.op_type in WEIGHTED
+            found = until_one and (found or node.op_type in WEIGHTED)
     _follow_neighbours(plan)
     return plan
 

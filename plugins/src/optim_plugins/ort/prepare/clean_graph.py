@@ -56,7 +56,13 @@ def clean(graph: ir.Model) -> None:
 
 @contextmanager
 def _hidden_from_folding(graph: ir.Model) -> Iterator[None]:
-    """Hide nodes that onnxscript folds wrongly, by a domain that it does not know; their branches are still folded."""
+    """Hide what onnxscript folds wrongly: nodes by a domain that it does not know, and defaults of inputs.
+
+    The branches of such a node are still folded.
+    """
+    defaults = [(value, value.const_value) for part in graph.graphs() for value in part.inputs]
+    for value, _ in defaults:
+        value.const_value = None
     opset = graph.opset_imports.get("") or graph.opset_imports.get("ai.onnx") or 1
     hidden = [(node, node.domain) for node in graph.graph.all_nodes() if not _folds_rightly(node, opset)]
     for node, _ in hidden:
@@ -66,6 +72,8 @@ def _hidden_from_folding(graph: ir.Model) -> Iterator[None]:
     finally:
         for node, domain in hidden:
             node.domain = domain
+        for value, default in defaults:
+            value.const_value = default
 
 
 def _folds_rightly(node: ir.Node, opset: int) -> bool:

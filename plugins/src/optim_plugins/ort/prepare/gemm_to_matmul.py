@@ -34,7 +34,7 @@ class GemmToMatMul(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where a Gemm is a plain product with a constant weight."""
         del target
-        if next(_plain_gemms(model.ir()), None) is None:
+        if next(_plain_gemms(model.ir_to_read()), None) is None:
             return Applicable.no("no Gemm with a constant weight and alpha = beta = 1")
         return APPLICABLE
 

@@ -17,5 +17,5 @@ _MARKS = (
 
 def nothing_to_quantize(model: Model, reason: str) -> Applicable:
     """No, with the reason, and what explains it."""
-    kinds = sorted({node.op_type for node in model.ir().graph.all_nodes() if node.op_type.startswith(_MARKS)})
+    kinds = sorted({node.op_type for node in model.ir_to_read().graph.all_nodes() if node.op_type.startswith(_MARKS)})
     return Applicable.no(f"{reason}; the model is quantized already ({', '.join(kinds)})" if kinds else reason)

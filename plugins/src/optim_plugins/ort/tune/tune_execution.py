@@ -90,4 +90,4 @@ def _config_entries(options: TuneExecutionOptions) -> dict[str, str]:
 
 def _has_branches(model: Model) -> bool:
     """Whether two operators ever wait for the same value, and so could run at the same time."""
-    return any(len(value.uses()) > 1 for node in model.ir().graph for value in node.outputs)
+    return any(len(value.uses()) > 1 for node in model.ir_to_read().graph for value in node.outputs)

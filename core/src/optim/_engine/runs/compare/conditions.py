@@ -15,6 +15,7 @@ from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
 from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench
+from optim._engine.sources.export_file import known_facts
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.naming import needs_export
 from optim._engine.sources.pipeline import Choice
@@ -78,6 +79,7 @@ def workbench_for(
         found = bench.ingest()
         if settings.goal == "generate":
             require_generating(found.model)
+            settings.workload.require_context(exported.facts if exported else known_facts(path))
         bench.prepare(found.model)
         original = replace(bench.original, model=found.model.with_session(session))
         yield bench, original if exported else _where_it_was_made_for(bench, model, original)

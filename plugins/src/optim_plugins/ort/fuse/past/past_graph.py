@@ -33,6 +33,7 @@ from optim_plugins.ort.fuse.fuse_attention import split_key_transposes
 from optim_plugins.ort.fuse.fuse_rotary import fuse_rotary
 from optim_plugins.ort.fuse.past.past_lengths import PastLengths
 from optim_plugins.ort.fuse.past.past_pattern import Joined, PastBlock, find_past
+from optim_plugins.ort.fuse.simplify_rms import simplify_rms
 from optim_plugins.ort.graph.dimensions import Sizes
 from optim_plugins.ort.graph.node_writer import take_over
 from optim_plugins.ort.prepare.clean_graph import clean
@@ -47,6 +48,7 @@ def share_past(graph: ir.Model) -> int | str:
     clean(graph)
     split_key_transposes(graph)
     fuse_rotary(graph)
+    simplify_rms(graph)
     sizes = Sizes(graph)
     found = find_past(graph, sizes)
     if isinstance(found, str):

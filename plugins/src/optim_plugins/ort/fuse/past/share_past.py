@@ -5,7 +5,8 @@ in every layer. ``com.microsoft.GroupQueryAttention`` writes new keys and values
 caller binds both to the same buffer (:mod:`optim.decoders.shared_past`). It takes key heads that serve several query
 heads as they are. :mod:`optim_plugins.ort.fuse.past.past_graph` has the rewriting.
 
-Feeds, names and shapes stay: a caller who feeds a past and takes a longer present gets the same numbers.
+Feeds, names and shapes stay: a caller who feeds a past and takes a longer present gets the same numbers. An input
+with a default lets who generates have the last token's logits alone (:mod:`optim_plugins.ort.fuse.past.keep_logits`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Targ
 if TYPE_CHECKING:
     from optim import NoOptions
 
+_KEPT = "optim.decoders.kept_logits"
 NO_CHUNKS = "its kernel takes several new tokens after a past for a batch of one only; one token takes any batch"
 
 
@@ -24,7 +26,7 @@ class SharePast(Pass):
     """Past and present of a decoder in one buffer."""
 
     name = "ort.share-past"
-    summary = "attention of decoders that adds to the past in place, in one buffer of a fixed size"
+    summary = "attention of decoders that adds to the past in place, in one buffer; the last token's logits alone"
     goals = ("generate",)
     after = ("ort.clean",)
     before = ("ort.fuse-transformer",)
@@ -44,11 +46,18 @@ class SharePast(Pass):
     def apply(self, model: Model, options: NoOptions, context: Context) -> PassResult:
         """Rewrite every attention over a past, or none."""
         del options
+        from optim.decoders.kept_logits import KEPT_LOGITS
+        from optim.passes import Interface, Variant
+        from optim_plugins.ort.fuse.past.keep_logits import keep_logits
         from optim_plugins.ort.fuse.past.past_graph import share_past
 
         graph = model.ir()
         done = share_past(graph)
         if isinstance(done, str):
             return PassResult(model, changed=False, notes=(done,))
+        kept = keep_logits(graph)
         saved = context.save(graph, model)
-        return PassResult(saved, changed=True, notes=(NO_CHUNKS,), counts={"GroupQueryAttention": done})
+        counts = {"GroupQueryAttention": done, **({KEPT_LOGITS: kept} if kept else {})}
+        last = Variant("the last token's alone", None, f"{_KEPT}:asking_for_one", outputs=f"{_KEPT}:last_logits")
+        interface = Interface(variants=(last,)) if kept else None
+        return PassResult(saved, changed=True, notes=(NO_CHUNKS,), counts=counts, interface=interface)

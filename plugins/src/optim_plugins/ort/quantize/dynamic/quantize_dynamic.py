@@ -73,7 +73,7 @@ class QuantizeDynamic(Pass):
         from optim_plugins.ort.quantize.dynamic.recurrent import find_lstms
         from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
 
-        graph = model.ir()
+        graph = model.ir_to_read()
         if next(find_products(graph, _LEAST_ELEMENTS), None) is None and next(find_lstms(graph), None) is None:
             return nothing_to_quantize(
                 model,
@@ -104,7 +104,7 @@ class QuantizeDynamic(Pass):
         from optim_plugins.ort.quantize.dynamic.recurrent import find_lstms, name_of
 
         del options
-        graph = model.ir()
+        graph = model.ir_to_read()
         names = {product.node: product.name for product in find_products(graph, _LEAST_ELEMENTS)}
         names |= {node: name_of(node) for node in find_lstms(graph)}
         return [names[node] for node in graph.graph.all_nodes() if node in names]
@@ -115,7 +115,7 @@ class QuantizeDynamic(Pass):
 
         if options.activation_bits > _COARSE_BITS:
             return []
-        return [product.name for product in find_products(model.ir(), _LEAST_ELEMENTS)]
+        return [product.name for product in find_products(model.ir_to_read(), _LEAST_ELEMENTS)]
 
     def kernels(self, options: QuantizeDynamicOptions) -> tuple[KernelUse, ...]:
         """Those of the integers or floats that it writes."""

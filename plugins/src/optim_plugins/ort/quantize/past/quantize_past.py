@@ -52,7 +52,7 @@ class QuantizePast(Pass):
         del target
         from optim_plugins.ort.quantize.past.past_scales import find_pasts
 
-        return APPLICABLE if next(find_pasts(model.ir()), None) is not None else Applicable.no(_NO_PAST)
+        return APPLICABLE if next(find_pasts(model.ir_to_read()), None) is not None else Applicable.no(_NO_PAST)
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizePastOptions]:
         """Eight bits: four were slower on processors, and drift more."""
@@ -66,7 +66,7 @@ class QuantizePast(Pass):
         del options
         from optim_plugins.ort.quantize.past.past_scales import find_pasts
 
-        return [one.name for one in find_pasts(model.ir())]
+        return [one.name for one in find_pasts(model.ir_to_read())]
 
     def apply(self, model: Model, options: QuantizePastOptions, context: Context) -> PassResult:
         """Write the past of every attention that is not kept in integers."""

@@ -69,7 +69,7 @@ class QuantizeStatic(Pass):
         from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeStaticOptions
 
         reduce_range: Literal["saturating", False] = False if multiplies_integers_exactly() else "saturating"
-        if "Conv" in {node.op_type for node in model.ir().graph}:
+        if "Conv" in {node.op_type for node in model.ir_to_read().graph}:
             fill = is_x86() and target.made_for == CPU_PROVIDER
             yield QuantizeStaticOptions(
                 calibration="mse", correct_bias=True, reduce_range=reduce_range, fill_channels=fill

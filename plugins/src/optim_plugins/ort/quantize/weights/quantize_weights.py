@@ -63,7 +63,7 @@ class QuantizeWeights(Pass):
         from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
         from optim_plugins.ort.quantize.weights.block_plan import LEAST_ELEMENTS, find_places
 
-        if not find_places(model.ir()):
+        if not find_places(model.ir_to_read()):
             return nothing_to_quantize(
                 model, f"no MatMul, Gemm or Gather has a constant float32 weight of {LEAST_ELEMENTS} numbers"
             )
@@ -75,7 +75,7 @@ class QuantizeWeights(Pass):
         from optim_plugins.ort.kernels import CPU_PROVIDER, WASM
         from optim_plugins.ort.quantize.weights.block_plan import share_of_weights
 
-        share = share_of_weights(model.ir())
+        share = share_of_weights(model.ir_to_read())
         if share < _LEAST_SHARE:
             return Applicable.no(f"its products and tables hold {share:.0%} of the weights, Conv and others the rest")
         if goal == "latency" and target.made_for == CPU_PROVIDER and not multiplies_blocks():
@@ -101,7 +101,7 @@ class QuantizeWeights(Pass):
         if rows_at_a_time(model, context) >= FEW_ROWS:
             return
         yield QuantizeWeightsOptions(block_size=32)
-        graph = model.ir()
+        graph = model.ir_to_read()
         method = method_for(graph, samples_given=context.feeds_given)
         four = QuantizeWeightsOptions(bits=4, block_size=32, symmetric=False, method=method)
         yield four
@@ -115,14 +115,14 @@ class QuantizeWeights(Pass):
         """Every product and look-up it would quantize."""
         from optim_plugins.ort.quantize.weights.block_plan import find_places
 
-        return [place.name for place in find_places(model.ir(), tables=bool(options.embedding_bits))]
+        return [place.name for place in find_places(model.ir_to_read(), tables=bool(options.embedding_bits))]
 
     def refinable(self, model: Model, options: QuantizeWeightsOptions) -> list[str]:
         """Everything that has fewer than 8 bits."""
         from optim_plugins.ort.graph.products import Product
         from optim_plugins.ort.quantize.weights.block_plan import FINER_BITS, find_places
 
-        found = find_places(model.ir(), tables=options.embedding_bits in range(1, FINER_BITS))
+        found = find_places(model.ir_to_read(), tables=options.embedding_bits in range(1, FINER_BITS))
         return [one.name for one in found if options.bits < FINER_BITS or not isinstance(one, Product)]
 
     def kernels(self, options: QuantizeWeightsOptions) -> tuple[KernelUse, ...]:

@@ -47,7 +47,9 @@ def load_folder(folder: Path, request: SourceRequest) -> Loaded:
     os.environ["HF_HUB_OFFLINE"] = "1"
     _refuse_unused(folder, request)
     if (folder / ADAPTER_FILE).is_file() and not (folder / CONFIG_FILE).is_file():
-        base = load_folder(find_base(folder, request), replace(request, arguments={}))
+        base_folder = find_base(folder, request)
+        _refuse_quantized(base_folder, read_config(base_folder), adapter=folder)
+        base = load_folder(base_folder, replace(request, arguments={}))
         adapted = inject(base.model, folder)
         return replace(base, model=adapted, notes=(*base.notes, f"with the adapter of {folder.name}"))
     config = read_config(folder)
@@ -150,7 +152,7 @@ def _refuse_code(folder: Path, config: Mapping[str, Any], request: SourceRequest
         )
 
 
-def _refuse_quantized(folder: Path, config: Mapping[str, Any]) -> None:
+def _refuse_quantized(folder: Path, config: Mapping[str, Any], adapter: Path | None = None) -> None:
     """Weights of a few bits, as QLoRA trains on, have kernels of their own in torch, which no exporter knows."""
     method = config.get("quantization_config")
     if method:
@@ -159,8 +161,8 @@ def _refuse_quantized(folder: Path, config: Mapping[str, Any]) -> None:
             "source-quantized",
             f"the weights of {folder} are quantized already",
             f"config.json says {kind}, which no exporter writes as ONNX",
-            "save the model dequantized: model.dequantize().save_pretrained(FOLDER, save_original_format=False); optim "
-            "quantizes it anew",
+            "save the model dequantized: model.dequantize().save_pretrained(FOLDER, save_original_format=False); "
+            + (f"optim run {adapter} --source-arg base=FOLDER" if adapter else "optim quantizes it anew"),
             status=ExitStatus.USAGE,
         )
 

@@ -1,0 +1,123 @@
+"""How far rounding alone moves a model's outputs: what counts as lossless.
+
+``lossless`` means a drift of at most max(1e-4, 10 times the drift between the original's own equivalent settings):
+reductions are not reproducible between optimization levels and thread counts, and the tolerance is measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from optim._engine.backends.held import HeldBackend
+from optim._engine.compare.place import Reference, compare_session
+from optim._engine.gate.drift import worst_drift
+from optim.backend import Session
+from optim.errors import OptimError
+from optim.model import Model, SessionConfig
+from optim.target import Target
+
+_FLOOR = 1e-4
+_FACTOR = 10.0
+_CAP = 1e-2
+
+
+@dataclass(frozen=True, slots=True)
+class ToleranceTime:
+    """Seconds for measuring it.
+
+    Attributes:
+        once_s: what one setting takes, about: the model opened, and run on the samples.
+        most_s: for all of them.
+        left_s: that are left of preparing.
+    """
+
+    once_s: float
+    most_s: float
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What was found.
+
+    Attributes:
+        tolerance: largest drift that counts as lossless.
+        notes: for the report.
+        complete: whether all settings were looked at.
+    """
+
+    tolerance: float
+    notes: tuple[str, ...] = ()
+    complete: bool = True
+
+
+def measure_tolerance(
+    backend: HeldBackend,
+    model: Model,
+    reference: Reference,
+    samples: Sequence[int],
+    time_for: ToleranceTime,
+    target: Target,
+) -> Tolerance:
+    """Compare the original under settings that should not matter with itself.
+
+    Whether it repeats its own outputs is looked at first, whatever the time, unless that alone takes longer than all of
+    this may and is left.
+
+    Raises:
+        OptimError[target-differs]: its outputs are not those that its backend is held against.
+        OptimError[not-reproducible]: it gives other outputs each time.
+        OptimError[nothing-compared]: there is nothing to compare.
+    """
+    if time_for.once_s > max(time_for.most_s, time_for.left_s):
+        return Tolerance(_FLOOR, complete=False)
+    within_s = min(time_for.most_s, time_for.left_s)
+    spread, began, complete = 0.0, time.perf_counter(), True
+    for settings in (SessionConfig(), *backend.equivalent_settings(target)):
+        is_first = settings == SessionConfig()
+        if not is_first and time.perf_counter() - began > within_s:
+            complete = False
+            break
+        try:
+            with open_exact(backend, replace(model, session=settings), target) as session:
+                comparisons = compare_session(session, reference, samples, ())
+        except OptimError as error:
+            if error.reference == "nothing-compared":
+                raise
+            continue
+        drift = worst_drift(comparisons).relative_l2
+        if is_first and drift > _CAP:
+            raise _not_itself(drift, backend, target)
+        spread = max(spread, drift)
+    tolerance = max(_FLOOR, _FACTOR * spread)
+    if tolerance <= _CAP:
+        return Tolerance(tolerance, complete=complete)
+    note = (
+        f"the original's own outputs differ by {spread:.2g} between settings that should not matter; "
+        f"lossless is capped at a drift of {_CAP:g}"
+    )
+    return Tolerance(_CAP, (note,), complete)
+
+
+def open_exact(backend: HeldBackend, model: Model, target: Target) -> Session:
+    """Open on the target, unless that rounds more than the model says."""
+    return backend.open(model, target) if target.exact else backend.open_reference(model, target)
+
+
+def _not_itself(drift: float, backend: HeldBackend, target: Target) -> OptimError:
+    """Why nothing can be held against such an original."""
+    if backend.has_reference:
+        return OptimError(
+            "target-differs",
+            f"the original model is not right on {target.name}",
+            f"its outputs differ by {drift:.2g} from those that {backend.name} is held against",
+            "this is an issue of the runtime, not of the model: choose another target, or another version of it",
+        )
+    return OptimError(
+        "not-reproducible",
+        "the model does not repeat its own outputs",
+        f"run twice on the same feeds it differs by {drift:.2g}",
+        "fix the seed of random operators in the model, or give --data that avoids them",
+    )
