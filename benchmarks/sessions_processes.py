@@ -27,6 +27,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from optim._engine.feeds.sources import read_samples
+
 _ROUND_S = 0.5
 _WIDTHS = (32, 128, 512, 1024)
 
@@ -44,9 +46,8 @@ def main() -> None:
         given = [(product(Path(folder), width), {"x": np.ones((16, width), np.float32)}) for width in _WIDTHS]
         for path in sorted(asked.models.glob("*.onnx")) if asked.models else ():
             if (data := path.with_suffix(".npz")).is_file():
-                with np.load(data) as arrays:
-                    first = {name.removeprefix("0/"): arrays[name] for name in arrays if "/" not in name or "0/" in name}
-                given.append((path, first))
+                first = next(iter(read_samples(str(data), 0)))
+                given.append((path, dict(first.arrays)))
         for path, feeds in given:
             compare(path, feeds, count, threads, asked.rounds)
 
