@@ -52,6 +52,14 @@ def test_the_cheapest_that_holds_is_told_as_it_is_found(measured):
     assert found.best.drift == pytest.approx(0.13)
 
 
+def test_a_set_that_was_measured_on_other_samples_is_measured_again(measured):
+    found, told = measured()
+    for samples in ((0,), (0,), (1,)):
+        found.subject.samples = samples
+        found.drift(frozenset("abc"))
+    assert len([name for name, _ in told if name == "measured"]) == 2
+
+
 def test_no_set_is_begun_when_the_time_is_over(measured):
     found, _ = measured(deadline=0.0)
     with pytest.raises(OutOfEvaluations):

@@ -47,7 +47,7 @@ def rescued(tmp_path):
             asked.append((place, time.left_for_repairs))
             return chain(f"repaired {place}", tmp_path) if place in holds else None
 
-        ranking = Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), timed=True)
+        ranking = Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), original, timed=True)
         repairs = SimpleNamespace(near=near, repair_again=repair_again)
         result = Rescue(repairs, promises, time, ranking, required).run([Measured(original, held)])
         return [place for place, _ in asked], [(one.digest, ranking.figure(one)) for one in result], asked, time

@@ -133,7 +133,7 @@ def _search(
 
 @dataclass
 class _Measured:
-    """Drifts of sets, each measured once; what holds is told as it is found.
+    """Drifts of sets, each measured once on the same samples; what holds is told as it is found.
 
     Attributes:
         work: how much each node computes, in any unit; empty as long as nobody knows.
@@ -147,7 +147,7 @@ class _Measured:
     work: Mapping[str, float] = field(default_factory=dict)
     best: Repair | None = None
     _price: float = math.inf
-    _known: dict[tuple[frozenset[str], frozenset[str]], float] = field(default_factory=dict)
+    _known: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
 
     def drift(self, keep: frozenset[str], finer: frozenset[str] = frozenset()) -> float:
         """The drift with some nodes left alone and others in the precision between.
@@ -155,14 +155,15 @@ class _Measured:
         Raises:
             OutOfEvaluations: the time for it is over.
         """
-        if (keep, finer) not in self._known:
+        asked = keep, finer, self.subject.samples
+        if asked not in self._known:
             if time.monotonic() > self.deadline:
                 raise OutOfEvaluations
-            drift = self._known[keep, finer] = self.subject.drift(keep, finer)
+            drift = self._known[asked] = self.subject.drift(keep, finer)
             self.channel.event("measured", keep=len(keep), drift=drift)
             if drift <= self.request.limit * _MARGIN:
                 self._note(keep, finer, drift)
-        return self._known[keep, finer]
+        return self._known[asked]
 
     def _note(self, keep: frozenset[str], finer: frozenset[str], drift: float) -> None:
         """Keep and tell a set that holds, where it is the cheapest so far."""

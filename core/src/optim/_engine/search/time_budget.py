@@ -12,6 +12,7 @@ the best guess of every pass    the first third; the first two 60 %   first look
 candidates                      the first 80 % of the search, all of  candidates that nobody times
                                 it where size is the goal
 repairs of them                 40 % of that, 70 % of it for one      smaller sets of nodes left in float
+repairs where nothing is faster all but the least proof of one model  a model that is faster
 telling settings that are idle  8 %, and 20 s in the end              races of settings that change nothing
 a candidate that was begun      10 s more                             slow passes on large models
 races while exploring           what is left, shared by the stages    narrower intervals of what is dropped

@@ -69,7 +69,7 @@ class Beam:
         self._expander = Expander(bench, budget, self.journal, self.archive, self.time, self._promises)
         self._asker = self._expander.asker
         self.clock = Clock(bench, budget, self.time)
-        self._rank = Ranking(self._objective, self.clock, timed=bench.target.timed)
+        self._rank = Ranking(self._objective, self.clock, bench.original, timed=bench.target.timed)
         self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
         self._small: list[Measured] = []

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.select.goal import Objective
-from optim._engine.search.state import Measured
+from optim._engine.search.state import Candidate, Measured
 
 _SAME_SIZE = 0.03
 """Sizes that differ by less go by the order in which passes offer them: more hides what is really smaller."""
@@ -18,22 +18,24 @@ class Ranking:
     Args:
         objective: of the run.
         clock: its last race has the figures of the original.
+        original: of the run.
         timed: whether time means something on the target.
 
     Attributes:
         hoped: by their digest, ratios of what was not timed: those that it had before it was repaired.
     """
 
-    def __init__(self, objective: Objective, clock: Clock, *, timed: bool) -> None:
+    def __init__(self, objective: Objective, clock: Clock, original: Candidate, *, timed: bool) -> None:
         self._objective = objective
         self._clock = clock
+        self._original = Measured(original, 1.0)
         self._timed = timed
         self.hoped: dict[str, float] = {}
 
     def figure(self, item: Measured) -> float:
         """Returns what is made small."""
         if item.ratio is None and item.digest in self.hoped:
-            return self.hoped[item.digest]
+            return self.hoped[item.digest] * self._objective.figure(self._original, self._clock.base)
         return self._objective.figure(item, self._clock.base)
 
     def of(self, items: Iterable[Measured]) -> list[Measured]:
