@@ -43,7 +43,7 @@ _LOCKS = tempfile.TemporaryDirectory(prefix="optim-tests-")
 def pytest_configure() -> None:
     """Races take tenths of seconds: what is tested is what a search makes of them, and what differs does by factors.
 
-    Without the threshold, a sixth of an export by torch is the collector's, as in processes of optim's own.
+    Garbage is collected as seldom as in processes of optim's own: it would take a sixth of an export by torch.
     A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C start processes that must not.
     """
     gc.set_threshold(200_000)

@@ -385,7 +385,7 @@ def test_where_nothing_helps_the_result_is_the_original(run, folder):
     assert found.result.candidate.model == found.source.model
     assert found.result.candidate.steps == ()
     assert found.result.ratio == 1.0
-    assert found.original is not None
+    assert found.timing is found.original is not None  # no second lane, whose figures would differ by noise
     assert {one.status for one in rows(found, "drop-a")} == {StepStatus.NOT_APPLICABLE}
     assert {one.status for one in rows(found, "make-way")} == {StepStatus.DROPPED}
 

@@ -289,6 +289,7 @@ class Preparation:
             model,
             self.prepared.compared,
             replace(task, rows=folder / "task.npy") if task else None,
+            self.prepared.mixed,
         )
         return self.prepared
 

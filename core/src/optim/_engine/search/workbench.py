@@ -131,7 +131,7 @@ class Workbench(Preparation):
         if tried is not None:
             self._note_made(tried)
             return tried
-        self.say(f"trying {trial.offered.name} {_short(trial.options)}")
+        self.say(f"trying {trial.offered.name}{_short(trial.options)}")
         request = self._candidate_request(trial, self.prepared.explored)
         started = time.monotonic()
         phases = ["applying"]
@@ -190,7 +190,7 @@ class Workbench(Preparation):
         Raises:
             OptimError: not-applicable, nothing-to-measure, measure-failed.
         """
-        self.say(f"trying {trial.offered.name} {_short(trial.options)}")
+        self.say(f"trying {trial.offered.name}{_short(trial.options)}")
         asked = self._candidate_request(trial, self.prepared.compared[:_REPAIR_SAMPLES])
         request = measure_job.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
         return self.need(measure_job.JOB, request, "measure")
@@ -250,4 +250,4 @@ def _candidate_failure(failed: WorkerFailed, phase: str) -> str:
 
 def _short(options: dict[str, Any]) -> str:
     text = ", ".join(f"{key}={value}" for key, value in options.items() if value not in (None, (), [], {}))
-    return f"({text})" if text else ""
+    return f" ({text})" if text else ""
