@@ -112,10 +112,11 @@ def blurred(model: onnx.ModelProto) -> str:
     return "normal2_node"
 
 
-def overflowing(model: onnx.ModelProto) -> str:
-    add_behind(model, "sum1", ("Mul", "big"), ("Cast", 10), ("Cast", 1), ("Div", "big"))
-    model.graph.initializer.append(numpy_helper.from_array(np.float32(1e5), "big"))
-    return "sum1_half0"
+def overflowing(model: onnx.ModelProto, value: str = "sum1") -> str:
+    add_behind(model, value, ("Mul", "big"), ("Cast", 10), ("Cast", 1), ("Div", "big"))
+    if all(tensor.name != "big" for tensor in model.graph.initializer):
+        model.graph.initializer.append(numpy_helper.from_array(np.float32(1e5), "big"))
+    return f"{value}_half0"
 
 
 def badly_scaled(model: onnx.ModelProto) -> str:
@@ -199,6 +200,24 @@ def test_two_layers_that_overflow_in_float16_are_blamed_and_no_others(found):
     answer = found(reference, half).found
     assert {one.nodes for one in answer.blamed} == {("normal0_node",), ("normal2_node",)}
     assert all("infinite" in one.problem for one in answer.blamed)
+
+
+def test_an_overflow_is_blamed_though_another_lies_on_every_way_from_it_to_the_outputs(found):
+    broken = network()
+    wrong = [overflowing(broken, "sum0"), overflowing(broken, "sum1")]
+    answer = found(network(), broken).found
+    assert [[name for name in wrong if name in one.nodes] for one in answer.blamed] == [[name] for name in wrong]
+
+
+def test_what_an_overflow_brings_to_overflow_is_not_blamed(found):
+    half, reference = network(dtype=TensorProto.FLOAT16, activation="Identity"), network(activation="Identity")
+    for one, two in zip(half.graph.initializer, reference.graph.initializer, strict=True):
+        array = numpy_helper.to_array(one)
+        array = np.full_like(array, 60000) if one.name == "scale1" else array
+        one.CopyFrom(numpy_helper.from_array(array, one.name))
+        two.CopyFrom(numpy_helper.from_array(array.astype(np.float32), one.name))
+    answer = found(reference, half).found
+    assert [one.nodes for one in answer.blamed] == [("normal1_node",)]
 
 
 def test_a_scale_that_moved_into_the_next_weight_is_not_blamed(found):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,10 +10,10 @@ from functools import partial
 import numpy as np
 
 from optim._engine.diagnosis.couple import Couple, worst
-from optim._engine.diagnosis.cutting import Part, read_by
+from optim._engine.diagnosis.cutting import Part
 from optim._engine.diagnosis.expected import FLOAT_LIMIT, Precision, as_rounded, precision_of, rounded
 from optim._engine.diagnosis.judge import Distance, distance, float64_of, histogram
-from optim._engine.diagnosis.neighbourhood import node_name
+from optim._engine.diagnosis.neighbourhood import node_name, path_to_output
 from optim._engine.diagnosis.quantized import in_steps, step_of
 from optim.arrays import Array
 from optim.onnx.operators import qualified_name
@@ -112,18 +111,28 @@ def find_blamed(couple: Couple, drift: float) -> list[Blamed]:
     limits = _limits(couple, precisions)
     suspects = [name for name in cuts if local[name].relative_l2 > limits[name]]
     suspects = _without_rescaled(couple, suspects, parts, local, limits)
-    suspects = sorted(suspects, key=lambda name: limits[name] / local[name].relative_l2)[:_SUSPECTS]
+    carried = _carried(couple, suspects, parts)
+    suspects.sort(key=lambda name: (name in carried, limits[name] / local[name].relative_l2))
+    del suspects[_SUSPECTS:]
     alone = _alone(couple, suspects, cuts)
     least = _LEAST_SHARE * (drift if math.isfinite(drift) else 1.0)
     order = {name: place for place, name in enumerate(cuts)}
     guilty = [name for name in suspects if alone[name] >= least]
     if not guilty and not math.isfinite(drift):  # the reference's operators take what the other's do not
         guilty = [name for name in suspects if not math.isfinite(local[name].relative_l2)]
+    if any(name not in carried and not math.isfinite(local[name].relative_l2) for name in guilty):
+        guilty = [name for name in guilty if name not in carried]
     guilty.sort(key=lambda name: (-alone[name], order[name]))
     firsts = {parts[name].nodes: name for name in reversed(guilty)}  # a node with several outputs is blamed once
     guilty = [name for name in guilty if firsts[parts[name].nodes] == name]
     found = [_Suspect(n, parts[n], precisions[n], local[n], limits[n], alone[n]) for n in guilty]
     return [_blamed(couple, one, judged=place < _JUDGED) for place, one in enumerate(found)]
+
+
+def _carried(couple: Couple, suspects: Sequence[str], parts: Mapping[str, Part]) -> set[str]:
+    """The suspects of which what they are given is beyond float16 already: they were given something else."""
+    beyond = couple.beyond_range({given for name in suspects for given in parts[name].given})
+    return {name for name in suspects if not beyond.isdisjoint(parts[name].given)}
 
 
 def _limits(couple: Couple, precisions: Mapping[str, Precision]) -> dict[str, float]:
@@ -230,27 +239,48 @@ def _clipped(
 
 
 def _alone(couple: Couple, suspects: Sequence[str], cuts: Sequence[str]) -> dict[str, float]:
-    """How far the reference's outputs move with the error of one part alone put into it."""
-    ours = couple.ours
-    moved = dict.fromkeys(suspects, 0.0)
-    inside = {couple.partner(name) for name in suspects} & set(ours.values)
-    outputs = [value.name for value in ours.graph.graph.outputs if value.name in ours.values]
-    wrong: dict[str, list[Array]] = {}
-    for name, _, theirs in couple.replayed(suspects, cuts):
-        wrong.setdefault(name, []).append(theirs)
+    """How far the reference's outputs move with the error of one part alone put into it.
+
+    All suspects are cut out of one session: opening one for each would take minutes on a large model. What follows a
+    suspect and is one itself then has the reference's value, and may hide the first; one that overflows is therefore
+    tried once more, with nothing else cut out.
+    """
     if not suspects:
-        return moved
+        return {}
+    wrong: dict[str, list[Array]] = {}
+    lost: set[str] = set()
+    for name, expected, theirs in couple.replayed(suspects, cuts):
+        wrong.setdefault(name, []).append(theirs)
+        if not math.isfinite(distance(expected, theirs).relative_l2):
+            lost.add(name)
+    moved = _moved(couple, wrong)
+    hidden = [name for name in suspects if name in lost and math.isfinite(moved[name])]
+    for name in hidden if len(suspects) > 1 else ():
+        moved |= _moved(couple, {name: wrong[name]})
+    return moved
+
+
+def _moved(couple: Couple, wrong: Mapping[str, Sequence[Array]]) -> dict[str, float]:
+    """How far the reference's outputs move with each of these values, which are all cut out of it, wrong alone.
+
+    Args:
+        couple: of both models.
+        wrong: for each value of the other model, what it is in each sample.
+    """
+    ours, moved = couple.ours, dict.fromkeys(wrong, 0.0)
+    inside = {couple.partner(name) for name in wrong} & set(ours.values)
+    outputs = [value.name for value in ours.graph.graph.outputs if value.name in ours.values]
     with ours.values_of({*inside, *outputs}) as run, ours.cut(outputs, inside) as session:
         for number, feeds in enumerate(couple.feeds):
             expected = run(feeds)
             given = ours.as_given({name: expected[name] for name in inside})
-            for name in suspects:
+            for name, arrays in wrong.items():
                 value = couple.partner(name)
-                put = {value: wrong[name][number].astype(feeds[value].dtype)} if value in feeds else {}
-                own = given | (ours.as_given({value: wrong[name][number]}) if value in inside else {})
+                put = {value: arrays[number].astype(feeds[value].dtype)} if value in feeds else {}
+                own = given | (ours.as_given({value: arrays[number]}) if value in inside else {})
                 got = session.run({**feeds, **put, **own})
                 # an output itself is not read by anything: it is what was put in
-                made = {n: wrong[name][number] if n == value else np.asarray(got[n]) for n in outputs}
+                made = {n: arrays[number] if n == value else np.asarray(got[n]) for n in outputs}
                 gaps = [distance(expected[n], made[n]).relative_l2 for n in outputs]
                 moved[name] = max(moved[name], *gaps)
     return moved
@@ -288,37 +318,10 @@ def _blamed(couple: Couple, suspect: _Suspect, *, judged: bool) -> Blamed:
         errors=errors,
         precision=suspect.precision.kind,
         problem=local.problem,
-        path=_path(couple, name),
+        path=path_to_output(couple.other.graph.graph, name),
         edges=edges,
         counts=(counts[0], counts[1]),
     )
-
-
-def _path(couple: Couple, value: str) -> tuple[str, ...]:
-    """Names of the nodes on the shortest way from a value to an output of the other model."""
-    graph = couple.other.graph.graph
-    outputs = {output.name for output in graph.outputs}
-    before: dict[str, tuple[str, str]] = {}
-    waiting = deque([value])
-    readers: dict[str, list[tuple[str, list[str]]]] = {}
-    for node in graph:
-        made = [one.name for one in node.outputs if one.name]
-        for read in read_by(node):
-            readers.setdefault(read.name or "", []).append((node_name(node), made))
-    while waiting:
-        name = waiting.popleft()
-        if name in outputs:
-            steps = []
-            while name in before:
-                step, name = before[name]
-                steps.append(step)
-            return tuple(reversed(steps))
-        for reader, made in readers.get(name, []):
-            for one in made:
-                if one not in before and one != value:
-                    before[one] = (reader, name)
-                    waiting.append(one)
-    return ()
 
 
 def _finite(value: float) -> float | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from optim._engine.compare.place import Place
-from optim._engine.diagnosis.cutting import MOST_ELEMENT_BYTES, OpenGraph, chunks
+from optim._engine.diagnosis.cutting import MOST_ELEMENT_BYTES, OpenGraph, chunks, overflows_half
 from optim._engine.diagnosis.judge import Distance, distance
 from optim._engine.diagnosis.matching import paired
 from optim._engine.diagnosis.quantized import with_float_views
@@ -90,6 +90,17 @@ class Couple:
                     given = self.other.as_given(values)
                     got = theirs.run({**fed, **given})
                     yield from ((name, expected[self.partner(name)], np.asarray(got[name])) for name in group)
+
+    def beyond_range(self, names: Iterable[str]) -> set[str]:
+        """Those of the other's values in float16 that are larger in the reference than float16 can be."""
+        half = [name for name in names if name in self.other.values and self.other.dtypes[name] == np.float16]
+        found: set[str] = set()
+        for group in self._chunks(half):
+            with self.ours.values_of({self.partner(name) for name in group} & set(self.ours.values)) as mine:
+                for feeds in self.feeds:
+                    expected = {**feeds, **mine(feeds)}
+                    found.update(name for name in group if overflows_half(expected[self.partner(name)]))
+        return found
 
     def _look_into_branches(self) -> None:
         """Put the nodes of a branch in place of its If, where every sample takes it in both models."""

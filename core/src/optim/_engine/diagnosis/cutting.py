@@ -34,6 +34,8 @@ MOST_BYTES = 256 << 20
 MOST_ELEMENT_BYTES = 8
 """Of an element of a value."""
 
+_MOST_HALF = float(np.finfo(np.float16).max)
+
 _PLAIN = SessionConfig({"graph_optimization_level": "ORT_DISABLE_ALL"})
 _SHAPE, _CONDITION = "optim_shape_", "optim_condition_"
 _NO_TENSORS = ("Sequence", "Optional", "SplitToSequence", "StringSplit")
@@ -245,12 +247,16 @@ def read_by(node: ir.Node) -> list[ir.Value]:
     return read
 
 
+def overflows_half(array: Array) -> bool:
+    """Whether finite elements of an array are beyond float16."""
+    return bool(np.any(np.isfinite(array) & (np.abs(array) > _MOST_HALF)))
+
+
 def _fitted(array: Array, dtype: np.dtype[np.generic]) -> Array:
     if array.dtype == dtype:
         return array
     if dtype == np.float16:
-        most = float(np.finfo(np.float16).max)
-        array = np.where(np.isfinite(array), np.clip(array, -most, most), array)
+        array = np.where(np.isfinite(array), np.clip(array, -_MOST_HALF, _MOST_HALF), array)
     return array.astype(dtype)
 
 

@@ -56,7 +56,7 @@ def distance(reference: Array, other: Array) -> Distance:
     if is_float(reference.dtype) and gap.size:
         coarse = other.dtype if other.dtype.itemsize <= reference.dtype.itemsize else reference.dtype
         if coarse in (np.float16, np.float32, np.float64):
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"):  # of what is beyond the coarser type there is none
                 spacing = np.spacing(np.maximum(np.abs(a[both]), np.abs(b[both])).astype(coarse)).astype(np.float64)
             ulp = float(np.nanmax(gap / spacing, initial=0.0))
     if count := int(lost.sum()):

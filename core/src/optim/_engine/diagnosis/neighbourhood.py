@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -120,3 +121,29 @@ def _near(
         error=None if lost else error,
         lost=lost,
     )
+
+
+def path_to_output(graph: ir.Graph, value: str) -> tuple[str, ...]:
+    """Names of the nodes on the shortest way from a value to an output of the graph."""
+    outputs = {output.name for output in graph.outputs}
+    before: dict[str, tuple[str, str]] = {}
+    waiting = deque([value])
+    readers: dict[str, list[tuple[str, list[str]]]] = {}
+    for node in graph:
+        made = [one.name for one in node.outputs if one.name]
+        for read in read_by(node):
+            readers.setdefault(read.name or "", []).append((node_name(node), made))
+    while waiting:
+        name = waiting.popleft()
+        if name in outputs:
+            steps = []
+            while name in before:
+                step, name = before[name]
+                steps.append(step)
+            return tuple(reversed(steps))
+        for reader, made in readers.get(name, []):
+            for one in made:
+                if one not in before and one != value:
+                    before[one] = (reader, name)
+                    waiting.append(one)
+    return ()
