@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import hashlib
 import json
 import os
 import shutil
@@ -127,13 +128,14 @@ class Cache:
             self._run([sys.executable, HERE / "a_llama.py", self.model, self.reference], "llama")
 
     def built(self, name: str, entrant: Entrant, drift: str) -> Path:
-        """Where the entrant's model lies, built where it was not."""
+        """Where the entrant's model lies, built where it was not; optim's own anew where its code changed."""
         words = [word.format(drift=drift) for word in entrant.words]
+        tied = words + ([] if entrant.needs else [code_digest()])
         whole, made = self.folder / f"{name}.json", self.folder / name
-        if not whole.exists() or json.loads(whole.read_text()) != words:
+        if not whole.exists() or json.loads(whole.read_text()) != tied:
             shutil.rmtree(made, ignore_errors=True)
             self._run([self.python(name, entrant), HERE / entrant.worker, "build", self.model, made, *words], name)
-            whole.write_text(json.dumps(words))
+            whole.write_text(json.dumps(tied))
         return made
 
     def python(self, name: str, entrant: Entrant) -> Path:
@@ -155,6 +157,14 @@ class Cache:
         if done.status != 0:
             last = done.tail.splitlines()[-1] if done.tail else "nothing was said"
             raise NotThereError(f"{Path(str(command[1])).name} ended with {done.status}: {last[:200]}")
+
+
+def code_digest() -> str:
+    """Of optim and its plugins as they lie here: what they build is as new as their code."""
+    root, found = Path(__file__).parents[1], hashlib.sha256()
+    for file in sorted(root.glob("core/src/**/*.py")) + sorted(root.glob("plugins/src/**/*.py")):
+        found.update(file.read_bytes())
+    return found.hexdigest()[:16]
 
 
 class Worker:

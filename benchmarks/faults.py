@@ -7,8 +7,9 @@ FOLDER holds what `benchmarks/models/exports.py` writes; what is missing is expo
 made: what onnxruntime's own optimizer fuses (level EXTENDED), and a quantized one (weights and activations by
 quantize_dynamic for transformers, QDQ by quantize_static for convolutions). Faults of five kinds are put into these;
 the reference is the original. A fault counts where the outputs move beyond the budget; it is found where the first
-blamed part has the faulty node among its nodes. Prints a row for each, and both shares at the end; ends with status 1
-where fewer than 90 % are found or a clean pair is blamed.
+blamed part has the faulty node among its nodes. Prints a row for each, with seconds and the peak memory of the largest
+process (Linux), and both shares at the end; ends with status 1 where fewer than 90 % are found or a clean pair is
+blamed.
 """
 
 from __future__ import annotations
@@ -19,174 +20,27 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from fault_kinds import KINDS, Fault, Place
+from memory import descendants, high_water_bytes
 
 BUDGET = 1e-3
 """Drift beyond which a fault counts, or ``_BEYOND`` times that of the clean one: 1e-6 fused, 0.03 to 0.3 quantized."""
 
 _BEYOND = 1.25
 
+_LOOK_S = 0.05
+"""Between looks at the memory of processes: each keeps its own peak, so only one that is as short is not seen."""
+
 _ASKED = 0.9
 """Share of the faults that count which must be found."""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A changed model and the nodes that the change is in."""
-
-    kind: str
-    nodes: tuple[str, ...]
-
-
-def weight_noise(model: onnx.ModelProto, pair: Pair, pick: random.Random) -> Fault | None:
-    """Noise of half its own spread on one weight, in whatever type it is stored."""
-    weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    found = [
-        (node, name)
-        for node in model.graph.node
-        if node.op_type in ("MatMul", "Gemm", "Conv", "MatMulInteger", "DequantizeLinear", "FusedMatMul", "FusedConv")
-        for name in node.input
-        if name in weights and len(weights[name].dims) >= 2
-    ]
-    if not found:
-        return None
-    node, name = pick.choice(found)
-    array = _array(weights[name], pair.folder)
-    noise = np.random.default_rng(pick.randrange(1 << 30)).standard_normal(array.shape) * 0.5 * array.std()
-    changed = np.clip(array + noise, *_range(array.dtype)).astype(array.dtype)
-    weights[name].CopyFrom(numpy_helper.from_array(changed, name))
-    return Fault("weight noise", _readers(model, node))
-
-
-def wrong_axis(model: onnx.ModelProto, pair: Pair, pick: random.Random) -> Fault | None:
-    """An axis one too early, where the shape stays as it is."""
-    del pair
-    found = [node for node in model.graph.node if node.op_type in ("Softmax", "LayerNormalization")]
-    if not found:
-        return None
-    node = pick.choice(found)
-    for attribute in [one for one in node.attribute if one.name == "axis"]:
-        node.attribute.remove(attribute)
-    if node.op_type == "LayerNormalization":  # over the rows: its scale has another shape there
-        node.op_type = "Softmax"
-        del node.input[1:]
-        for attribute in list(node.attribute):
-            node.attribute.remove(attribute)
-    node.attribute.append(onnx.helper.make_attribute("axis", -2))
-    return Fault("wrong axis", (node.name,))
-
-
-def wrong_epsilon(model: onnx.ModelProto, pair: Pair, pick: random.Random) -> Fault | None:
-    """A normalization whose epsilon is as large as what it normalizes."""
-    del pair
-    found = [node for node in model.graph.node if any(one.name == "epsilon" for one in node.attribute)]
-    if not found:
-        return None
-    node = pick.choice(found)
-    next(one for one in node.attribute if one.name == "epsilon").f = 10.0
-    return Fault("wrong epsilon", (node.name,))
-
-
-def overflow(model: onnx.ModelProto, pair: Pair, pick: random.Random) -> Fault | None:
-    """A value that goes through float16 scaled so that its large elements overflow."""
-    del pair
-    found = [n for n in model.graph.node if n.op_type in ("MatMul", "Gemm", "Conv", "Add", "FusedMatMul", "FusedConv")]
-    floats = {value.name for value in onnx.shape_inference.infer_shapes(model).graph.value_info}
-    node = pick.choice([n for n in found if n.output[0] in floats] or found)
-    value, names = node.output[0], [f"{node.name}_half_{place}" for place in range(4)]
-    inner = [f"{value}_before", f"{value}_scaled", f"{value}_half", f"{value}_back"]
-    node.output[0] = inner[0]
-    scale = [numpy_helper.from_array(np.float32(number), f"{value}_by_{number:g}") for number in (1e5, 1e-5)]
-    model.graph.initializer.extend(scale)
-    make = onnx.helper.make_node
-    place = list(model.graph.node).index(node)
-    for new in (
-        make("Mul", [inner[3], scale[1].name], [value], names[3]),
-        make("Cast", [inner[2]], [inner[3]], names[2], to=1),
-        make("Cast", [inner[1]], [inner[2]], names[1], to=10),
-        make("Mul", [inner[0], scale[0].name], [inner[1]], names[0]),
-    ):
-        model.graph.node.insert(place + 1, new)
-    return Fault("overflow in float16", tuple(names))
-
-
-def bad_scale(model: onnx.ModelProto, pair: Pair, pick: random.Random) -> Fault | None:
-    """A quantization scale ten times too small; in a model without one, a pair with such a scale is put in.
-
-    A fixed scale would not do: for some values it is the right one.
-    """
-    weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    found = [
-        node
-        for node in model.graph.node
-        if node.op_type == "DequantizeLinear" and len(node.input) > 1 and node.input[1] in weights
-    ] or [node for node in model.graph.node if node.op_type == "Mul" and node.input[1].endswith("_scale")]
-    scaled = [(node, name) for node in found for name in node.input if name in weights and name.endswith("_scale")]
-    if scaled:
-        node, name = pick.choice(scaled)
-        array = _array(weights[name], pair.folder)
-        weights[name].CopyFrom(numpy_helper.from_array((array / 10).astype(array.dtype), name))
-        return Fault("bad quantization scale", _readers(model, node))
-    node = pick.choice([node for node in model.graph.node if node.op_type in ("MatMul", "Gemm", "Conv", "FusedConv")])
-    value, names = node.output[0], (f"{node.name}_down", f"{node.name}_up")
-    scale = np.float32(np.abs(_seen(model, pair, value)).max() / 127 / 10)
-    node.output[0] = f"{value}_before"
-    model.graph.initializer.append(numpy_helper.from_array(scale, f"{value}_scale"))
-    model.graph.initializer.append(numpy_helper.from_array(np.int8(0), f"{value}_zero"))
-    pair = [f"{value}_scale", f"{value}_zero"]
-    place = list(model.graph.node).index(node)
-    make = onnx.helper.make_node
-    up = make("DequantizeLinear", [f"{value}_integers", *pair], [value], names[1])
-    model.graph.node.insert(place + 1, up)
-    down = make("QuantizeLinear", [f"{value}_before", *pair], [f"{value}_integers"], names[0])
-    model.graph.node.insert(place + 1, down)
-    return Fault("bad quantization scale", names)
-
-
-KINDS: tuple[Callable[[onnx.ModelProto, Pair, random.Random], Fault | None], ...] = (
-    weight_noise,
-    wrong_axis,
-    wrong_epsilon,
-    overflow,
-    bad_scale,
-)
-
-
-def _seen(model: onnx.ModelProto, pair: Pair, value: str) -> np.ndarray:
-    """A value of the model on its feeds."""
-    import onnxruntime as ort
-
-    looked_into = onnx.ModelProto.FromString(model.SerializeToString())
-    looked_into.graph.output.append(onnx.ValueInfoProto(name=value))
-    path = pair.made.with_suffix(".value.onnx")
-    onnx.save(looked_into, path)
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    with np.load(pair.data) as feeds:
-        (found,) = session.run([value], {one.name: feeds[one.name] for one in session.get_inputs()})
-    return np.asarray(found)
-
-
-def _array(tensor: onnx.TensorProto, folder: Path) -> np.ndarray:
-    return numpy_helper.to_array(tensor, base_dir=str(folder))
-
-
-def _range(dtype: np.dtype) -> tuple[float, float]:
-    return (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-
-
-def _readers(model: onnx.ModelProto, node: onnx.NodeProto) -> tuple[str, ...]:
-    """A node, and what reads it where it only unpacks a weight: a weight has no node of its own."""
-    if node.op_type != "DequantizeLinear":
-        return (node.name,)
-    return (node.name, *(other.name for other in model.graph.node if set(node.output) & set(other.input)))
 
 
 def fused(model: Path, made: Path) -> None:
@@ -232,14 +86,40 @@ def quantized(model: Path, made: Path, samples: Path) -> None:
     quantize_static(prepared, made, Reader(), quant_format=QuantFormat.QDQ, use_external_data_format=True)
 
 
-def blame(reference: Path, other: Path, data: Path) -> tuple[dict, float]:
-    """What `optim blame` says, and its seconds."""
+@dataclass(frozen=True)
+class Said:
+    """What `optim blame --json` says, and what it takes.
+
+    Attributes:
+        answer: as it is printed.
+        seconds: of the whole command.
+        peak_bytes: largest resident set of any of its processes, mapped weights counted.
+    """
+
+    answer: dict[str, Any]
+    seconds: float
+    peak_bytes: int
+
+    @property
+    def cost(self) -> str:
+        """E.g. ``20.3 s, 410 MB``."""
+        return f"{self.seconds:.1f} s, {self.peak_bytes / 1e6:.0f} MB"
+
+
+def blame(reference: Path, other: Path, data: Path) -> Said:
+    """Have two models compared, in processes that are watched."""
     command = [sys.executable, "-m", "optim", "blame", str(reference), str(other), "--data", str(data), "--json"]
-    started = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 4):
-        raise SystemExit(f"{' '.join(command)}\n{done.stderr[-3000:]}")
-    return json.loads(done.stdout), time.perf_counter() - started
+    started, peak = time.perf_counter(), 0
+    with TemporaryFile("w+") as said, TemporaryFile("w+") as complained:
+        process = subprocess.Popen(command, stdout=said, stderr=complained)
+        while process.poll() is None:
+            peak = max(peak, *map(high_water_bytes, descendants(process.pid)))
+            time.sleep(_LOOK_S)
+        for stream in (said, complained):
+            stream.seek(0)
+        if process.returncode not in (0, 4):
+            raise SystemExit(f"{' '.join(command)}\n{complained.read()[-3000:]}")
+        return Said(json.load(said), time.perf_counter() - started, peak)
 
 
 @dataclass
@@ -282,7 +162,8 @@ class Pair:
         """A copy with a fault, the same for the same number; None where this kind has no node here."""
         proto = onnx.load(self.made, load_external_data=False)
         draw = random.Random(f"{self.name} {self.variant} {number}")
-        fault = KINDS[number % len(KINDS)](proto, self, draw)
+        place = Place(self.folder, self.data, self.made.with_suffix(".value.onnx"))
+        fault = KINDS[number % len(KINDS)](proto, place, draw)
         if fault is None:
             return None
         path = self.made.with_name(f"{self.name}.{self.variant}.broken.onnx")
@@ -301,17 +182,19 @@ class Score:
 
     def look_at_clean(self, pair: Pair) -> None:
         """Blame nothing in a pair without a fault."""
-        found, seconds = blame(pair.reference, pair.made, pair.data)
+        said = blame(pair.reference, pair.made, pair.data)
+        found = said.answer
         pair.clean_drift = found["drift"]
         self.clean, self.clean_blamed = self.clean + 1, self.clean_blamed + bool(found["blamed"])
         drift, count = found["drift"], len(found["blamed"])
-        print(f"{pair.name} {pair.variant} clean: drift {drift}, blamed {count}, {seconds:.1f} s", flush=True)
+        print(f"{pair.name} {pair.variant} clean: drift {drift}, blamed {count}, {said.cost}", flush=True)
         for one in found["blamed"][:3]:
             print("   ", one["nodes"][:4], one["operators"][:4], one["local"], one["limit"], one["alone"])
 
     def look_at(self, pair: Pair, number: int, fault: Fault, broken: Path) -> None:
         """Blame the faulty node first."""
-        found, seconds = blame(pair.reference, broken, pair.data)
+        said = blame(pair.reference, broken, pair.data)
+        found = said.answer
         counts = found["drift"] is None or found["drift"] > max(BUDGET, _BEYOND * (pair.clean_drift or 0.0))
         first = found["blamed"][0]["nodes"] if found["blamed"] else []
         hit = bool(set(first) & set(fault.nodes))
@@ -321,7 +204,7 @@ class Score:
         print(
             f"{pair.name} {pair.variant} {number:2} {fault.kind:23} {verdict:7}"
             f" drift {drift:>8}{'' if counts else ' (within)'}"
-            f" of {len(first)} nodes, {len(found['blamed'])} blamed, {seconds:.1f} s: {fault.nodes[0]}",
+            f" of {len(first)} nodes, {len(found['blamed'])} blamed, {said.cost}: {fault.nodes[0]}",
             flush=True,
         )
         if counts and not hit:

@@ -1,12 +1,14 @@
 """Whether a run keeps its seconds and says the same each time: one command again and again, each from an empty cache.
 
     python benchmarks/repeats.py model.onnx=feeds.npz:0.05 other.onnx=:lossless --times 5 --search-seconds 30
+    python benchmarks/repeats.py model.onnx=feeds.npz:0.05 --search-seconds auto
     python benchmarks/repeats.py FOLDER/*.onnx --times 1 --search-seconds 40 --beside 8
 
-Each argument is a model, its feeds (none: made up) and its budget (none: the default). ``--beside`` keeps so many other
-programs computing meanwhile. Nobody else should run optim then: waiting for another run's clock counts here. A line for
-each run, then one for each model: its verdicts, the range of its ratios, and the most seconds beside what was given or
-announced. The exit status is 1 where verdicts of a model differ, or a run took 20 % more than that.
+The second takes five repeats with default seconds. Each argument is a model, its feeds (none: made up) and its budget
+(none: the default). ``--beside`` keeps so many other programs computing meanwhile. Nobody else should run optim then:
+waiting for another run's clock counts here. A line for each run, then one for each model: its verdicts, the range of
+its ratios, and the most seconds beside what was given or announced. The exit status is 1 where verdicts of a model
+differ, or a run took 20 % more than that.
 """
 
 from __future__ import annotations

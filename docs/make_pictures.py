@@ -33,12 +33,16 @@ def draw(page: Path, picture: Path, width: int, height: int) -> None:
         height: of the picture, in pixels.
     """
     from PyQt6.QtCore import QTimer, QUrl
+    from PyQt6.QtWebEngineCore import QWebEngineSettings
     from PyQt6.QtWebEngineWidgets import QWebEngineView
     from PyQt6.QtWidgets import QApplication
 
     application = QApplication(sys.argv[:1])
     view = QWebEngineView()
     view.resize(width, height)
+    settings = view.settings()
+    assert settings is not None
+    settings.setAttribute(QWebEngineSettings.WebAttribute.ShowScrollBars, False)
 
     def grab() -> None:
         view.grab().save(str(picture))

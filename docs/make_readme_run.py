@@ -68,9 +68,17 @@ Path("package/module.py").write_text('''
 import torch
 
 
+class Tagger(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.tags = torch.nn.Embedding(96, 32), torch.nn.Linear(32, 8)
+
+    def forward(self, tokens):
+        return self.tags(self.words(tokens))
+
+
 def factory():
-    module = torch.nn.Sequential(torch.nn.Embedding(96, 32), torch.nn.Linear(32, 8)).eval()
-    return module, (torch.ones(2, 7, dtype=torch.int64),)
+    return Tagger().eval(), (torch.ones(2, 7, dtype=torch.int64),)
 ''')
 """
 

@@ -6,6 +6,7 @@ torch are for one process: no other imports it, and what one file exports the ne
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -16,6 +17,8 @@ import pytest
 
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # hundreds of processes would compile all they import, each anew
     sys.dont_write_bytecode = False
+if "numpy" not in sys.modules:  # threads of its library spin where they have no work
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from counted_clock import counted_clock  # noqa: F401 - fixtures for tests of every folder
 from jobs_here import jobs_here  # noqa: F401
@@ -24,7 +27,15 @@ from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.time_budget import TimeBudget
 
 _TORCH = "tests/plugins/torch/"
-_WITH_TORCH = (_TORCH, "tests/plugins/adapters/test_adapters.py")  # peft imports torch
+_WITH_TORCH = (
+    _TORCH,
+    "tests/plugins/adapters/test_adapters.py",
+    "tests/docs/test_python_page.py",
+    "tests/examples/test_memory_decoder.py",
+    "tests/qnn/test_qnn_source.py",
+)
+"""What imports torch, be it by peft: seconds in each process that does."""
+
 _LOCKS = tempfile.TemporaryDirectory(prefix="optim-tests-")
 """Each process has its own: no test waits for the clock of another, and no figure of theirs is asserted."""
 
@@ -32,8 +43,10 @@ _LOCKS = tempfile.TemporaryDirectory(prefix="optim-tests-")
 def pytest_configure() -> None:
     """Races take tenths of seconds: what is tested is what a search makes of them, and what differs does by factors.
 
+    Garbage is collected as seldom as in processes of optim's own: it would take a sixth of an export by torch.
     A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C start processes that must not.
     """
+    gc.set_threshold(200_000)
     TimeBudget.pace, TimeBudget.programs = 0.05, False
     KernelGains.measures = False
     os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name

@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("memory") / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(EXAMPLE)
-        words = [*OPTIONS, "-o", str(output), "--lossless", "--search-seconds", "4"]
+        words = [*OPTIONS, "-o", str(output), "--lossless", "--search-seconds", "1"]
         assert main(["run", "memory_decoder:factory", *words]) == 0
     return output
 

@@ -176,11 +176,13 @@ def test_the_page_shows_the_right_digit_in_chromium(delivered):
 
 @needs_node
 @needs_chromium
-def test_a_file_that_is_no_picture_is_said_by_the_page(delivered, tmp_path):
+def test_a_file_that_is_no_picture_is_said_by_the_page(delivered, tmp_path, monkeypatch):
+    browser = chromium.find_chromium()
+    monkeypatch.setattr(chromium, "find_chromium", lambda: None)  # the page is opened once, below
     folder, _, _, _ = delivered()
     (tmp_path / "broken.png").write_bytes(b"\x89PNG nothing more")
     with pytest.raises(OptimError) as failed:
-        chromium.run_page(folder, {}, chromium.find_chromium(), picture=tmp_path / "broken.png")
+        chromium.run_page(folder, {}, browser, picture=tmp_path / "broken.png")
     assert "broken.png is no picture" in failed.value.cause
 
 

@@ -6,6 +6,7 @@ so that a crash belongs to a model and a pass.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pkgutil
@@ -70,6 +71,7 @@ def try_case(case: Case, work: Work, begin: Any, passes: list[type[Pass]]) -> It
 
 def main() -> None:
     """Do the work of stdin."""
+    gc.set_threshold(200_000)  # thousands of small graphs are made, and next to no garbage
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 
+_MOST_NAMES = 12
+"""Known names in an error: some two lines of a terminal; there are 45 passes and 500 errors."""
+
 
 class ExitStatus(IntEnum):
     """What the command line exits with (docs/command-line.md, "Exit status")."""
@@ -95,11 +98,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, fix: str = "") -
         kind: what was looked for, e.g. ``pass``; the reference becomes ``unknown-pass``.
         name: what the user wrote.
         known: every name there is.
-        fix: what to do; by default, which near names exist.
+        fix: what to do: the command that lists all, since of many names an error shows the first.
     """
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    cause = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
+    more = f" and {len(known) - _MOST_NAMES} others" if len(known) > _MOST_NAMES else ""
+    cause = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known[:_MOST_NAMES]) or 'none'}{more}"
     return OptimError(
         f"unknown-{kind.replace(' ', '-')}", f"there is no {kind} '{name}'", cause, fix, status=ExitStatus.USAGE
     )

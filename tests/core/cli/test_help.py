@@ -5,7 +5,7 @@ import json
 import pytest
 
 from optim._engine.cli.main import main, optim
-from optim.errors import ExitStatus
+from optim.errors import ExitStatus, unknown_name
 
 
 def shown(capsys, *arguments: str) -> str:
@@ -36,6 +36,13 @@ def test_without_a_topic_it_is_the_help_with_the_topics(capsys):
 def test_an_unknown_topic_names_the_near_ones(capsys, topic, near):
     assert main(["help", topic]) == ExitStatus.USAGE
     assert near in capsys.readouterr().err
+
+
+def test_a_name_like_no_other_is_answered_with_topics_and_a_dozen_of_many_names(capsys):
+    assert main(["help", "qqq"]) == ExitStatus.USAGE
+    assert "known: errors, errors/NAME, recipe\n" in capsys.readouterr().err
+    many = [f"name-{number:02}" for number in range(15)]
+    assert unknown_name("thing", "qqq", many).cause == f"known: {', '.join(many[:12])} and 3 others"
 
 
 @pytest.mark.parametrize(

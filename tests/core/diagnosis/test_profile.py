@@ -13,10 +13,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from optim._engine.cli.main import main
+from optim._engine.diagnosis.timing import operators_job
 from optim._engine.diagnosis.timing.in_turns import in_turns, record_ms, without_records
 from optim._engine.diagnosis.timing.origin import joined
 from optim._engine.diagnosis.timing.profiled import Runs
 from optim._engine.diagnosis.timing.trace import NodeTime, read_timeline
+from optim._engine.feeds.feedset import FeedWriter
 from optim.errors import ExitStatus
 from optim.model import Model
 
@@ -148,37 +150,65 @@ def test_the_profilers_own_time_is_taken_off_each_node_for_each_of_its_records()
     assert record_ms(nodes, plain_ms=0.1) == 0.02  # and here the others: no profiler takes so much
 
 
+class Stand:
+    """A stand-in for a session: the profiler writes one record a run, of 20 us, of 50 us where another model ran."""
+
+    def __init__(self, name: str, ran: list[str], events: list[dict]) -> None:
+        self.name, self.ran, self.events = name, ran, events
+
+    def run(self, feeds: dict) -> None:
+        self.ran.append(self.name)
+        if self.name == "watched":
+            lasts = 50 if len(self.ran) == 1 or self.ran[-2] == "plain" else 20
+            at = 100 * len(self.ran)
+            kernel = {"name": "a_kernel_time", "ts": at, "dur": lasts, "args": {"op_name": "Add"}}
+            self.events.extend([kernel, {"name": "model_run", "ts": at, "dur": lasts}])
+
+
+class StandInBackend:
+    """Opens such sessions; those of a model that is profiled leave their records."""
+
+    owner = None
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    @contextmanager
+    def open(self, model: Model, target: object):
+        prefix, events = model.session.session_options.get("profile_file_prefix"), []
+        yield Stand("watched" if prefix else "plain", self.ran, events)
+        if prefix:
+            Path(prefix).with_suffix(".json").write_text(json.dumps(events))
+
+
+def stand_in_model(path: Path) -> Model:
+    path.write_bytes(b"")
+    return Model(path, "digest", (), (), {"": 17}, 8)
+
+
 def test_runs_take_turns_and_the_first_of_each_turn_does_not_count(tmp_path):
-    """A stand-in for the profiler writes one record a run."""
-    ran: list[str] = []
-    events: list[dict] = []
-
-    class Stand:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def run(self, feeds: dict) -> None:
-            ran.append(self.name)
-            if self.name == "watched":
-                lasts = 50 if len(ran) == 1 or ran[-2] == "plain" else 20
-                at = 100 * len(ran)
-                kernel = {"name": "a_kernel_time", "ts": at, "dur": lasts, "args": {"op_name": "Add"}}
-                events.extend([kernel, {"name": "model_run", "ts": at, "dur": lasts}])
-
-    class Backend:
-        @contextmanager
-        def open(self, model: Model, target: object):
-            yield Stand("watched")
-            written = Path(model.session.session_options["profile_file_prefix"]).with_suffix(".json")
-            written.write_text(json.dumps(events))
-
-    place = SimpleNamespace(backend=Backend, target=None)
-    model = Model(tmp_path / "m.onnx", "digest", (), (), {"": 17}, 8)
+    backend = StandInBackend()
+    place, model = SimpleNamespace(backend=lambda: backend, target=None), stand_in_model(tmp_path / "m.onnx")
     runs = Runs(0.0, warm_up=2, least=8, share=1)
-    timeline, times = in_turns(Stand("plain"), place, model, {}, runs, {})
-    assert "".join(name[0] for name in ran) == "ww" + 2 * (5 * "p" + 5 * "w")
+    timeline, times = in_turns(Stand("plain", backend.ran, []), place, model, {}, runs, {})
+    assert "".join(name[0] for name in backend.ran) == "ww" + 2 * (5 * "p" + 5 * "w")
     assert len(times) == 8
     assert [node.ms for node in timeline.nodes] == [pytest.approx(0.02)]
+
+
+def test_the_table_of_a_report_has_no_time_of_the_profiler_either(tmp_path, monkeypatch):
+    def twelve_us(session: Stand, feeds: dict) -> float:
+        session.run(feeds)
+        return 0.012
+
+    monkeypatch.setattr("optim._engine.diagnosis.timing.in_turns.run_ms", twelve_us)
+    place, model = SimpleNamespace(backend=StandInBackend, target=None), stand_in_model(tmp_path / "m.onnx")
+    with FeedWriter(tmp_path / "feeds") as writer:
+        writer.add({"x": np.zeros(1, np.float32)})
+        writer.finish("x.npz", ())
+    asked = operators_job.Request((operators_job.Fed(model, place),), tmp_path / "feeds", 0)
+    answer = operators_job.run(asked, SimpleNamespace(event=lambda kind, text: None))
+    assert answer.models == ({"Add": pytest.approx(0.012)},)
 
 
 @pytest.mark.parametrize(("share", "ms", "told"), [(0.5, 0.025, 0.015), (0.0, 0.02, 0.01), (1.0, 0.04, 0.03)])

@@ -282,6 +282,17 @@ def test_what_is_to_blame_for_a_wrong_step_is_told_and_drawn():
     assert "What is to blame" not in page(sample.improved(attempts=without)).text
 
 
+def test_a_step_in_which_no_node_is_to_blame_shows_how_the_error_grows():
+    one = next(attempt for attempt in sample.attempts() if attempt.blame is not None)
+    honest = replace(one, blame=replace(one.blame, blamed=()))
+    found = page(sample.improved(attempts=[honest]))
+    assert "no node is off by more than its precision explains" in found.text
+    assert "what is blamed is red" not in found.text
+    drawings = {attrs.get("aria-label") for tag, attrs in found.tags if tag == "svg"}
+    assert "error of each value in graph order" in drawings
+    assert "the graph around what is blamed" not in drawings
+
+
 def test_operators_have_their_time_before_and_after_where_it_was_looked_at():
     times = ({"MatMul": 8.0, "FusedMatMul": 1.5, "Gelu": 0.001}, {"MatMulInteger": 3.25})
     text = page(sample.improved(operator_ms=times)).text

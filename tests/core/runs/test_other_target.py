@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import onnx
 import pytest
 from installed_plugin import installed
 from timed_models import write_network
@@ -30,3 +31,15 @@ def test_a_model_is_compared_with_itself_on_another_target(tmp_path, capsys):
         assert json.loads(capsys.readouterr().out)["drift"]["max_abs"] == 0
         assert main(["verify", model]) == ExitStatus.USAGE
         assert main(["verify", model, "--other-target", "nowhere"]) == ExitStatus.USAGE
+
+
+def test_what_the_runtime_refuses_is_told_of_the_users_file(tmp_path, capsys):
+    model, other = write_network(tmp_path / "model.onnx", useful=1), tmp_path / "other.onnx"
+    graph = onnx.load(model)
+    graph.graph.node[0].domain = "acme"
+    graph.opset_import.append(onnx.helper.make_opsetid("acme", 1))
+    onnx.save(graph, other)
+    assert main(["verify", str(model), str(other)]) == ExitStatus.BAD_INPUT
+    text = capsys.readouterr().err
+    assert "other-failed" in text
+    assert "onnxruntime refuses other.onnx" in text

@@ -15,9 +15,10 @@ from optim._engine.cluster import fleet
 from optim._engine.reports.build import _shapes
 from optim._engine.runs.run import _workplace
 from optim._engine.search import run_time
+from optim._engine.search.lane_seconds import AGAIN_S, FINAL_S
 from optim._engine.search.run_time import LEAST_S, MOST_S, RunTime
 from optim._engine.search.settings import AUTO, RunSettings
-from optim._engine.search.time_budget import AGAIN_S, FINAL_S, GRACE_S, SHORTER_S, TimeBudget
+from optim._engine.search.time_budget import GRACE_S, SHORTER_S, TimeBudget
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_time, in_words
 from optim._engine.store import Store
 

@@ -42,7 +42,9 @@ from optim._engine.plugins.registry import load_registry
 from optim.passes import Stage
 from optim._engine.runs.execute import execute
 from optim._engine.search.settings import Named, RunSettings
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.store import Store
+TimeBudget.pace, TimeBudget.programs = 0.05, False
 outcome = execute(eval(sys.argv[1]), load_registry(), Store(), lambda text: print("said", text, flush=True))
 print("digest", outcome.result.candidate.model.digest)
 """
@@ -383,7 +385,7 @@ def test_where_nothing_helps_the_result_is_the_original(run, folder):
     assert found.result.candidate.model == found.source.model
     assert found.result.candidate.steps == ()
     assert found.result.ratio == 1.0
-    assert found.original is not None
+    assert found.timing is found.original is not None  # no second lane, whose figures would differ by noise
     assert {one.status for one in rows(found, "drop-a")} == {StepStatus.NOT_APPLICABLE}
     assert {one.status for one in rows(found, "make-way")} == {StepStatus.DROPPED}
 

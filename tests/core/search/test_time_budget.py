@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from optim._engine.search.lane_seconds import LEAST_LANES
-from optim._engine.search.time_budget import AGAIN_S, FINAL_REPAIRS_S, FINAL_S, GRACE_S, LOOK_S, TimeBudget
+from optim._engine.search.lane_seconds import AGAIN_S, FINAL_S, LEAST_LANES, LOOK_S
+from optim._engine.search.run_time import RunTime
+from optim._engine.search.time_budget import FINAL_REPAIRS_S, GRACE_S, TimeBudget
 
 
 class Clock:
@@ -166,3 +167,24 @@ def test_the_last_race_of_a_slow_model_has_few_models_and_few_rounds(time, run_s
 def test_each_shape_that_is_timed_makes_a_round_longer(time):
     time.expect_lanes(open_s=1.0, run_s=0.1, samples=3)
     assert time.lanes_at_the_end(6) == 3
+
+
+def test_the_end_of_a_short_run_keeps_time_for_two_models_and_not_for_five(clock):
+    def kept_s(seconds):
+        run = RunTime(seconds, clock)
+        run.announce(seconds + run.spent)
+        run.expect(open_s=0.2, run_s=0.02, size_bytes=10)
+        return run.left - TimeBudget.of_run(run, 300.0).search_s
+
+    assert kept_s(40.0) == pytest.approx(40.0 / 3, rel=0.1)
+    assert kept_s(300.0) < 100.0
+
+
+def test_what_a_repair_found_is_tried_though_the_search_is_over(clock):
+    run = RunTime(60.0, clock)
+    run.announce(60.0 + run.spent)
+    run.expect(open_s=0.1, run_s=0.01, size_bytes=10)
+    time = TimeBudget.of_run(run, 300.0)
+    clock.seconds += time.search_s + 5
+    assert time.for_candidate() < 6.0 <= time.for_repaired(2.0)
+    assert time.for_repaired(100.0) < run.left

@@ -64,6 +64,7 @@ def install_package(what: str, *, alone: bool) -> str:
                 "plugin-install-failed",
                 f"{what} could not be installed beside optim",
                 reason(f"{done.stdout}\n{done.stderr}"),
+                "name a folder, a wheel or a package that pip finds; "
                 "what cannot live beside optim must be isolated by its plugin: docs/writing-a-plugin.md",
                 status=ExitStatus.USAGE,
             )

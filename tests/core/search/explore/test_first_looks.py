@@ -16,7 +16,7 @@ from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.first_looks import FirstLooks, _fair_order
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.plan import make_plan
-from optim._engine.search.settings import RunSettings
+from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
@@ -107,15 +107,18 @@ def test_what_was_right_at_its_first_look_is_raced_though_the_time_is_over(setti
 def looked(folder, settings):
     """Rows of the first looks of a search that considers these passes alone."""
 
-    def rows_of(*names):
+    def rows_of(*names, **options):
         registry = load_registry()
         offers = {offered.name for offered in registry.offers(registry.target("cpu"))}
-        chosen = replace(settings, stages=(), search_seconds=80.0, without=tuple(sorted(offers - set(names))))
+        chosen = replace(
+            settings, stages=(), search_seconds=80.0, without=tuple(sorted(offers - set(names))), **options
+        )
         bench = Workbench(chosen, registry, Store(folder / "direct"), None, lambda text: None)
         bench.prepare(bench.ingest().model)
         plan = make_plan(chosen, registry, bench.target)
         beam = Beam(bench, Budget(0.05, 1e-4), plan)
-        FirstLooks(bench, beam._expander, beam.clock, beam.journal, beam.time).run(plan, 1.0)
+        looks = FirstLooks(bench, beam._expander, beam.clock, beam.journal, beam.time)
+        rows_of.found = [tuple(step.pass_name for step in one.candidate.steps) for one in looks.run(plan, 1.0)]
         rows_of.attempts = beam.journal.attempts
         return [(one.step.pass_name, one.on, one.ratio is not None) for one in beam.journal.attempts]
 
@@ -139,3 +142,34 @@ def test_what_makes_way_for_nothing_is_not_looked_at_further(looked):
     found = looked("timed.drop-a", "timed.drop-b", "timed.pointless")
     assert [row for row in found if row[1]] == []
     assert ("timed.pointless", (), False) in found
+
+
+def test_what_was_named_comes_first_and_the_others_are_looked_at_on_it(looked):
+    named = (Named("timed.drop-a"),)
+    rows = looked("timed.drop-a", "timed.drop-b", "timed.round", named=named)
+    assert ("timed.drop-a", (), False) in rows
+    assert {on for name, on, _ in rows if name == "timed.round"} == {("timed.drop-a",)}
+    assert looked.found[0] == ("timed.drop-a",)
+    assert all(chain[0] == "timed.drop-a" for chain in looked.found)
+
+
+def test_a_goal_of_its_own_clock_has_first_looks_too(looked):
+    looked("timed.drop-a", "timed.drop-b", goal="memory")
+    assert looked.found
+    assert {chain[0] for chain in looked.found} <= {"timed.drop-a", "timed.drop-b"}
+
+
+def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch):
+    """A pass that takes ten times as long for half as much again is looked at last."""
+    registry = load_registry()
+    bench = Workbench(settings, registry, Store(folder / "order"), None, lambda text: None)
+    bench.prepare(bench.ingest().model)
+    plan = make_plan(settings, registry, bench.target)
+    beam = Beam(bench, Budget(0.05, 1e-4), plan)
+    tried = []
+    monkeypatch.setattr(Workbench, "try_all", lambda _, trials, seconds: tried.extend(trials) or [None] * len(trials))
+    monkeypatch.setattr(Promises, "expected_s", lambda _, name: 20.0 if name == "timed.round" else 2.0)
+    monkeypatch.setattr(Promises, "gain", lambda _, step: 0.6 if step.pass_name == "timed.round" else 0.4)
+    FirstLooks(bench, beam._expander, beam.clock, beam.journal, beam.time).run(plan, 1.0)
+    names = [trial.offered.name for trial in tried]
+    assert names.index("timed.round") > names.index("timed.drop-a")

@@ -9,7 +9,7 @@ import pytest
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, step_of
-from optim._engine.search.select.repair import Repairer
+from optim._engine.search.select.repair import Mended, Repairer
 from optim._engine.search.state import Candidate
 from optim._engine.search.time_budget import TimeBudget
 from optim.model import Model
@@ -32,12 +32,12 @@ def chain(name, tmp_path):
 def repaired(monkeypatch, tmp_path):
     """Options that chains end up with, and those on which a set was searched for; ``breaks`` are (chain, kept)."""
 
-    def found(*limits, breaks=()):
+    def found(*limits, breaks=(), rough=False):
         searched = []
 
         def options(_, trial, attempt, outcome, limit):
             searched.append(trial.candidate.digest)
-            return {"keep": [f"of {trial.candidate.digest}"]}
+            return Mended({"keep": [f"of {trial.candidate.digest}"]}, rough)
 
         def judge(_, parent, attempt, tried):
             return None if (parent.digest, tried) in breaks else tried
@@ -55,7 +55,7 @@ def repaired(monkeypatch, tmp_path):
         for number in range(len(limits)):
             parent = chain(f"chain {number}", tmp_path)
             attempt = journal.open(step_of(LOSSY, {"keep": []}), parent)
-            kept.append(expander.repair(parent, PLANNED, attempt, None))
+            kept.append(expander.repairs.repair(parent, PLANNED, attempt, None))
         return kept, searched
 
     return found
@@ -72,3 +72,7 @@ def test_where_it_does_not_hold_the_chain_is_searched_for_itself(repaired):
 
 def test_what_was_found_for_a_larger_drift_is_not_tried(repaired):
     assert repaired(0.05, 0.03)[1] == ["chain 0", "chain 1"]
+
+
+def test_what_a_repair_found_in_too_little_time_is_not_taken_over(repaired):
+    assert repaired(0.05, 0.05, rough=True)[1] == ["chain 0", "chain 1"]

@@ -76,6 +76,7 @@ class Reference:
         original: for the names and symbolic dimensions of inputs and outputs.
         compared: the samples there are outputs for.
         task: the task metric, where the user named one.
+        mixed: outputs that mix scales on some sample; None: not looked at yet.
     """
 
     feeds: Path
@@ -83,6 +84,7 @@ class Reference:
     original: Model
     compared: tuple[int, ...]
     task: TaskUse | None = None
+    mixed: tuple[str, ...] | None = None
 
     def feed_set(self) -> FeedSet:
         """The feeds of the run."""
@@ -152,7 +154,8 @@ def compare_run(
             f"original: {', '.join(sorted(expected))}; candidate: {', '.join(sorted(got))}",
             "a pass that changes inputs or outputs must return PassResult(interface=...)",
         )
-    return compare_sample(expected, got, feeds, reference.original.inputs, reference.original.outputs)
+    original = reference.original
+    return compare_sample(expected, got, feeds, original.inputs, original.outputs, reference.mixed)
 
 
 def chosen(feeds: FeedSet, samples: Sequence[int]) -> Iterator[tuple[int, Feeds]]:

@@ -3,24 +3,30 @@
 Sets are measured on a few samples: those on which the candidate was worst, of all that the gate compares. What is found
 is measured on all of them once more; where that says otherwise, less is aimed at, so that what is delivered as repaired
 does not break the budget at the end of the search.
+
+Guesses that cost one evaluation each come first: every node in the precision between, where the pass has one, and the
+nodes left alone that err most by themselves. Whatever holds is told at once, so that a repair whose time is over has
+the best that it had measured, and not nothing.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 
 from optim._engine.diagnosis.replay import NoReplay, Replay
 from optim._engine.diagnosis.subject import Subject
 from optim._engine.gate.finer import refine
-from optim._engine.gate.mixed import find_mix
+from optim._engine.gate.mixed import FINER_PRICE, find_mix
 from optim._engine.gate.precisions import Precisions
-from optim._engine.gate.repair import OutOfEvaluations, Repair, find_keep
+from optim._engine.gate.repair import MOST_WORK_KEPT, OutOfEvaluations, Repair, find_keep, prices
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
 from optim.jobs.channel import Channel
+from optim.jobs.wire import to_wire
 
 _SHARE_TO_ESTIMATE = 0.5
 """Of the time, for estimates; the rest is for measuring what they propose."""
@@ -36,6 +42,12 @@ _MARGIN = 0.99
 """Aim a little below the budget: session settings that come later move the drift a little."""
 
 _ROUNDS = 2
+
+_GUESSED_SHARE = 0.8
+"""Of the goal, that a guess from errors of single nodes aims at: it does not know what each does to the outputs."""
+
+HOLDS = "holds"
+"""The event that tells what was measured and holds, cheaper than all before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,36 +87,110 @@ def run(request: Request, channel: Channel) -> Answer:
         subject = stack.enter_context(Subject(request.candidate))
         if not subject.nodes:
             return Answer(None, "the pass says of no node that it can leave it alone")
+        measured = _Measured(subject, request, deadline, channel)
+        with suppress(OutOfEvaluations):
+            if subject.refinable:
+                measured.drift(frozenset(), subject.refinable)
         whole = _look_for_the_worst(subject, request)
         replay, note = _replay(subject, subject.samples[:1], stack)
         channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)
 
         precisions = _precisions(replay, request.seconds, deadline) if replay else None
-        work = {name: error.work for name, error in replay.errors.items()} if replay else {}
+        measured.work = {name: error.work for name, error in replay.errors.items()} if replay else {}
+        if replay is not None and not subject.refinable:
+            with suppress(OutOfEvaluations):
+                measured.drift(_costliest(replay, whole, request.limit * _GUESSED_SHARE))
+        found = _search(subject, request, measured, precisions, whole, deadline)
+        return Answer(found or measured.best, note)
 
-        def drift_of(keep: frozenset[str], finer: frozenset[str] = frozenset()) -> float:
-            if time.monotonic() > deadline:
+
+def _search(
+    subject: Subject,
+    request: Request,
+    measured: _Measured,
+    precisions: Precisions | None,
+    whole: float,
+    deadline: float,
+) -> Repair | None:
+    """The cheapest set that is found in time and holds on all samples; None where none was."""
+    aim, evaluations, estimates = request.limit * _MARGIN, 0, 0
+    for _ in range(_ROUNDS):
+        left, work = request.evaluations - evaluations, measured.work
+        refines = precisions is not None and bool(precisions.refinable)
+        mixed = find_mix(precisions, measured.drift, whole, aim, left, work) if precisions and refines else None
+        estimate = precisions.without_finer if precisions else None
+        found = mixed or find_keep(subject.nodes, measured.drift, whole, aim, left, estimate=estimate, work=work)
+        if found is None:
+            return None
+        evaluations, estimates = evaluations + found.evaluations + 1, estimates + found.estimates
+        drift = max(found.drift, _worst_of_all(subject, found.keep, deadline + _CHECK_S, found.finer))
+        if drift <= request.limit:
+            found = replace(found, drift=drift, evaluations=evaluations, estimates=estimates)
+            return found if mixed else _refined(subject, found, request.limit, work, deadline)
+        aim *= request.limit / drift * _MARGIN
+    return None
+
+
+@dataclass
+class _Measured:
+    """Drifts of sets, each measured once on the same samples; what holds is told as it is found.
+
+    Attributes:
+        work: how much each node computes, in any unit; empty as long as nobody knows.
+        best: the cheapest that holds on all samples, of those that were measured.
+    """
+
+    subject: Subject
+    request: Request
+    deadline: float
+    channel: Channel
+    work: Mapping[str, float] = field(default_factory=dict)
+    best: Repair | None = None
+    _price: float = math.inf
+    _known: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
+
+    def drift(self, keep: frozenset[str], finer: frozenset[str] = frozenset()) -> float:
+        """The drift with some nodes left alone and others in the precision between.
+
+        Raises:
+            OutOfEvaluations: the time for it is over.
+        """
+        asked = keep, finer, self.subject.samples
+        if asked not in self._known:
+            if time.monotonic() > self.deadline:
                 raise OutOfEvaluations
-            drift = subject.drift(keep, finer)
-            channel.event("measured", keep=len(keep), drift=drift)
-            return drift
+            drift = self._known[asked] = self.subject.drift(keep, finer)
+            self.channel.event("measured", keep=len(keep), drift=drift)
+            if drift <= self.request.limit * _MARGIN:
+                self._note(keep, finer, drift)
+        return self._known[asked]
 
-        aim, evaluations, estimates = request.limit * _MARGIN, 0, 0
-        for _ in range(_ROUNDS):
-            left = request.evaluations - evaluations
-            refines = precisions is not None and bool(precisions.refinable)
-            mixed = find_mix(precisions, drift_of, whole, aim, left, work) if precisions and refines else None
-            estimate = precisions.without_finer if precisions else None
-            found = mixed or find_keep(subject.nodes, drift_of, whole, aim, left, estimate=estimate, work=work)
-            if found is None:
-                break
-            evaluations, estimates = evaluations + found.evaluations + 1, estimates + found.estimates
-            drift = max(found.drift, _worst_of_all(subject, found.keep, deadline + _CHECK_S, found.finer))
-            if drift <= request.limit:
-                found = replace(found, drift=drift, evaluations=evaluations, estimates=estimates)
-                return Answer(found if mixed else _refined(subject, found, request.limit, work, deadline), note)
-            aim *= request.limit / drift * _MARGIN
-        return Answer(None, note)
+    def _note(self, keep: frozenset[str], finer: frozenset[str], drift: float) -> None:
+        """Keep and tell a set that holds, where it is the cheapest so far."""
+        price = prices(self.subject.nodes, self.work)
+        share = sum(price[name] for name in keep) / max(1e-12, sum(price.values()))
+        cost = share + FINER_PRICE * sum(price[name] for name in finer) / max(1e-12, sum(price.values()))
+        if cost >= self._price or share > MOST_WORK_KEPT:
+            return
+        drift = max(drift, _worst_of_all(self.subject, tuple(keep), self.deadline + _CHECK_S, tuple(finer)))
+        if drift <= self.request.limit:
+            kept, between = (tuple(name for name in self.subject.nodes if name in names) for names in (keep, finer))
+            self._price, self.best = cost, Repair(kept, drift, len(self._known), 0, share, between, rough=True)
+            self.channel.event(HOLDS, repair=to_wire(self.best))
+
+
+def _costliest(replay: Replay, whole: float, goal: float) -> frozenset[str]:
+    """The nodes that err most by themselves, as many as the goal asks where each counts by the square of its error."""
+    overflowing = frozenset(replay.overflowing)
+    costs = {name: error.relative_l2**2 for name, error in replay.errors.items() if name not in overflowing}
+    left, allowed = sum(costs.values()), sum(costs.values()) * (goal / whole) ** 2 if math.isfinite(whole) else 0.0
+    keep = set(overflowing)
+    for name in sorted(costs, key=lambda name: -costs[name]):
+        if left <= allowed:
+            break
+        keep.add(name)
+        left -= costs[name]
+    return frozenset(keep)
 
 
 def _refined(subject: Subject, found: Repair, limit: float, work: Mapping[str, float], deadline: float) -> Repair:
@@ -121,6 +207,8 @@ def _refined(subject: Subject, found: Repair, limit: float, work: Mapping[str, f
 
 def _look_for_the_worst(subject: Subject, request: Request) -> float:
     """Have the subject measured on the samples where the candidate drifts most; its drift there."""
+    if set(request.candidate.comparison.reference.compared) <= set(subject.samples):
+        return request.whole  # there is nothing to choose
     until = time.monotonic() + _SHARE_TO_LOOK * request.seconds
     drifts: dict[int, float] = {}
     for sample, drift in subject.drifts((), request.candidate.comparison.reference.compared):

@@ -8,7 +8,7 @@ it, else by its size where only one dimension of the output has that size.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -18,14 +18,19 @@ from optim._engine.gate.drift import DIFFERENCES, OutputComparison
 from optim._engine.gate.scales import worst_group
 from optim.arrays import Array, Feeds, Outputs
 from optim.errors import OptimError
-from optim.model import TensorInfo
+from optim.model import Model, TensorInfo
 
 FLOOR_PER_ELEMENT = 1e-6
 """Of the root mean square: the drift of an output of zeros would be infinite without."""
 
 
 def compare_sample(
-    reference: Outputs, other: Outputs, feeds: Feeds, inputs: Iterable[TensorInfo], outputs: Iterable[TensorInfo]
+    reference: Outputs,
+    other: Outputs,
+    feeds: Feeds,
+    inputs: Iterable[TensorInfo],
+    outputs: Iterable[TensorInfo],
+    mixed: Collection[str] | None = None,
 ) -> list[OutputComparison]:
     """Compare every output of one run.
 
@@ -35,6 +40,7 @@ def compare_sample(
         feeds: what the reference was fed; its attention mask says which positions are padding.
         inputs: of the reference model, for their symbolic dimensions.
         outputs: of the reference model.
+        mixed: outputs that mix scales, where that was looked at before; None: it is looked at.
 
     Raises:
         OptimError[nothing-compared]: there is no output, or not one element.
@@ -47,7 +53,8 @@ def compare_sample(
             results.append(_incomparable(OutputComparison(name, "", ()), f"output '{name}' is missing"))
             continue
         valid = valid_positions(name, expected, feeds, inputs, infos.get(name))
-        results.append(compare_output(name, expected, other[name], valid))
+        by_slices = mixed is None or name in mixed
+        results.append(compare_output(name, expected, other[name], valid, by_slices=by_slices))
     if not results or not any(result.compared or result.problem for result in results):
         raise OptimError(
             "nothing-compared",
@@ -59,7 +66,7 @@ def compare_sample(
 
 
 def compare_output(
-    name: str, reference: Array, other: Array, valid: NDArray[np.bool_] | None = None
+    name: str, reference: Array, other: Array, valid: NDArray[np.bool_] | None = None, *, by_slices: bool = True
 ) -> OutputComparison:
     """Compare one output.
 
@@ -68,6 +75,7 @@ def compare_output(
         reference: any dtype, any shape.
         other: the candidate's; another shape or kind of dtype is a problem, not an exception.
         valid: broadcastable to the shape; False where a position is padding.
+        by_slices: whether the reference may mix scales.
     """
     reference, other = np.asarray(reference), np.asarray(other)
     found = OutputComparison(name, str(other.dtype), tuple(other.shape))
@@ -95,7 +103,7 @@ def compare_output(
     finite = np.isfinite(a) & np.isfinite(b)
     ulp = _max_ulp(reference.ravel()[finite], other.ravel()[finite])
     found = _with_figures(replace(found, max_ulp=ulp, top1_agreement=rows), a[finite], b[finite])
-    return _held_by_slices(found, whole, whole_other, valid) if finite.all() else found
+    return _held_by_slices(found, whole, whole_other, valid) if by_slices and finite.all() else found
 
 
 def _held_by_slices(
@@ -117,6 +125,15 @@ def mixed_outputs(outputs: Outputs) -> dict[str, str]:
     floats = {name: array.astype(np.float64) for name, array in outputs.items() if array.dtype.kind == "f"}
     found = {name: worst_group(a, a) for name, a in floats.items() if a.size and np.isfinite(a).all()}
     return {name: group[0].text(group[1]) for name, group in found.items() if group is not None}
+
+
+def without_padding(outputs: Outputs, feeds: Feeds, model: Model) -> dict[str, Array]:
+    """Outputs that have padded positions, with zeros there."""
+    infos = {info.name: info for info in model.outputs}
+    valid = {
+        name: valid_positions(name, array, feeds, model.inputs, infos.get(name)) for name, array in outputs.items()
+    }
+    return {name: np.where(mask, outputs[name], 0) for name, mask in valid.items() if mask is not None}
 
 
 def faint_outputs(samples: Iterable[Outputs]) -> dict[str, float]:

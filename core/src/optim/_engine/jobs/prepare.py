@@ -10,16 +10,16 @@ from pathlib import Path
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.metric_spec import MetricSpec
-from optim._engine.compare.place import Place, Reference, TaskUse
+from optim._engine.compare.place import Place, Reference, TaskUse, chosen
 from optim._engine.compare.rounding import ToleranceTime, measure_tolerance, open_exact
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.feeds.load import load_feeds
 from optim._engine.feeds.synthesize import SAMPLES, synthesize_feeds
 from optim._engine.gate.max_loss import MaxLoss
-from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan
+from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan, without_padding
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.reference_outputs import Ran, Wanted, spread, timed_run, write_reference
+from optim._engine.jobs.reference_outputs import Ran, Wanted, run_once, spread, write_reference
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
@@ -91,6 +91,7 @@ class Answer:
         run_s: how long one run of it took on average, in seconds.
         device_bytes: memory that it took on a device or in a process of its backend's own; 0 where that has none.
         cut_short: whether more samples, settings or figures were left out for their time.
+        mixed: outputs that mix scales on some sample: only these are compared by slices.
         task: the task metric and its value on the original, where the user named one.
     """
 
@@ -111,6 +112,7 @@ class Answer:
     task: TaskUse | None = None
     device_bytes: int = 0
     cut_short: bool = False
+    mixed: tuple[str, ...] | None = None
 
 
 JOB = Job(__name__, Request, Answer)
@@ -151,9 +153,10 @@ def run(request: Request, channel: Channel) -> Answer:
         f"output '{name}' is next to zero on every sample ({value:.2g} at most), so its drift says little"
         for name, value in faint.items()
     ]
+    mixed = _mixed_outputs(reference)
     notes += [
         f"output '{name}' mixes scales, {slices}: each kind has a drift of its own, and the worst is held"
-        for name, slices in mixed_outputs(reference.expected(compared[0])).items()
+        for name, slices in mixed.items()
     ]
     notes += task_notes
     assumptions = tuple((assumption.input, assumption.text) for assumption in feeds.assumptions)
@@ -175,7 +178,17 @@ def run(request: Request, channel: Channel) -> Answer:
         device_bytes=device_bytes,
         task=task,
         cut_short=not found.complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
+        mixed=tuple(mixed),
     )
+
+
+def _mixed_outputs(reference: Reference) -> dict[str, str]:
+    """Outputs that mix scales on some sample, padding left out, with the slices that do."""
+    found: dict[str, str] = {}
+    for sample, feeds in chosen(reference.feed_set(), reference.compared):
+        outputs = reference.expected(sample)
+        found = mixed_outputs({**outputs, **without_padding(outputs, feeds, reference.original)}) | found
+    return found
 
 
 def _require_numbers(request: Request, reference: Reference) -> None:
@@ -255,7 +268,7 @@ def _synthesized(model: Model, request: Request, session: Session, known: list[R
 
     def check(feeds: Feeds) -> Outputs:
         try:
-            run = timed_run(session, feeds)
+            run = run_once(session, feeds)
         except OptimError as error:
             failures.append(error)
             raise

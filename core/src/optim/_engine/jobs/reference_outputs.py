@@ -86,7 +86,7 @@ def _write_outputs(session: Session, feeds: FeedSet, wanted: Wanted, channel: Ch
     with FeedWriter(wanted.folder) as writer:
         while done < len(compared):
             for _, arrays in chosen(feeds, compared[done : done + 1]):
-                run = next((run for run in wanted.known if run.is_on(arrays)), None) or timed_run(session, arrays)
+                run = next((run for run in wanted.known if run.is_on(arrays)), None) or run_once(session, arrays)
                 total += run.seconds
                 writer.add(run.outputs)
             done += 1
@@ -101,7 +101,7 @@ def _write_outputs(session: Session, feeds: FeedSet, wanted: Wanted, channel: Ch
     return compared, total / max(1, len(compared))
 
 
-def timed_run(session: Session, feeds: Feeds) -> Ran:
+def run_once(session: Session, feeds: Feeds) -> Ran:
     """Run the original once."""
     started = time.perf_counter()
     outputs = session.run(feeds)

@@ -216,13 +216,14 @@ def _verdict(status: RunStatus, reason: str, winner: Measured, beam: Beam, selec
     """The verdict of a search that delivers something."""
     beam.journal.conclude(winner.candidate, None if winner.candidate.is_original else winner)
     score = selection.clock.board[winner.candidate]
+    base = score.base or selection.clock.base or beam.clock.base
     return Verdict(
         status,
         reason,
         winner,
         beam.journal.attempts,
-        original=score.base or selection.clock.base or beam.clock.base,
-        timing=score.result,
+        original=base,
+        timing=base if status is RunStatus.UNCHANGED else score.result,  # a second lane of it differs by noise alone
         points=beam.archive.points(winner.candidate),
     )
 

@@ -12,11 +12,14 @@ from optim.jobs.process import WorkerFailed
 _START_S = 0.5
 """A process of its own, and reading two profiles."""
 
+_OPENED = 2
+"""Times that each model is opened: with and without the profiler."""
+
 _SHARE = 0.04
 """Of the run, what this may take as long as what is begun in the end may: on a busy machine little else is left."""
 
-_RUNS = 4.0
-"""Of each model: two that count little, and what the profiler adds."""
+_RUNS = 8.0
+"""Of each model: six, and what the profiler adds."""
 
 _MOST_S = 20.0
 """What is begun ends after that at the latest: it hangs."""
@@ -38,7 +41,7 @@ def operator_times(bench: Workbench, won: Workbench, result: Candidate | None) -
     models = [operators_job.Fed(bench.original.model, bench.place)]
     if result is not None and not result.is_original and result.recast is None:
         models.append(operators_job.Fed(result.model, won.place, result.interfaces))  # a recast is fed something else
-    needed = _START_S + len(models) * (bench.prepared.open_s + _RUNS * bench.prepared.run_s)
+    needed = _START_S + len(models) * (_OPENED * bench.prepared.open_s + _RUNS * bench.prepared.run_s)
     share_s = 0.0 if math.isinf(time.announced_s) else _SHARE * time.announced_s
     left = min(_MOST_S, max(min(share_s, time.end_s), time.left - time.closing_s))
     if needed > left:

@@ -127,7 +127,7 @@ class Preparation:
                 release=self.registry.offered("backend")[target.backend].plugin.release,
             )
         except OptimError as error:
-            raise error.naming(_names_in_messages(self.original.model, self.settings.source)) from error
+            raise error.naming(names_in_messages(self.original.model, self.settings.source)) from error
 
     def on(self, target: Target, versions: Mapping[str, str]) -> Self:
         """The same run on another target: it shares all but where candidates run, and the baseline stays where it is.
@@ -240,7 +240,7 @@ class Preparation:
 
         def make(folder: Path) -> prepare.Answer:
             data = self.settings.data
-            names = _names_in_messages(model, self.settings.source)
+            names = names_in_messages(model, self.settings.source)
             if self.elsewhere is not None and data is not None and Path(data).exists():
                 given = _carried(Path(data), folder)
                 names[str(given)], data = data, str(given)
@@ -289,6 +289,7 @@ class Preparation:
             model,
             self.prepared.compared,
             replace(task, rows=folder / "task.npy") if task else None,
+            self.prepared.mixed,
         )
         return self.prepared
 
@@ -336,7 +337,7 @@ def source_choice(settings: RunSettings) -> Choice:
     return Choice({named.name: named.options for named in settings.named}, settings.without)
 
 
-def _names_in_messages(model: Model, source: Path) -> dict[str, str]:
+def names_in_messages(model: Model, source: Path) -> dict[str, str]:
     """The user's name for a file of the cache, which messages call by its digest or the first part of it."""
     return dict.fromkeys((model.path.name, f"{model.path.stem[:12]}{model.path.suffix}"), source.name)
 

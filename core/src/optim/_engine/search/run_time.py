@@ -5,8 +5,10 @@ what                            how long                              what more 
 ==============================  ====================================  ====================================
 the whole run                   what the user gave, else 30 to 300 s  see the search
 running the original            20 % of it: a third each for finding  samples that drift is measured on, and a
-                                feeds, running them, and telling      tolerance from more settings
-                                what rounding does
+                                feeds and telling what rounding       tolerance from more settings
+                                does, a quarter for running them;
+                                one run whatever that takes, until
+                                20 % more than all are over
 comparing one result with it    5 % of it                             the same
 writing the result              1.5 s, and 1 s for each 300 MB; what  nothing
                                 reading the model took, if more

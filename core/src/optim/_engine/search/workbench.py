@@ -20,6 +20,7 @@ from optim._engine.search.state import Candidate, Trial
 from optim._engine.search.time_budget import GRACE_S, LEAST_REPAIR_S
 from optim.jobs.printed import last_lines
 from optim.jobs.process import WorkerFailed
+from optim.jobs.wire import from_wire
 from optim.onnx.files import is_whole
 from optim.target import Target
 
@@ -130,7 +131,7 @@ class Workbench(Preparation):
         if tried is not None:
             self._note_made(tried)
             return tried
-        self.say(f"trying {trial.offered.name} {_short(trial.options)}")
+        self.say(f"trying {trial.offered.name}{_short(trial.options)}")
         request = self._candidate_request(trial, self.prepared.explored)
         started = time.monotonic()
         phases = ["applying"]
@@ -166,14 +167,20 @@ class Workbench(Preparation):
         self.say(f"repairing {trial.offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(trial, samples)
         request = repair_job.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
+        held: list[Repair] = []
+
+        def note(event: Mapping[str, Any]) -> None:
+            if event["event"] == repair_job.HOLDS:
+                held.append(from_wire(Repair, event["repair"]))
+
         try:
             evaluation_s = max(GRACE_S, 2 * tried.seconds)  # the one that was begun in time
             grace_s = min(evaluation_s, max(LEAST_REPAIR_S, self.run_time.left))
-            answer = self.runner.call(repair_job.JOB, request, timeout_s=seconds + grace_s)
+            answer = self.runner.call(repair_job.JOB, request, timeout_s=seconds + grace_s, on_event=note)
         except WorkerFailed:
             self.restore(trial.candidate)
-            return None
-        if answer.repair is not None:  # with more time another run may find what this one did not
+            return held[-1] if held else None
+        if answer.repair is not None and not answer.repair.rough:  # with more time another run may find a better one
             self.runner.keep(key, answer)
         return answer.repair
 
@@ -183,7 +190,7 @@ class Workbench(Preparation):
         Raises:
             OptimError: not-applicable, nothing-to-measure, measure-failed.
         """
-        self.say(f"trying {trial.offered.name} {_short(trial.options)}")
+        self.say(f"trying {trial.offered.name}{_short(trial.options)}")
         asked = self._candidate_request(trial, self.prepared.compared[:_REPAIR_SAMPLES])
         request = measure_job.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
         return self.need(measure_job.JOB, request, "measure")
@@ -243,4 +250,4 @@ def _candidate_failure(failed: WorkerFailed, phase: str) -> str:
 
 def _short(options: dict[str, Any]) -> str:
     text = ", ".join(f"{key}={value}" for key, value in options.items() if value not in (None, (), [], {}))
-    return f"({text})" if text else ""
+    return f" ({text})" if text else ""

@@ -49,11 +49,11 @@ def nothing_to_export(spec: str, output: Path) -> OptimError:
     """Returns why a source for which :func:`needs_export` says no cannot be exported."""
     path = Path(spec)
     if path.is_dir():
-        held = ", ".join(sorted(entry.name for entry in path.iterdir())[:4]) or "nothing"
+        held = ", ".join(sorted(entry.name for entry in path.iterdir())[:4])
         return OptimError(
             "source-without-config",
             f"{path} is no Hugging Face model folder",
-            f"it holds {held}, but no {CONFIG_FILE}",
+            f"it holds {held}, but no {CONFIG_FILE}" if held else "it is empty",
             f"save the whole model: model.save_pretrained('{path}')",
         )
     if path.is_file():

@@ -67,7 +67,7 @@ def is_causal(graph: ir.Model, mask: str) -> bool:
     RemoveUnusedNodesPass()(part)
     for unused in [one for one in part.graph.inputs if not one.uses() and not one.is_initializer()]:
         part.graph.inputs.remove(unused)
-    inputs = {one.name or "": one.dtype for one in part.graph.inputs}
+    inputs = {one.name or "": one.dtype for one in part.graph.inputs if one.uses()}
     if any(name not in _feeds(1, 1) for name in inputs):
         return False
     ir.external_data.load_to_model(part)

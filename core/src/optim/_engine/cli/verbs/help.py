@@ -42,7 +42,8 @@ def help(ctx: click.Context, topic: str | None, as_json: bool) -> None:  # noqa:
 def _print_error(topic: str, *, as_json: bool) -> None:
     known, (group, _, name) = _errors(), topic.partition("/")
     if group != "errors":
-        raise unknown_name("topic", topic, [*_TOPICS, *(f"errors/{one}" for one in known)], fix="optim help")
+        meant = [f"errors/{topic}"] if topic in known else []
+        raise unknown_name("topic", topic, [*_TOPICS, *meant], fix="optim help")
     if name not in known:
         raise unknown_name("error", name, known, fix="optim help errors")
     entry = known[name]

@@ -65,7 +65,7 @@ def remove(name: str, as_json: bool) -> None:
 
     known = [environment.plugin for environment in installed_environments()]
     if "/" in name or name.startswith(".") or not remove_environment(name):
-        raise unknown_name("environment", name, known)
+        raise unknown_name("environment", name, known, fix="optim plugins list")
     if as_json:
         print_json({"removed": name})
     else:

@@ -1,4 +1,4 @@
-"""A model run with and without the profiler in turns, and what the profiler itself takes.
+"""The times of a model's nodes: runs with and without the profiler in turns, less what the profiler itself takes.
 
 The profiler writes a record for each call of a node, with the shapes of all that goes in and out, and most of the time
 that this takes lies inside the time that it records. Small nodes look several times dearer than they are. The same
@@ -9,23 +9,84 @@ times less a constant for each record add up to a plain run.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from optim._engine.compare.place import Place
-from optim._engine.diagnosis.timing.profiled import Runs, run_ms, watched, written_profile
-from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, read_timeline
+from optim._engine.diagnosis.timing.profiled import Runs, profiled, run_ms, watched, written_profile
+from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, fastest, read_timeline
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.model import Model
+from optim.onnx.files import size_bytes
+
+_MOST_OPEN_TWICE = 1 << 30
+"""Bytes of a model up to which it is open with and without the profiler at once; beyond one comes after the other."""
+
+_Told = TypeVar("_Told")
 
 _TURNS = 8
 """Of each session, at most; each begins with a run that does not count: threads of the other one spin a while."""
 
 _MOST_RECORD_MS = 0.02
 """Of one record: 3 to 9 microseconds were seen on a busy machine; what is more is no cost of the profiler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What a run of a model takes, node by node.
+
+    Attributes:
+        nodes: in the order of the runtime, without what the profiler takes.
+        timeline: as the profiler wrote it.
+        plain_ms: of a run without the profiler.
+        record_ms: what the profiler takes for a record, which was taken off.
+    """
+
+    nodes: tuple[NodeTime, ...]
+    timeline: Timeline
+    plain_ms: float
+    record_ms: float
+
+
+def timed(
+    place: Place,
+    model: Model,
+    feeds: Feeds,
+    runs: Runs,
+    warm_up: Callable[[Session, float], _Told],
+    weights: Mapping[str, list[int]] | None = None,
+) -> tuple[Timed, _Told]:
+    """The times of a model's nodes, which add up to a run without the profiler; and what the warm-up tells.
+
+    Args:
+        place: where it runs.
+        model: with its session settings.
+        feeds: of every run.
+        runs: how many of each kind, about.
+        warm_up: what first runs the session without the profiler; given the milliseconds of opening it, too.
+        weights: shape of the largest weight of nodes, by name.
+
+    Raises:
+        OptimError[not-profiled]: the target's runtime says nothing of its nodes.
+    """
+    backend, timeline, weights = place.backend(), None, weights or {}
+    started = time.perf_counter()
+    with backend.open(model, place.target) as plain:
+        told = warm_up(plain, 1e3 * (time.perf_counter() - started))
+        if backend.owner is None and size_bytes(model) <= _MOST_OPEN_TWICE:
+            timeline, times = in_turns(plain, place, model, feeds, runs, weights)
+        else:
+            times = [run_ms(plain, feeds) for _ in range(runs.count(run_ms(plain, feeds)))]
+    timeline = timeline or profiled(place, model, feeds, runs, weights)
+    counted = fastest(times, runs.share, float)
+    plain_ms = sum(counted) / len(counted)
+    cost_ms = record_ms(timeline.nodes, plain_ms) if backend.owner is None else 0.0
+    return Timed(without_records(timeline.nodes, cost_ms), timeline, plain_ms, cost_ms), told
 
 
 def in_turns(
@@ -48,7 +109,7 @@ def in_turns(
         with watched(place, model, Path(text)) as session:
             warm_up = [run_ms(session, feeds) for _ in range(runs.warm_up)]
             count = runs.count(warm_up[-1])
-            turns = min(_TURNS, max(2, count // 4))
+            turns = min(_TURNS, count, max(2, count // 4))
             each = math.ceil(count / turns)
             times: list[float] = []
             for _ in range(turns):

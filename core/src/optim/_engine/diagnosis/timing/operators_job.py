@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optim._engine.compare.place import Place, mapped_feeds
-from optim._engine.diagnosis.timing.profiled import Runs, profiled
+from optim._engine.diagnosis.timing.in_turns import timed
+from optim._engine.diagnosis.timing.profiled import Runs, run_ms
+from optim._engine.diagnosis.timing.trace import NodeTime
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
+from optim.arrays import Feeds
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.model import Model
 from optim.passes import Interface
 
-_FEW = Runs(0.2, warm_up=1, least=1, share=0)
-"""A model of a second a run takes two runs; of several the fastest tells what other programs did not slow down."""
+_FEW = Runs(0.1, warm_up=1, least=1, share=0)
+"""A model of a second a run takes six runs; of several the fastest tells what other programs did not slow down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Milliseconds of a run by operator, the dearest first, of each model that is profiled; as the runtime executes."""
+    """Milliseconds of a run by operator, the dearest first, of each model that is profiled; as the runtime executes.
+
+    Without what the profiler takes, as :mod:`~optim._engine.diagnosis.timing.profile_job` tells them.
+    """
 
     models: tuple[dict[str, float], ...]
 
@@ -63,13 +69,18 @@ def run(request: Request, channel: Channel) -> Answer:
     for number, one in enumerate(request.models, 1):
         channel.event("progress", text=f"profiling model {number} of {len(request.models)}")
         try:
-            timeline = profiled(one.place, one.model, mapped_feeds(feeds, one.interfaces), _FEW)
+            nodes = _nodes(one, mapped_feeds(feeds, one.interfaces))
         except OptimError:
             if not found:
                 raise
             break  # the runtime of the result says nothing of its nodes
         times: dict[str, float] = {}
-        for node in timeline.nodes:
+        for node in nodes:
             times[node.operator] = times.get(node.operator, 0.0) + node.ms
         found.append(dict(sorted(times.items(), key=lambda item: -item[1])))
     return Answer(tuple(found))
+
+
+def _nodes(one: Fed, feeds: Feeds) -> tuple[NodeTime, ...]:
+    found, _ = timed(one.place, one.model, feeds, _FEW, lambda session, opened_ms: run_ms(session, feeds))
+    return found.nodes

@@ -18,20 +18,16 @@ from optim._engine.compare.place import Place
 from optim._engine.diagnosis.couple import two_sizes
 from optim._engine.diagnosis.cutting import OpenGraph
 from optim._engine.diagnosis.matching import paired
-from optim._engine.diagnosis.timing.in_turns import in_turns, record_ms, without_records
+from optim._engine.diagnosis.timing.in_turns import timed
 from optim._engine.diagnosis.timing.origin import Origin, joined
-from optim._engine.diagnosis.timing.profiled import Runs, executed_graph, largest_weights, profiled, run_ms
-from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, fastest
+from optim._engine.diagnosis.timing.profiled import Runs, executed_graph, largest_weights, run_ms
+from optim._engine.diagnosis.timing.trace import NodeTime, Timeline
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.jobs.channel import Channel
 from optim.model import Model
-from optim.onnx.files import size_bytes
-
-_MOST_OPEN_TWICE = 1 << 30
-"""Bytes of a model up to which it is open with and without the profiler at once; beyond one comes after the other."""
 
 _MATRIX = 768
 """Rows and columns of the product that the roofline is measured with: in cache, and long enough for all threads."""
@@ -169,22 +165,14 @@ def _profile(
     request: Request, model: Model, samples: tuple[Feeds, Feeds], weights: Mapping[str, list[int]]
 ) -> tuple[Profile, Timeline]:
     """One model, on its smallest and its largest sample: what first calls cost, and the times of its nodes."""
-    place, largest, runs = request.place, samples[1], Runs(request.seconds)
-    backend, timeline = place.backend(), None
-    started = time.perf_counter()
-    with backend.open(model, place.target) as session:
-        opened_ms = 1e3 * (time.perf_counter() - started)
-        first = _first_calls(session, opened_ms, *samples)
-        if backend.owner is None and size_bytes(model) <= _MOST_OPEN_TWICE:
-            timeline, times = in_turns(session, place, model, largest, runs, weights)
-        else:
-            times = [run_ms(session, largest) for _ in range(runs.count(first.largest))]
-    timeline = timeline or profiled(place, model, largest, runs, weights)
-    counted = fastest(times, runs.share, float)
-    plain_ms = sum(counted) / len(counted)
-    cost_ms = record_ms(timeline.nodes, plain_ms) if backend.owner is None else 0.0
-    nodes = sorted(without_records(timeline.nodes, cost_ms), key=lambda node: -node.ms)
-    return Profile(tuple(nodes), timeline.run_ms, plain_ms, timeline.share, cost_ms, first), timeline
+
+    def first_calls(session: Session, opened_ms: float) -> FirstCalls:
+        return _first_calls(session, opened_ms, *samples)
+
+    found, first = timed(request.place, model, samples[1], Runs(request.seconds), first_calls, weights)
+    nodes = tuple(sorted(found.nodes, key=lambda node: -node.ms))
+    timeline = found.timeline
+    return Profile(nodes, timeline.run_ms, found.plain_ms, timeline.share, found.record_ms, first), timeline
 
 
 def _first_calls(session: Session, opened_ms: float, smallest: Feeds, largest: Feeds) -> FirstCalls:

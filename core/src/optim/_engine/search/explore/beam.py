@@ -14,8 +14,10 @@ from dataclasses import replace
 from optim._engine.gate.budget import Budget
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
-from optim._engine.search.explore.grown import Grown
+from optim._engine.search.explore.grown import LOOK_AHEAD, Grown, in_turns
 from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.ranking import Ranking
+from optim._engine.search.explore.rescue import Rescue
 from optim._engine.search.explore.rest import (
     EARLY,
     OUT_OF_TIME,
@@ -31,16 +33,13 @@ from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import FASTER, Candidate, Measured, StepStatus, unique
 from optim._engine.search.time_budget import TimeBudget
+from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Role, Stage
 
-_LOOK_AHEAD, _LEAST_LANES = 3, 8
-"""Session settings that each new graph is looked at through, and lanes in a stage with enough new graphs, as far as
-time allows: more leave each of them less of the race."""
-
-_SAME_SIZE = 0.03
-"""Sizes that differ by less go by the order in which passes offer them: more hides what is really smaller."""
+_LEAST_LANES = 8
+"""Lanes in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
 
 _NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
 
@@ -66,10 +65,11 @@ class Beam:
         races = self._objective.goal != "size"
         self.time = TimeBudget.of_run(bench.run_time, settings.timeout_s, races=races, must=bool(plan.forced()))
         by_speed = self._objective.goal == "latency"
-        self._promises = Promises(self.time.search_s if by_speed else math.inf)
+        self._promises = Promises(self.time.search_s if by_speed else math.inf, PassCosts.known(bench.store))
         self._expander = Expander(bench, budget, self.journal, self.archive, self.time, self._promises)
         self._asker = self._expander.asker
         self.clock = Clock(bench, budget, self.time)
+        self._rank = Ranking(self._objective, self.clock, bench.original, timed=bench.target.timed)
         self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
         self._small: list[Measured] = []
@@ -80,7 +80,13 @@ class Beam:
     def run(self) -> list[Measured]:
         """Look, then search: what held, best first, with the original unless a pass was named; raises as both do."""
         self.look()
-        return self.search()
+        if self._objective.goal != "latency":
+            return self.search()
+        required = [planned.ordered.name for planned in self._plan.forced()]
+        rescue = Rescue(self._expander.repairs, self._promises, self.time, self._rank, required)
+        self._looked |= {item.digest: item for item in rescue.run(self._looked.values())}
+        ranking = self.search()
+        return self._rank.of([*rescue.run(ranking), *ranking])
 
     def look(self) -> float:
         """Have a first look at what may be tried; returns the best ratio to hope for, also of what is near the budget.
@@ -94,12 +100,15 @@ class Beam:
         if self._bench.settings.goal == "size":  # asked for, and not what is left where nothing can be timed
             self._small = looks.sizes(self._plan)
             self.archive.explored(self._small)
-        if self._objective.goal != "latency":
+        if self._objective.goal == "size":
             return start
         self._expander.kernels.find()
         looked = looks.run(self._plan, start)
+        self._rank.hoped |= looks.hoped
         self._looked = {item.digest: item for item in looked}
-        self.archive.explored([self.start, *looked])
+        self.archive.explored([self.start, *(item for item in looked if item.ratio is not None)])
+        if self._objective.goal != "latency":
+            return start
         self._promises.note_latency([self.start, *looked])
         return start * math.exp(-self._promises.best_gain)
 
@@ -127,7 +136,7 @@ class Beam:
         self._bench.teller.stage("", lambda: self._bench.run_time.left)
         there = {item.digest for item in ranking}
         looked = [item for item in looked if item.digest not in there]
-        return self._by_rank([*ranking, *looked]) if looked else ranking
+        return self._rank.of([*ranking, *looked]) if looked else ranking
 
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""
@@ -155,9 +164,9 @@ class Beam:
             raced = self.clock.explore([together], self.time.share(self._legs_left))
             self.archive.explored(raced)
             self._write_journal(Grown([together], {together.digest: best}), {one.digest: one for one in raced})
-            found = self._by_rank([*found, *raced])
+            found = self._rank.of([*found, *raced])
         there = {item.digest for item in found}
-        return self._by_rank([*found, *(item for item in ranking if item.digest not in there)])
+        return self._rank.of([*found, *(item for item in ranking if item.digest not in there)])
 
     def _gainful(self, found: Sequence[Measured], best: Measured) -> list[Candidate]:
         """The chains one step longer that are better than what they go on from, the best first."""
@@ -188,12 +197,12 @@ class Beam:
         if self._objective.goal == "size":
             sized = [Measured(candidate, None) for candidate in grown.candidates]
             self.archive.explored(sized)
-            return self._by_rank(sized)
+            return self._rank.of(sized)
         if grown.is_still(beam):
             return list(beam)
         best = self._race(grown, beam, stage)
         self._write_journal(grown, best)
-        return self._by_rank(list(best.values()))
+        return self._rank.of(list(best.values()))
 
     def _grow(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> Grown:
         """Tries the passes of a stage on every candidate of the beam."""
@@ -211,7 +220,7 @@ class Beam:
         variants = self._variants(grown.candidates, stage)
         racing = [one for one in grown.candidates if one.steps and not grown.only_makes_way(one)]
         racing.sort(key=lambda one: (grown.promised(one, self._promises), -len(one.steps)))
-        lanes = [lane for lane in _in_turns(racing, variants) if lane.steps and not self.clock.is_beaten(lane)]
+        lanes = [lane for lane in in_turns(racing, variants) if lane.steps and not self.clock.is_beaten(lane)]
         owner = {lane.digest: one for one in grown.candidates for lane in (one, *variants[one.digest])}
         least = min(_LEAST_LANES, 2 * sum(map(grown.is_new, racing)))
         measured = self.clock.explore(lanes, self.time.share(self._legs_left), least)
@@ -250,7 +259,7 @@ class Beam:
             self._asker.ask_side_by_side(candidates, looking)
 
         def variants(one: Candidate) -> list[Candidate]:
-            return self._expander.session_variants(one, tune, _LOOK_AHEAD)
+            return self._expander.session_variants(one, tune, LOOK_AHEAD)
 
         found = self._bench.runner.side_by_side(variants, candidates)
         return {one.digest: of_one for one, of_one in zip(candidates, found, strict=True)}
@@ -315,15 +324,8 @@ class Beam:
             chosen.append(enabling[0])
         return chosen
 
-    def _by_rank(self, measured: list[Measured]) -> list[Measured]:
-        if self._objective.goal == "size" and not self._bench.target.timed:
-            # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
-            smallest = min((item.candidate.size_bytes for item in measured), default=1)
-            return sorted(measured, key=lambda item: int((item.candidate.size_bytes / smallest - 1) / _SAME_SIZE))
-        return sorted(measured, key=lambda item: (self._figure(item), len(item.candidate.steps)))
-
     def _figure(self, item: Measured) -> float:
-        return self._objective.figure(item, self.clock.base)
+        return self._rank.figure(item)
 
     def _fail(self, passes: Sequence[Planned]) -> None:
         named = [planned for planned in passes if planned.forced]
@@ -341,10 +343,3 @@ class Beam:
             attempt = self.journal.open(step_of(left_out.offered), self._bench.original)
             attempt.settle(StepStatus.SKIPPED, left_out.reason)
             attempt.not_here = left_out.not_here
-
-
-def _in_turns(candidates: Sequence[Candidate], variants: dict[str, list[Candidate]]) -> list[Candidate]:
-    """Each, the best first, under its first guess, then the next guess of each, so that little time is well spent."""
-    rows = [[candidate, *variants[candidate.digest]] for candidate in candidates]
-    order = (1, 0, *range(2, _LOOK_AHEAD + 1))
-    return [row[i] for i in order for row in rows if i < len(row)]

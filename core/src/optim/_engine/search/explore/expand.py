@@ -8,8 +8,7 @@ the stage out too, unless the user named a pass: then only chains with it go on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
@@ -18,6 +17,7 @@ from optim._engine.search.explore.asking import Asker
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.merged import merged_settings
 from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.repairs import Repairs, as_elsewhere
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
@@ -25,7 +25,6 @@ from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Repairer
 from optim._engine.search.state import Attempt, Candidate, Step, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
@@ -38,16 +37,14 @@ _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Repaired:
-    """Options with which a step holds that broke the budget; ``limit`` is the drift that they were found for."""
-
-    limit: float
-    options: dict[str, Any]
-
-
 class Expander:
-    """Tries the passes of a stage on a candidate."""
+    """Tries the passes of a stage on a candidate.
+
+    Attributes:
+        repairs: of what is beyond the budget by little.
+        promises: what is known of passes.
+        kernels: of this machine.
+    """
 
     def __init__(
         self,
@@ -66,11 +63,9 @@ class Expander:
         self._time = time
         self._board = Scoreboard()
         self._source = SourceGate(bench, budget, self._board)
-        self._repairer = Repairer(bench, budget, journal, self._board, time)
+        self.repairs = Repairs(bench, budget, journal, self._board, time, self.judge)
         self._idle = IdleSettings(bench, time.sameness)
         self._hopeless: dict[tuple[str, str], str] = {}
-        self._repaired_as: dict[tuple[str, str], _Repaired] = {}
-        self._repairs: dict[tuple[str, tuple[str, str]], Candidate | None] = {}
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
 
@@ -160,10 +155,9 @@ class Expander:
                 elif attempt.step.key in self._hopeless and not planned.forced:
                     if not attempt.reason:
                         attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
-                    if attempt.step.key in self._repaired_as:
-                        options = self._repaired_as[attempt.step.key].options
+                    if (options := self.repairs.known_for(attempt.step)) is not None:
                         again = self._journal.open(step_of(planned.offered, options), candidate)
-                        again.notes = (_as_elsewhere(planned),)
+                        again.notes = (as_elsewhere(planned),)
                         wanted.append((planned, Proposal(options), again))
                 elif proposal.result is None or (planned.pass_class.lossy and proposal.result.changed):
                     wanted.append((planned, proposal, attempt))  # lossy settings are compared as graphs are
@@ -257,60 +251,12 @@ class Expander:
         for attempt, _ in tried:
             if not self.promises.is_faster(attempt.step):
                 attempt.unrepaired = _NO_FASTER
-        closest = self._repairer.closest(faster)
+        closest = self.repairs.closest(faster)
         if closest is None:
             return []
         attempt, outcome = closest
-        new = self.repair(parent, planned[attempt.step.pass_name], attempt, outcome)
+        new = self.repairs.repair(parent, planned[attempt.step.pass_name], attempt, outcome)
         return [new] if new is not None else []
-
-    def is_near(self, attempt: Attempt, tried: Tried) -> bool:
-        """Whether a candidate is beyond the budget by so little that it may be repaired."""
-        return self._repairer.closest([(attempt, tried)]) is not None
-
-    def repair(self, parent: Candidate, planned: Planned, attempt: Attempt, outcome: Tried) -> Candidate | None:
-        """Returns a candidate beyond the budget with nodes left in float, if it holds then; once for each."""
-        key = (parent.digest, attempt.step.key)
-        if key not in self._repairs:
-            self._repairs[key] = self._repair(parent, planned, attempt, outcome)
-        return self._repairs[key]
-
-    def _repair(self, parent: Candidate, one: Planned, attempt: Attempt, outcome: Tried) -> Candidate | None:
-        new, again = self._repair_to(self._repairer.aim(outcome), parent, one, attempt, outcome)
-        if new is None and again is not None and again.answer is not None:
-            times = self._board.of_model(again.answer.result.model).times_too_far
-            if times > 1:  # beyond the budget only from the source
-                drift = worst_drift(again.answer.comparisons).relative_l2
-                new, _ = self._repair_to(drift / times * MARGIN_TO_SOURCE, parent, one, attempt, outcome)
-        return new
-
-    def _repair_to(
-        self, limit: float, parent: Candidate, planned: Planned, attempt: Attempt, outcome: Tried
-    ) -> tuple[Candidate | None, Tried | None]:
-        """Tries the candidate with as many nodes left in float as a drift takes; returns it if it holds.
-
-        What was found for the same step on another chain is tried first: nodes err there about as they do here.
-        """
-        known = self._repaired_as.get(attempt.step.key)
-        if known is not None and known.limit <= limit:
-            new, tried = self._try_repaired(parent, planned, known.options, (_as_elsewhere(planned),))
-            if new is not None:
-                return new, tried
-        trial = Trial(parent, planned.offered, attempt.step.options)
-        options = self._repairer.options(trial, attempt, outcome, limit)
-        if options is None:
-            return None, None
-        self._repaired_as[attempt.step.key] = _Repaired(limit, options)
-        return self._try_repaired(parent, planned, options)
-
-    def _try_repaired(
-        self, parent: Candidate, planned: Planned, options: dict[str, Any], notes: tuple[str, ...] = ()
-    ) -> tuple[Candidate | None, Tried]:
-        again = self._journal.open(step_of(planned.offered, options), parent)
-        again.notes = notes or again.notes
-        trial = Trial(parent, planned.offered, options)
-        tried = self._bench.try_one(trial, self._time.for_candidate(named=planned.forced))
-        return self.judge(parent, again, tried), tried
 
     def judge(self, candidate: Candidate, attempt: Attempt, tried: Tried) -> Candidate | None:
         """Returns the chain with this step if it holds; its row says why not."""
@@ -343,7 +289,3 @@ class Expander:
             return None
         self.promises.note_held(attempt.step.pass_name)
         return replace(new, drift=attempt.drift, task=attempt.task)
-
-
-def _as_elsewhere(planned: Planned) -> str:
-    return f"what a repair on another chain leaves {planned.pass_class.kept}"

@@ -1,23 +1,32 @@
 """First looks: what the best guess of each pass does to the original, before any stage has the time.
 
-Every pass has its turn within the first third of the search, whichever plugin it is of and whatever its name is. What
-runs is timed for a few rounds on one sample, also what is beyond the budget: a lossy candidate that is fast and
-near the budget is repaired before anything is polished. The stages then know what each pass gains and what it costs.
+Every pass has its turn within the first third of the search, what promises most per second first, whichever plugin it
+is of and whatever its name is. What runs is timed for a few rounds on one sample, also what is beyond the budget: a
+lossy candidate that is fast and near the budget is repaired before anything is polished. The stages then know what each
+pass gains and what it costs.
+
+A goal with a clock of its own is timed by that. Where passes were named, they come first, as a chain, and the others
+are looked at on the part of it that stands before them: what has the whole chain may be delivered.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from optim._engine.search.explore.expand import Expander
+from optim._engine.search.explore.named_chain import NamedChain
 from optim._engine.search.explore.promise import GUESSES, TOO_LITTLE, Promises
+from optim._engine.search.explore.repairs import Near
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned
-from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, Trial
+from optim._engine.search.select.goal import Objective
+from optim._engine.search.settings import Goal
+from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, Trial, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.passes import Role, Stage
@@ -32,8 +41,11 @@ _FIRST_SHARE = 0.6
 """Of the time for candidates, for those passes, however slow the machine: what is tried in their place promises less,
 and with more nothing is left to go on with."""
 
-_WORTH_A_REPAIR = 0.95
+WORTH_A_REPAIR = 0.95
 """Latency to the original's: what is repaired has less of its gain left."""
+
+_FOR_THE_GOAL = 1.0
+"""What a pass promises that is there for the goal of the run alone: it comes before all that is tried for any goal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,18 @@ class _Look:
 
 
 class FirstLooks:
-    """The beginning of one search."""
+    """The beginning of one search.
+
+    Args:
+        bench: of the run.
+        expander: tries passes.
+        clock: times what runs.
+        journal: has a row for each.
+        time: of the search.
+
+    Attributes:
+        hoped: by their digest, ratios of what was repaired and not timed since: those that it had before.
+    """
 
     def __init__(self, bench: Workbench, expander: Expander, clock: Clock, journal: Journal, time: TimeBudget) -> None:
         self._bench = bench
@@ -57,37 +80,71 @@ class FirstLooks:
         self._clock = clock
         self._journal = journal
         self._time = time
+        self._objective = Objective(bench.settings.goal, bench.target.timed)
         self._promises: Promises = expander.promises
+        self.hoped: dict[str, float] = {}
 
     def run(self, plan: Plan, start: float) -> list[Measured]:
-        """Looks at each pass; returns what holds and was timed. Rows of the journal and promises have the rest.
+        """Looks at each pass; returns what holds. Rows of the journal and promises have the rest.
 
         Args:
             plan: the passes.
             start: latency ratio of the original where candidates run.
+
+        Returns:
+            What was timed, and what was repaired since.
         """
-        passes = _fair_order(plan)
-        if len(passes) < 2 or plan.forced():
+        passes = _fair_order(plan, self._objective.goal)
+        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan)
+        if not named.is_one and (len(passes) < 2 or plan.forced()):
             for planned in passes:
                 self._promises.leave_open(step_of(planned.offered))
             return []
         self._bench.say("first looks")
         self._bench.teller.stage("first looks", lambda: self._bench.run_time.left)
-        found = self._try(passes, {}, self._seconds)
-        found += self._behind_what_makes_way(plan, passes)
-        if not found:
+        chain = named.make()
+        if chain is None:
             return []
-        lanes = self._time.lanes_to_look_at(len(found))
-        timed = sorted(found, key=lambda one: -self._promises.gain(one.attempt.step))[:lanes]
-        measured = self._clock.first_look([one.candidate for one in timed], self._time.left_for_first_race)
-        ratios = {item.digest: item for item in measured}
+        found = self._try(passes, {}, self._seconds, chain.before)
+        if not plan.forced():
+            found += self._behind_what_makes_way(plan, passes)
+        return self._timed(found, start, chain.whole)
+
+    def _timed(self, found: Sequence[_Look], start: float, whole: Candidate) -> list[Measured]:
+        """Times what was found, and the named chain; repairs what is fast and near the budget.
+
+        Args:
+            found: looks at passes.
+            start: latency ratio of the original.
+            whole: what every delivered chain begins with; the original where no pass was named.
+        """
+        named = [whole] if whole.steps else []
+        if not found and not named:
+            return []
+        lanes = self._time.lanes_to_look_at(len(found) + len(named))
+        timed = sorted(found, key=lambda one: -self._promises.gain(one.attempt.step))[: max(0, lanes - len(named))]
+        racing = [*named, *(one.candidate for one in timed)] if lanes else []
+        measured = self._clock.first_look(racing, self._time.left_for_first_race)
+        items = {item.digest: item for item in measured}
+        ratios = {item.digest: ratio for item in measured if (ratio := self._ratio(item)) is not None}
         for one in found:
-            item = ratios.get(one.candidate.digest)
-            if item is not None and item.ratio is not None:
-                self._promises.note_ratio(one.attempt.step, item.ratio / start)
-                self._journal.timed(item, start)
-        self._repair(found, ratios, start)
-        return [ratios[one.candidate.digest] for one in found if one.holds and one.candidate.digest in ratios]
+            if (ratio := ratios.get(one.candidate.digest)) is None:
+                continue
+            if self._objective.goal == "latency":
+                self._promises.note_ratio(one.attempt.step, ratio / (ratios.get(one.parent.digest) or start))
+            self._journal.timed(items[one.candidate.digest], start)
+        held = [one.candidate for one in found if one.holds and _begins_with(one.candidate, whole)]
+        right = [items[one.digest] for one in [*named, *held] if one.digest in items]
+        right += [Measured(one, None) for one in named if one.digest not in items]
+        return right + self._repair(found, ratios, start, whole)
+
+    def _ratio(self, item: Measured) -> float | None:
+        """What the goal makes small, to the original's; None where it has no figure."""
+        if self._objective.goal == "latency":
+            return item.ratio
+        original = self._objective.figure(Measured(self._bench.original, 1.0), self._clock.base)
+        figure = self._objective.figure(item, self._clock.base)
+        return figure / original if math.isfinite(figure) and 0 < original < math.inf else None
 
     def sizes(self, plan: Plan) -> list[Measured]:
         """Looks at each lossy pass, where size is the goal: what holds, the smallest first; nothing is timed.
@@ -95,15 +152,20 @@ class FirstLooks:
         Other types for the weights come first: they are nearest to the original and halve every model, so that
         something is there however short the time.
         """
-        passes = [planned for planned in _fair_order(plan) if planned.pass_class.lossy]
-        if not passes or plan.forced():
+        passes = [planned for planned in _fair_order(plan, "size") if planned.pass_class.lossy]
+        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan)
+        if not passes or (plan.forced() and not named.is_one):
             return []
         self._bench.say("first looks")
         self._bench.teller.stage("first looks", lambda: self._bench.run_time.left)
+        chain = named.make()
+        if chain is None:
+            return []
         gains = {one.ordered.name: float(one.ordered.offered.stage is Stage.CONVERT_PRECISION) for one in passes}
-        looks = self._try(passes, gains, self._seconds_for_size)
-        held = [Measured(one.candidate, None) for one in looks if one.holds]
-        return sorted(held, key=lambda item: item.candidate.size_bytes)
+        looks = self._try(passes, gains, self._seconds_for_size, chain.before)
+        held = [one.candidate for one in looks if one.holds and _begins_with(one.candidate, chain.whole)]
+        held += [chain.whole] if chain.whole.steps else []
+        return sorted((Measured(one, None) for one in held), key=lambda item: item.candidate.size_bytes)
 
     def _seconds(self, place: int) -> float:
         """For the first looks that are timed: a third of the search."""
@@ -116,52 +178,62 @@ class FirstLooks:
         return max(self._time.for_candidate(), self._time.grace_s if place < _WHATEVER_THE_TIME else 0.0)
 
     def _try(
-        self, passes: Sequence[Planned], gains: Mapping[str, float], seconds: Callable[[int], float]
+        self,
+        passes: Sequence[Planned],
+        gains: Mapping[str, float],
+        seconds: Callable[[int], float],
+        before: Callable[[Planned], Candidate],
     ) -> list[_Look]:
         """The best guess of each pass on the original.
 
         Args:
             passes: that are asked for a guess.
-            gains: what they promise, by name; none: what is known of their guesses.
+            gains: what they promise, by name; none: what is known of their guesses, by the second.
             seconds: for each in its turn.
+            before: the chain that a pass is tried on: passes that were named, else the original.
         """
-        original = self._bench.original
-        asked = self._expander.asker.ask(original, [planned.offered for planned in passes])
-        wanted: list[tuple[Planned, Attempt]] = []
-        for planned in passes:
-            proposals = [one for one in asked[planned.ordered.name].proposals if one.changes]
-            if not asked[planned.ordered.name].ran_out:
-                self._promises.note_offer(planned.ordered.name, is_one=bool(proposals))
-            if not proposals:
-                continue
-            attempt = self._journal.open(step_of(planned.offered, proposals[0].options), original)
-            if reason := self._expander.slower_kernels(attempt.step, proposals[0]):
-                attempt.settle(StepStatus.SKIPPED, reason)
-            else:
-                wanted.append((planned, attempt))
-        gains = gains or {planned.ordered.name: self._promises.gain(attempt.step) for planned, attempt in wanted}
-        order = [planned.ordered.name for planned in _in_turns([planned for planned, _ in wanted], gains)]
+        wanted: list[tuple[Planned, Candidate, Attempt]] = []
+        for parent in unique(before(planned) for planned in passes):
+            behind = [planned for planned in passes if before(planned).digest == parent.digest]
+            asked = self._expander.asker.ask(parent, [planned.offered for planned in behind])
+            for planned in behind:
+                answer = asked[planned.ordered.name]
+                proposals = [one for one in answer.proposals if one.changes]
+                if not answer.ran_out:
+                    self._promises.note_offer(planned.ordered.name, is_one=bool(proposals))
+                if not proposals:
+                    continue
+                attempt = self._journal.open(step_of(planned.offered, proposals[0].options), parent)
+                if reason := self._expander.slower_kernels(attempt.step, proposals[0]):
+                    attempt.settle(StepStatus.SKIPPED, reason)
+                else:
+                    wanted.append((planned, parent, attempt))
+        values = gains or {planned.ordered.name: self._per_second(planned, attempt) for planned, _, attempt in wanted}
+        order = [planned.ordered.name for planned in _in_turns([planned for planned, _, _ in wanted], values)]
         wanted.sort(key=lambda one: order.index(one[0].ordered.name))
-        trials = [Trial(original, planned.offered, attempt.step.options) for planned, attempt in wanted]
+        trials = [Trial(parent, planned.offered, attempt.step.options) for planned, parent, attempt in wanted]
 
         self._bench.teller.more(len(trials))
         outcomes = self._bench.try_all(trials, seconds)
-        for (_, attempt), tried in zip(wanted, outcomes, strict=True):
+        looks = []
+        for (planned, parent, attempt), tried in zip(wanted, outcomes, strict=True):
             if tried is None or tried.ran_out:
                 self._promises.leave_open(attempt.step)
-        looks = [
-            self._look(planned, original, attempt, tried)
-            for (planned, attempt), tried in zip(wanted, outcomes, strict=True)
-            if tried is not None
-        ]
+            if tried is not None:
+                looks.append(self._look(planned, parent, attempt, tried))
         return [look for look in looks if look is not None]
+
+    def _per_second(self, planned: Planned, attempt: Attempt) -> float:
+        """What a look promises for each of its seconds, those of its lane in the race among them."""
+        gain = self._promises.gain(attempt.step) + _for_goal(planned, self._objective.goal)
+        return gain / (self._promises.expected_s(attempt.step.pass_name) + self._time.lane_s)
 
     def _look(self, planned: Planned, parent: Candidate, attempt: Attempt, tried: Tried) -> _Look | None:
         """What came of a first guess; None where it is wrong, or too far from the budget to be repaired."""
         candidate = self._expander.judge(parent, attempt, tried)
         if candidate is not None:
             return _Look(planned, parent, attempt, tried, candidate, holds=True)
-        if not self._expander.is_near(attempt, tried) or tried.answer is None:
+        if not self._expander.repairs.is_near(attempt, tried) or tried.answer is None:
             return None
         made = tried.answer.result
         beyond = parent.after(attempt.step, made.model, tried.answer.size_bytes, made.interface)
@@ -201,33 +273,58 @@ class FirstLooks:
         (tried,) = self._bench.try_all([Trial(parent, planned.offered, chosen)], lambda _: seconds)
         return None if tried is None else self._look(planned, parent, attempt, tried)
 
-    def _repair(self, found: Sequence[_Look], measured: dict[str, Measured], start: float) -> None:
-        """Repairs what is faster than anything that holds, the fastest first."""
+    def _repair(
+        self, found: Sequence[_Look], ratios: Mapping[str, float], start: float, whole: Candidate
+    ) -> list[Measured]:
+        """Repairs what is faster than anything that holds, the fastest first; returns what holds then.
+
+        What was not timed, as on a busy machine, goes by what it promises.
+        """
 
         def ratio(one: _Look) -> float:
-            item = measured.get(one.candidate.digest)
-            return item.ratio if item is not None and item.ratio is not None else start
+            promised = start * math.exp(-self._promises.gain(one.attempt.step))
+            return ratios.get(one.candidate.digest, promised)
 
         held = min((ratio(one) for one in found if one.holds), default=start)
         broken = sorted((one for one in found if not one.holds), key=ratio)
-        for one in broken[:_REPAIRED]:
-            if ratio(one) < min(held, _WORTH_A_REPAIR * start):
-                self._expander.repair(one.parent, one.planned, one.attempt, one.tried)
+        repaired = []
+        for place, one in enumerate(broken):
+            if ratio(one) >= min(held, WORTH_A_REPAIR * start):
+                continue
+            if place >= _REPAIRED:
+                self._expander.repairs.note_near(Near(one.parent, one.planned, one.attempt, one.tried))
+                continue
+            new = self._expander.repairs.repair(one.parent, one.planned, one.attempt, one.tried)
+            if new is not None and _begins_with(new, whole):
+                self.hoped[new.digest] = ratio(one)
+                repaired.append(Measured(new, None))
+        return repaired
 
 
-def _fair_order(plan: Plan) -> list[Planned]:
-    """Passes before the stage tune that make a model faster: by what they promise, a pass of each plugin in turn."""
+def _begins_with(candidate: Candidate, chain: Candidate) -> bool:
+    """Whether a candidate was made of a chain: what was named is in it."""
+    return candidate.steps[: len(chain.steps)] == chain.steps
+
+
+def _for_goal(planned: Planned, goal: Goal) -> float:
+    """What a pass promises for being there for the goal of the run."""
+    return _FOR_THE_GOAL if goal in planned.pass_class.goals else 0.0
+
+
+def _fair_order(plan: Plan, goal: Goal = "latency") -> list[Planned]:
+    """Passes before the stage tune that make a model better: by what they promise, a pass of each plugin in turn."""
     passes = [
         planned
         for stage, those in plan.stages.items()
         for planned in those
-        if stage is not Stage.TUNE and planned.pass_class.role is Role.IMPROVE
+        if stage is not Stage.TUNE and planned.pass_class.role is Role.IMPROVE and not planned.forced
     ]
-    return _in_turns(passes, {one.ordered.name: GUESSES.get(one.ordered.offered.stage, 0.0) for one in passes})
+    guessed = {one.ordered.name: GUESSES.get(one.ordered.offered.stage, 0.0) + _for_goal(one, goal) for one in passes}
+    return _in_turns(passes, guessed)
 
 
 def _in_turns(passes: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
-    """Settings first, which cost next to nothing, then what gains most; a pass of each plugin in turn."""
+    """Settings first, which cost next to nothing, then what promises most; a pass of each plugin in turn."""
     by_plugin: dict[str, list[Planned]] = defaultdict(list)
     for planned in sorted(passes, key=lambda one: (not one.pass_class.session_only, -gains[one.ordered.name])):
         by_plugin[planned.offered.plugin.name].append(planned)

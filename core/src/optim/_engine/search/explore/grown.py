@@ -10,6 +10,9 @@ from optim._engine.search.explore.promise import Promises
 from optim._engine.search.state import Candidate, Measured
 from optim.passes import Role
 
+LOOK_AHEAD = 3
+"""Session settings that each new graph is looked at through: more leave each of them less of the race."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grown:
@@ -37,3 +40,10 @@ class Grown:
         """The latency to expect of a candidate, as a ratio to the original."""
         ratio = self.parents[candidate.digest].ratio or 1.0
         return ratio * math.exp(-promises.gain(candidate.steps[-1])) if self.is_new(candidate) else ratio
+
+
+def in_turns(candidates: Sequence[Candidate], variants: dict[str, list[Candidate]]) -> list[Candidate]:
+    """Each, the best first, under its first guess, then the next guess of each, so that little time is well spent."""
+    rows = [[candidate, *variants[candidate.digest]] for candidate in candidates]
+    order = (1, 0, *range(2, LOOK_AHEAD + 1))
+    return [row[i] for i in order for row in rows if i < len(row)]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Candidate, Measured, Step
+from optim._engine.search.time_estimate import PassCosts
 from optim.passes import Stage
 
 GUESSES: Mapping[Stage, float] = {Stage.QUANTIZE: 0.5, Stage.CONVERT_PRECISION: 0.15, Stage.FUSE: 0.1, Stage.TUNE: 0.03}
@@ -26,7 +27,8 @@ _SURPRISE = math.log(1.3)
 """What a step gains on another chain may be so much more than what it gained before: fusions change what is left."""
 
 _GUESSED_S = 2.0
-"""What a pass is expected to take that has not been tried: that of most on models of 100 MB."""
+"""What a pass is expected to take that has not been tried here: that of most on models of 100 MB, times what earlier
+runs on this machine found of it."""
 
 _NO_GAIN = math.log(1.1)
 """Slower by more on its first chain: such a pass is not tried on the next. With less, noise decides."""
@@ -39,10 +41,16 @@ _LEAST_GAIN = math.log(1 / 0.95)
 
 
 class Promises:
-    """What is known of the passes of one search; ``search_s`` is the time it has."""
+    """What is known of the passes of one search.
 
-    def __init__(self, search_s: float) -> None:
+    Args:
+        search_s: the time it has.
+        costs: what passes took on this machine before.
+    """
+
+    def __init__(self, search_s: float, costs: PassCosts | None = None) -> None:
         self._search_s = search_s
+        self._costs = costs or PassCosts()
         self._gain_of_step: dict[tuple[str, str], float] = {}
         self._gain_of_pass: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
@@ -147,7 +155,15 @@ class Promises:
 
     def per_second(self, step: Step) -> float:
         """Returns what decides which candidate is tried first."""
-        return self.gain(step) / (self._seconds.get(step.pass_name) or _GUESSED_S)
+        return self.gain(step) / self.expected_s(step.pass_name)
+
+    def expected_s(self, name: str) -> float:
+        """Returns what a candidate of a pass is expected to take: what it took here, else what it took before."""
+        return self._seconds.get(name) or _GUESSED_S * self._costs.of([name])
+
+    def latency(self, parent: Candidate, step: Step) -> float:
+        """Returns the latency to expect of a chain with one more step, as a ratio to the original's."""
+        return self._latency.get(parent.digest, 1.0) * math.exp(-self.gain(step))
 
     def is_faster(self, step: Step) -> bool:
         """Returns whether a step that was timed is worth a repair: one that is no faster needs none."""

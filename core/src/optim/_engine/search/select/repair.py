@@ -8,6 +8,7 @@ more than to be dropped. Its last lossy step leaves more nodes in float, and the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from optim._engine.gate.budget import Budget
@@ -25,6 +26,14 @@ _AIM = 0.97
 
 MARGIN_TO_SOURCE = 0.9
 """Drifts from the source do not go down quite as those do that a repair measures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """Options with which a step holds; ``rough`` where a repair with more time may find better ones."""
+
+    options: dict[str, Any]
+    rough: bool = False
 
 
 class Repairer:
@@ -57,7 +66,7 @@ class Repairer:
         times = self._board.of_model(tried.answer.result.model).times_too_far
         return drift / times * MARGIN_TO_SOURCE if times > 1 else drift * PART_FOR_THE_METRIC
 
-    def options(self, trial: Trial, attempt: Attempt, tried: Tried, limit: float) -> dict[str, Any] | None:
+    def options(self, trial: Trial, attempt: Attempt, tried: Tried, limit: float) -> Mended | None:
         """Returns options with which a candidate drifts by ``limit`` at most; None where none were found.
 
         The report gets a row for them, or the reason why there are none.
@@ -78,7 +87,7 @@ class Repairer:
             return None
         options = _keeping(attempt.step, repair)
         self._journal.open(step_of(trial.offered, options), trial.candidate).notes = (repair.text(kept),)
-        return options
+        return Mended(options, repair.rough)
 
     def on_all_samples(self, candidate: Candidate) -> Candidate | None:
         """Leaves more nodes of a candidate in float; the result is not measured yet.

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.search.explore.beam import Beam, NamedPassError
+from optim._engine.search.lane_seconds import LOOK_S
 from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.targets.entrants import Entrant, TargetOutcome, TargetStatus
-from optim._engine.search.time_budget import LOOK_S, TimeBudget
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 
 _BEHIND = 1.3

@@ -1,0 +1,48 @@
+"""The order of what a search found: by the goal, and by what is hoped for where something was not timed yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from optim._engine.search.measure.clock import Clock
+from optim._engine.search.select.goal import Objective
+from optim._engine.search.state import Candidate, Measured
+
+_SAME_SIZE = 0.03
+"""Sizes that differ by less go by the order in which passes offer them: more hides what is really smaller."""
+
+
+class Ranking:
+    """Ranks what one search found.
+
+    Args:
+        objective: of the run.
+        clock: its last race has the figures of the original.
+        original: of the run.
+        timed: whether time means something on the target.
+
+    Attributes:
+        hoped: by their digest, ratios of what was not timed: those that it had before it was repaired.
+    """
+
+    def __init__(self, objective: Objective, clock: Clock, original: Candidate, *, timed: bool) -> None:
+        self._objective = objective
+        self._clock = clock
+        self._original = Measured(original, 1.0)
+        self._timed = timed
+        self.hoped: dict[str, float] = {}
+
+    def figure(self, item: Measured) -> float:
+        """Returns what is made small."""
+        if item.ratio is None and item.digest in self.hoped:
+            return self.hoped[item.digest] * self._objective.figure(self._original, self._clock.base)
+        return self._objective.figure(item, self._clock.base)
+
+    def of(self, items: Iterable[Measured]) -> list[Measured]:
+        """Returns them, the best first."""
+        items = list(items)
+        if self._objective.goal == "size" and not self._timed:
+            # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
+            smallest = min((item.candidate.size_bytes for item in items), default=1)
+            return sorted(items, key=lambda item: int((item.candidate.size_bytes / smallest - 1) / _SAME_SIZE))
+        return sorted(items, key=lambda item: (self.figure(item), len(item.candidate.steps)))

@@ -1,0 +1,150 @@
+"""Repairs while exploring: what is beyond the budget by little leaves some nodes in float, and is tried again.
+
+What was found for a step on one chain is tried first on the next: nodes err there about as they do here. What was not
+repaired for want of time is remembered, for where there is more of it in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from optim._engine.gate.budget import Budget
+from optim._engine.gate.drift import worst_drift
+from optim._engine.search.journal import Journal, step_of
+from optim._engine.search.plan import Planned
+from optim._engine.search.scoreboard import Scoreboard
+from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Mended, Repairer
+from optim._engine.search.state import Attempt, Candidate, Step, Trial
+from optim._engine.search.time_budget import TimeBudget
+from optim._engine.search.workbench import Tried, Workbench
+
+
+@dataclass(frozen=True, slots=True)
+class _Repaired:
+    """Options with which a step holds that broke the budget; ``limit`` is the drift that they were found for."""
+
+    limit: float
+    found: Mended
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A candidate that is beyond the budget by little and was not repaired: how it was made, and what it said."""
+
+    parent: Candidate
+    planned: Planned
+    attempt: Attempt
+    tried: Tried
+
+
+class Repairs:
+    """Repairs candidates of one search.
+
+    Args:
+        bench: of the run.
+        budget: what the user accepts.
+        journal: gets a row for each that is tried.
+        board: what is known of each model.
+        time: for repairs.
+        judge: returns the chain with a step if it holds, as :meth:`Expander.judge` does.
+
+    Attributes:
+        near: what may be repaired with more time.
+    """
+
+    def __init__(
+        self,
+        bench: Workbench,
+        budget: Budget,
+        journal: Journal,
+        board: Scoreboard,
+        time: TimeBudget,
+        judge: Callable[[Candidate, Attempt, Tried], Candidate | None],
+    ) -> None:
+        self._bench = bench
+        self._journal = journal
+        self._board = board
+        self._time = time
+        self._judge = judge
+        self._repairer = Repairer(bench, budget, journal, board, time)
+        self._repaired_as: dict[tuple[str, str], _Repaired] = {}
+        self._found: dict[tuple[str, tuple[str, str]], Candidate | None] = {}
+        self.near: dict[tuple[str, tuple[str, str]], Near] = {}
+
+    def closest(self, tried: Sequence[tuple[Attempt, Tried]]) -> tuple[Attempt, Tried] | None:
+        """Returns the closest of the candidates that broke the budget and can be repaired."""
+        return self._repairer.closest(tried)
+
+    def known_for(self, step: Step) -> dict[str, Any] | None:
+        """Returns the options with which a step held on another chain; None where nobody knows."""
+        known = self._repaired_as.get(step.key)
+        return known.found.options if known is not None else None
+
+    def is_near(self, attempt: Attempt, tried: Tried) -> bool:
+        """Whether a candidate is beyond the budget by so little that it may be repaired."""
+        return self._repairer.closest([(attempt, tried)]) is not None
+
+    def repair(self, parent: Candidate, planned: Planned, attempt: Attempt, outcome: Tried) -> Candidate | None:
+        """Returns a candidate beyond the budget with nodes left in float, if it holds then; once for each."""
+        key = (parent.digest, attempt.step.key)
+        if key not in self._found:
+            self._found[key] = self._repair(parent, planned, attempt, outcome)
+            self.note_near(Near(parent, planned, attempt, outcome))
+        if self._found[key] is not None:
+            self.near.pop(key, None)
+        return self._found[key]
+
+    def note_near(self, one: Near) -> None:
+        """Note what may be repaired with more time."""
+        self.near[one.parent.digest, one.attempt.step.key] = one
+
+    def repair_again(self, one: Near) -> Candidate | None:
+        """Returns what a repair finds now that has more time than it had before."""
+        self._found.pop((one.parent.digest, one.attempt.step.key), None)
+        one.attempt.unrepaired = ""
+        return self.repair(one.parent, one.planned, one.attempt, one.tried)
+
+    def _repair(self, parent: Candidate, one: Planned, attempt: Attempt, outcome: Tried) -> Candidate | None:
+        new, again = self._repair_to(self._repairer.aim(outcome), parent, one, attempt, outcome)
+        if new is None and again is not None and again.answer is not None:
+            times = self._board.of_model(again.answer.result.model).times_too_far
+            if times > 1:  # beyond the budget only from the source
+                drift = worst_drift(again.answer.comparisons).relative_l2
+                new, _ = self._repair_to(drift / times * MARGIN_TO_SOURCE, parent, one, attempt, outcome)
+        return new
+
+    def _repair_to(
+        self, limit: float, parent: Candidate, planned: Planned, attempt: Attempt, outcome: Tried
+    ) -> tuple[Candidate | None, Tried | None]:
+        """Tries the candidate with as many nodes left in float as a drift takes; returns it if it holds.
+
+        What was found in enough time for the same step on another chain is tried first: nodes err there about as here.
+        """
+        known = self._repaired_as.get(attempt.step.key)
+        if known is not None and not known.found.rough and known.limit <= limit:
+            new, tried = self._try_repaired(parent, planned, attempt, known.found.options, (as_elsewhere(planned),))
+            if new is not None:
+                return new, tried
+        trial = Trial(parent, planned.offered, attempt.step.options)
+        found = self._repairer.options(trial, attempt, outcome, limit)
+        if found is None:
+            return None, None
+        self._repaired_as[attempt.step.key] = _Repaired(limit, found)
+        return self._try_repaired(parent, planned, attempt, found.options)
+
+    def _try_repaired(
+        self, parent: Candidate, planned: Planned, broken: Attempt, options: dict[str, Any], notes: tuple[str, ...] = ()
+    ) -> tuple[Candidate | None, Tried]:
+        again = self._journal.open(step_of(planned.offered, options), parent)
+        again.notes = notes or again.notes
+        trial = Trial(parent, planned.offered, options)
+        named_s = self._time.for_candidate(named=True) if planned.forced else 0.0
+        tried = self._bench.try_one(trial, max(named_s, self._time.for_repaired(broken.seconds)))
+        return self._judge(parent, again, tried), tried
+
+
+def as_elsewhere(planned: Planned) -> str:
+    """The note of a row whose options were found on another chain."""
+    return f"what a repair on another chain leaves {planned.pass_class.kept}"

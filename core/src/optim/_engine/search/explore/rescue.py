@@ -1,0 +1,63 @@
+"""Rescue: where nothing is found that an end could prove, the time of the end repairs what is fast and near the budget.
+
+The end of a run has seconds for several models that contend. As long as there is none, all but the proof of one is
+better spent on finding one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from optim._engine.search.explore.first_looks import WORTH_A_REPAIR
+from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.ranking import Ranking
+from optim._engine.search.explore.repairs import Near, Repairs
+from optim._engine.search.state import Measured
+from optim._engine.search.time_budget import LEAST_REPAIR_S, TimeBudget
+
+
+class Rescue:
+    """Repairs with the time of the end.
+
+    Args:
+        repairs: of the search.
+        promises: what is known of passes.
+        time: of the search.
+        ranking: of what was found; it learns what is hoped for.
+        required: passes that every delivered chain has.
+    """
+
+    def __init__(
+        self, repairs: Repairs, promises: Promises, time: TimeBudget, ranking: Ranking, required: Collection[str]
+    ) -> None:
+        self._repairs = repairs
+        self._promises = promises
+        self._time = time
+        self._ranking = ranking
+        self._required = required
+
+    def run(self, found: Iterable[Measured]) -> list[Measured]:
+        """Repairs what is clearly faster than anything that was found, the fastest first, until one holds.
+
+        Returns:
+            What holds now, not timed yet; nothing where that is none, or where something is clearly faster already.
+        """
+        held = min([1.0, *map(self._ranking.figure, found)])
+        if held < WORTH_A_REPAIR:
+            return []
+        for one in sorted(self._repairs.near.values(), key=self._latency):
+            there = {one.planned.ordered.name, *(step.pass_name for step in one.parent.steps)}
+            if self._latency(one) >= WORTH_A_REPAIR * held or not there.issuperset(self._required):
+                continue
+            with self._time.lending():
+                if self._time.left_for_repairs < LEAST_REPAIR_S:
+                    break
+                repaired = self._repairs.repair_again(one)
+            if repaired is not None:
+                self._ranking.hoped[repaired.digest] = self._latency(one)
+                return [Measured(repaired, None)]
+        return []
+
+    def _latency(self, one: Near) -> float:
+        """The ratio to expect."""
+        return self._promises.latency(one.parent, one.attempt.step)

@@ -1,0 +1,103 @@
+"""A repair whose time is over has the best that it had measured, and not nothing."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from optim._engine.diagnosis import repair_job
+from optim._engine.diagnosis.repair_job import HOLDS, _costliest, _Measured
+from optim._engine.gate.repair import OutOfEvaluations, Repair
+from optim._engine.search.workbench import Workbench
+from optim.jobs.process import WorkerFailed
+from optim.jobs.wire import from_wire, to_wire
+
+NODES = ("a", "b", "c", "d")
+
+
+@pytest.fixture
+def measured():
+    """Sets of a model of four nodes; each that is not kept drifts by 0.1, in the precision between by 0.01."""
+    told = []
+
+    def make(deadline=float("inf")):
+        def drift(keep, finer):
+            return 0.1 * len(set(NODES) - set(keep) - set(finer)) + 0.01 * len(finer)
+
+        reference = SimpleNamespace(compared=(0,))
+        subject = SimpleNamespace(
+            nodes=NODES,
+            samples=(0,),
+            drift=drift,
+            drifts=lambda keep, samples, finer: [],
+            request=SimpleNamespace(comparison=SimpleNamespace(reference=reference)),
+        )
+        channel = SimpleNamespace(event=lambda name, **said: told.append((name, said)))
+        found = _Measured(subject, SimpleNamespace(limit=0.15), deadline, channel)
+        return found, told
+
+    return make
+
+
+def test_the_cheapest_that_holds_is_told_as_it_is_found(measured):
+    found, told = measured()
+    found.drift(frozenset(), frozenset(NODES))
+    found.drift(frozenset("abc"))
+    found.drift(frozenset("d"), frozenset("c"))  # 0.21 is beyond the limit
+    found.drift(frozenset(), frozenset("abc"))
+    held = [said["repair"] for name, said in told if name == HOLDS]
+    assert [from_wire(Repair, one).finer for one in held] == [NODES, ("a", "b", "c")]
+    assert (found.best.keep, found.best.finer, found.best.rough) == ((), ("a", "b", "c"), True)
+    assert found.best.drift == pytest.approx(0.13)
+
+
+def test_a_set_that_was_measured_on_other_samples_is_measured_again(measured):
+    found, told = measured()
+    for samples in ((0,), (0,), (1,)):
+        found.subject.samples = samples
+        found.drift(frozenset("abc"))
+    assert len([name for name, _ in told if name == "measured"]) == 2
+
+
+def test_no_set_is_begun_when_the_time_is_over(measured):
+    found, _ = measured(deadline=0.0)
+    with pytest.raises(OutOfEvaluations):
+        found.drift(frozenset("abc"))
+    assert found.best is None
+
+
+def test_the_guess_leaves_what_errs_most_as_far_as_the_goal_asks():
+    errors = {
+        name: SimpleNamespace(relative_l2=error) for name, error in zip(NODES, (0.1, 0.4, 0.2, 0.05), strict=True)
+    }
+    replay = SimpleNamespace(overflowing=[], errors=errors)
+    assert _costliest(replay, whole=1.0, goal=0.6) == {"b"}
+    assert _costliest(replay, whole=1.0, goal=0.3) == {"b", "c"}
+    replay.overflowing = ["d"]
+    assert _costliest(replay, whole=float("inf"), goal=0.3) == set(NODES)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_repair_that_is_stopped_answers_what_held(told):
+    best = Repair(("a",), 0.04, 3, rough=True)
+
+    def call(job, request, *, timeout_s, on_event):
+        assert job is repair_job.JOB
+        on_event({"event": "measured", "keep": 1, "drift": 0.04})
+        if told:
+            on_event({"event": HOLDS, "repair": to_wire(best)})
+        raise WorkerFailed("did not finish", "timeout")
+
+    bench = SimpleNamespace(
+        prepared=SimpleNamespace(compared=(0,)),
+        keys=SimpleNamespace(repair=lambda *_: "key"),
+        runner=SimpleNamespace(known=lambda *_: None, call=call),
+        say=lambda text: None,
+        run_time=SimpleNamespace(left=20.0),
+        restore=lambda candidate: False,
+        _candidate_request=lambda trial, samples: None,
+    )
+    trial = SimpleNamespace(candidate=None, offered=SimpleNamespace(name="lossy"))
+    tried = SimpleNamespace(answer=SimpleNamespace(comparisons=[]), seconds=1.0)
+    assert Workbench.repair(bench, trial, tried, 0.05, 2.0) == (best if told else None)

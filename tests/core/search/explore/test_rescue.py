@@ -1,0 +1,84 @@
+"""Where nothing is found that an end could prove, what is near the budget is repaired with the time of the end."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.ranking import Ranking
+from optim._engine.search.explore.repairs import Near
+from optim._engine.search.explore.rescue import Rescue
+from optim._engine.search.journal import step_of
+from optim._engine.search.run_time import RunTime
+from optim._engine.search.select.goal import Objective
+from optim._engine.search.state import Attempt, Candidate, Measured
+from optim._engine.search.time_budget import TimeBudget
+from optim.model import Model
+from optim.passes import Role, Stage
+
+
+def chain(name, tmp_path):
+    return Candidate(Model(tmp_path / name, name, (), (), {"": 17}, 9), 100)
+
+
+@pytest.fixture
+def rescued(tmp_path):
+    """What is repaired and what came of it; ``ratios`` are those of looks beyond the budget, ``holds`` their places."""
+
+    def found(ratios, holds=(), held=1.0, spent_s=30.0, required=()):
+        seconds = [0.0]
+        run = RunTime(60.0, lambda: seconds[0])
+        run.announce(60.0 + run.spent)
+        run.expect(open_s=0.1, run_s=0.01, size_bytes=1)
+        time = TimeBudget.of_run(run, 300.0)
+        seconds[0] += spent_s
+        promises, near, asked = Promises(60.0), {}, []
+        original = chain("original", tmp_path)
+        for place, ratio in enumerate(ratios):
+            planned = pass_named(f"pass {place}")
+            step = step_of(planned.offered, {"keep": []})
+            promises.note_ratio(step, ratio)
+            near[place] = Near(original, planned, Attempt(step, ()), None)
+
+        def repair_again(one):
+            place = int(one.attempt.step.pass_name[-1])
+            asked.append((place, time.left_for_repairs))
+            return chain(f"repaired {place}", tmp_path) if place in holds else None
+
+        ranking = Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), original, timed=True)
+        repairs = SimpleNamespace(near=near, repair_again=repair_again)
+        result = Rescue(repairs, promises, time, ranking, required).run([Measured(original, held)])
+        return [place for place, _ in asked], [(one.digest, ranking.figure(one)) for one in result], asked, time
+
+    return found
+
+
+def pass_named(name):
+    pass_class = SimpleNamespace(role=Role.IMPROVE, lossy=True, session_only=False)
+    offered = SimpleNamespace(
+        name=name, stage=Stage.QUANTIZE, plugin=SimpleNamespace(name="plugin"), over_models=pass_class
+    )
+    return SimpleNamespace(ordered=SimpleNamespace(name=name), offered=offered, pass_class=pass_class)
+
+
+def test_the_fastest_is_repaired_first_until_one_holds(rescued):
+    asked, found, _, _ = rescued([0.6, 0.4, 0.5], holds=(2,))
+    assert asked == [1, 2]
+    assert found == [("repaired 2", pytest.approx(0.5))]
+
+
+def test_it_has_the_time_of_the_end_and_gives_it_back(rescued):
+    _, _, ((_, lent_s),), time = rescued([0.4])
+    assert time.left_for_repairs < 5 < 10 < lent_s
+
+
+@pytest.mark.parametrize(("held", "spent_s"), [(0.6, 30.0), (1.0, 57.0)])
+def test_there_is_none_where_something_is_faster_or_only_a_proof_fits(rescued, held, spent_s):
+    assert rescued([0.4], holds=(0,), held=held, spent_s=spent_s)[:2] == ([], [])
+
+
+def test_what_is_hardly_faster_or_lacks_what_was_named_is_left(rescued):
+    assert rescued([0.97], holds=(0,))[0] == []
+    assert rescued([0.5, 0.4], holds=(0, 1), required=("pass 0",))[0] == [0]
