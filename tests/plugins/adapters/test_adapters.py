@@ -16,6 +16,7 @@ from optim.adapters.adapter_file import Adapter, read_adapter, write_adapter
 from optim.adapters.fit import require_fit
 from optim.errors import OptimError
 from optim.onnx.sessions import open_session
+from optim.providers.memory import TensorMemory
 from optim_plugins.adapters.commands.command import adapters
 
 X = np.random.default_rng(5).normal(size=(2, 3, 64)).astype(np.float32)
@@ -88,6 +89,15 @@ def test_several_adapters_are_live_on_one_session(folder):
         for adapter, expected in wanted.items():
             np.testing.assert_allclose(session.run(None, {"x": X}, adapter=adapter)[0], expected, atol=1e-5, rtol=1e-5)
     assert [value.name for value in session.get_inputs()] == ["x"]
+
+
+def test_an_adapter_in_the_memory_of_a_gpu_is_given_as_it_lies_there(folder):
+    """No GPU is here: the values lie in the memory of the machine, and go the way of those of a GPU."""
+    session = optim.load(folder / "out")
+    live = session.adapters(folder / "other.npz")
+    session._memory = TensorMemory("cuda")
+    found = session.run(None, {"x": X}, adapter=live)[0]
+    np.testing.assert_allclose(found, reference(X, adapter_weights("lora", 8, 2)), atol=1e-5, rtol=1e-5)
 
 
 def test_a_binding_has_the_adapter_that_onnxruntime_would_ignore(folder):

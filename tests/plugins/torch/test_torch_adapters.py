@@ -12,6 +12,7 @@ from tiny_models import build, save
 
 from optim import SourceRequest
 from optim.errors import OptimError
+from optim_plugins.adapters.commands.extracting import write_extracted
 from optim_plugins.torch.sources.huggingface.model_folder import load_folder
 
 pytestmark = [
@@ -62,6 +63,16 @@ def test_an_adapter_can_be_kept_for_extraction(adapter: Path, tmp_path: Path) ->
     names = {tensor.name for tensor in found.proto().graph.initializer}
     assert "model.layers.0.self_attn.q_proj.lora_A.default.weight" in names
     assert "keep their own names" in found.steps["torch.dynamo"].notes[0]
+
+
+def test_torchscript_folds_no_weights_of_adapters(adapter: Path, tmp_path: Path) -> None:
+    """Folded, they lie transposed under names that say nothing."""
+    found = export(adapter, tmp_path / "out", without=("torch.merge-lora", "torch.dynamo"))
+    names = {tensor.name for tensor in found.proto().graph.initializer}
+    assert {f"model.layers.0.self_attn.q_proj.lora_{side}.default.weight" for side in "AB"} <= names
+    assert "adapters keep their own names: constants are not folded" in found.steps["torch.torchscript"].notes
+    made = write_extracted(found.path(), tmp_path / "taken")
+    assert made.layers == 2 and made.drift < 1e-5 and made.base_drift == 0
 
 
 def test_the_model_of_an_adapter_must_be_here(adapter: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -137,7 +138,7 @@ class AdaptedSession:
         """
         live = self.adapters(adapter)
         self._require(live, feeds)
-        if not hasattr(self.session, "run_with_ort_values") or not _are_plain(feeds):
+        if self._memory.kind == "cpu" or not _are_plain(feeds):  # arrays of the machine are read where they lie
             weights = {name: array for one in live for name, array in one.arrays.items()}
             more = () if run_options is None else (run_options,)
             outputs: list[Array] = self.session.run(output_names, {**feeds, **weights}, *more)
@@ -181,13 +182,17 @@ class AdaptedSession:
         if isinstance(one, Adapter):
             require_fit(one, self.inputs, "the adapter")
             return LiveAdapter(one, "the adapter", self._memory)
-        path = Path(one)
-        stat = path.stat() if path.is_file() else None
-        key = (str(path.absolute()), stat.st_size, stat.st_mtime_ns) if stat else ("", 0, 0)
-        if stat is None or key not in self._read:
-            read = read_adapter(path)
-            require_fit(read, self.inputs, str(path))
-            self._read[key] = LiveAdapter(read, str(path), self._memory)
+        path = os.path.abspath(one)  # noqa: PTH100 - each run comes here, and a Path takes several times as long
+        try:
+            stat = os.stat(path)  # noqa: PTH116
+        except OSError:
+            read_adapter(Path(one))  # says what is wrong
+            raise
+        key = (path, stat.st_size, stat.st_mtime_ns)
+        if key not in self._read:
+            read = read_adapter(Path(one))
+            require_fit(read, self.inputs, str(one))
+            self._read[key] = LiveAdapter(read, str(one), self._memory)
         return self._read[key]
 
     def __getattr__(self, name: str) -> Any:
