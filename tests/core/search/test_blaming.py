@@ -14,7 +14,7 @@ from optim._engine.search.blaming import blame_dropped
 from optim._engine.search.journal import Journal
 from optim._engine.search.state import Attempt, Candidate, Step
 from optim.jobs.process import WorkerFailed
-from optim.passes import Role, Stage
+from optim.passes import Interface, Role, Stage
 
 BUDGET = Budget(0.05, 1e-4)
 
@@ -83,7 +83,7 @@ def test_where_no_time_is_left_or_nothing_comes_back_a_note_says_so():
     assert wrong.notes[-1] == "what is to blame was not found: did not finish within 24 s"
 
 
-@pytest.mark.parametrize("interfaces", [(), ("renamed",)])
+@pytest.mark.parametrize("interfaces", [(), (Interface(feeds="acme:renamed"),)])
 def test_a_step_that_is_fed_in_another_way_is_not_looked_into(interfaces):
     journal, original = Journal(), Candidate(sample.model(), 1)
     step = Step(Stage.FUSE, "fuse", "acme", {}, Role.IMPROVE, lossy=False)

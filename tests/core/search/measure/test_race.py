@@ -15,11 +15,12 @@ from optim._engine.gate.budget import Budget
 from optim._engine.jobs.lane import Ready
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.registry import load_registry
+from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race as race_module
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.time_budget import Effort, TimeBudget
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.errors import OptimError
