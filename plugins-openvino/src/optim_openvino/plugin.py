@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
+from optim.layout import Layout
+from optim_openvino.deploy.layout import OpenVino
 from optim_openvino.deploy.save_ir import SaveIr
 from optim_openvino.precision.precision import Precision
 from optim_openvino.quantize.compress_weights import CompressWeights
@@ -55,3 +57,9 @@ def optim_targets() -> Sequence[Target]:
 def optim_backends() -> Sequence[type[Backend]]:
     """OpenVINO."""
     return (OpenVinoBackend,)
+
+
+@hookimpl
+def optim_layouts() -> Sequence[type[Layout]]:
+    """OpenVINO's own format, for programs that read no ONNX."""
+    return (OpenVino,)

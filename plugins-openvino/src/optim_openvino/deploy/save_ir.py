@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, Target
@@ -43,7 +44,7 @@ class SaveIr(Pass):
     def apply(self, model: Model, options: SaveIrOptions, context: Context) -> PassResult:
         """Convert, hold against the ONNX file, and hand over both files."""
         path = context.scratch / GRAPH
-        _write(model, path, compress=options.compress)
+        write_ir(model, path, compress=options.compress)
         limit = _HALF if options.compress else _ROUNDING
         drift = max(_drift(model, path, feeds, context.target) for feeds in islice(context.samples(), _SAMPLES))
         if not drift <= limit:
@@ -58,16 +59,24 @@ class SaveIr(Pass):
         return PassResult(made, True, (f"the IR drifts {drift:.2g} from the ONNX file",), counts={"files": 2})
 
 
-def _write(model: Model, path: Path, *, compress: bool) -> None:
-    """Convert; nodes that OpenVINO names by a counter of its process are counted anew: the file is always the same."""
+def write_ir(model: Model, path: Path, *, compress: bool) -> None:
+    """Convert; nodes that OpenVINO names by a counter of its process are counted anew: the file is always the same.
+
+    Args:
+        model: an ONNX file.
+        path: of the graph, which ends in ``.xml``; the weights lie beside it, in ``.bin``.
+        compress: whether weights become float16.
+    """
+    from optim.onnx.linked import openable
     from optim_openvino.runtime.core import core
     from optim_openvino.runtime.quiet_import import quiet_openvino
 
-    graph = core().read_model(str(model.path))
-    for number, node in enumerate(graph.get_ordered_ops()):
-        if node.friendly_name == node.get_name():
-            node.friendly_name = f"{node.get_type_name()}_{number}"
-    quiet_openvino().save_model(graph, str(path), compress_to_fp16=compress)
+    with TemporaryDirectory(prefix="optim-openvino-") as folder:
+        graph = core().read_model(str(openable(model.path, Path(folder))))
+        for number, node in enumerate(graph.get_ordered_ops()):
+            if node.friendly_name == node.get_name():
+                node.friendly_name = f"{node.get_type_name()}_{number}"
+        quiet_openvino().save_model(graph, str(path), compress_to_fp16=compress)
 
 
 def _drift(model: Model, ir: Path, feeds: Feeds, target: Target) -> float:
