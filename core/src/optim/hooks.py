@@ -97,7 +97,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
         "tensorrt-offline": "tensorrt",
         "torch": "torch",
     },
-    "layout": dict.fromkeys(_LAYOUTS, "layouts"),
+    "layout": {**dict.fromkeys(_LAYOUTS, "layouts"), "openvino": "openvino"},
     "metric": dict.fromkeys(_METRICS, "metrics"),
 }
 """Names that users know, by kind, with the plugin that alone may use each. Of another that several plugins use, the
