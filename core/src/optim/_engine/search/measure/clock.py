@@ -70,6 +70,8 @@ class Clock:
             heat = chosen[start : start + width]
             memory_only = self._bench.settings.goal == "memory"
             effort = self._time.look(seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
+            if self._bench.settings.goal == "generate":  # a round is an answer of each model: seconds, or tens of them
+                effort = replace(effort, least_rounds=FEWEST_ROUNDS)
             found += self.measure(heat, effort, Wanted("explore", self._bench.prepared.explored, budget=self._budget))
             self._time.note_lanes(self.base.open_s if self.base else 0.0)
         return found
