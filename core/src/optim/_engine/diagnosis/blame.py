@@ -19,7 +19,8 @@ from optim.arrays import Array
 from optim.onnx.operators import qualified_name
 
 _SUSPECTS = 12
-"""Parts that are tried alone, the farthest beyond their limit first: each costs a run and holds its value in memory."""
+"""Parts that are tried alone, the farthest beyond their limit first, and last those that were given what overflowed
+before them: each costs a run and holds its value in memory."""
 
 _LEAST_SHARE = 0.2
 """Of the outputs' distance that a blamed part makes alone: the noise of 25 equal parts adds up to five times one's."""
