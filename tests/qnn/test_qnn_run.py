@@ -39,8 +39,9 @@ def net(tmp_path):
 
 @pytest.fixture
 def data(tmp_path):
-    path = tmp_path / "calib.npz"
-    np.savez(path, **{f"{i}/x": sample["x"] for i, sample in enumerate(images())})
+    """Four images that are much alike: one is held out of calibration, and judged."""
+    path, (first, *others) = tmp_path / "calib.npz", [sample["x"] for sample in images()]
+    np.savez(path, **{f"{i}/x": x for i, x in enumerate([first, *(first + other / 10 for other in others)])})
     return path
 
 
