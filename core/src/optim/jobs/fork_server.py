@@ -6,8 +6,8 @@ workers. No plugin is imported here, and no session opened: what a job does stay
 
 It runs one thread and starts no other, so that a fork is as good as a new process; it ends when its connection closes.
 Messages are packets, from the client ``{"start": NUMBER, "job": MODULE}`` with two file descriptors (the worker's end
-of its connection, and what its output goes to) and ``{"kill": NUMBER}``. To the client goes ``{}`` when it is ready, then
-``{"started": NUMBER, "process": ID}`` and ``{"ended": NUMBER, "status": STATUS}``.
+of its connection, and what its output goes to) and ``{"kill": NUMBER}``. The client is sent ``{}`` when the server is
+ready, then ``{"started": NUMBER, "process": ID}`` and ``{"ended": NUMBER, "status": STATUS}``.
 A worker's own connection brings its environment and working folder first.
 """
 
