@@ -41,9 +41,8 @@ from optim.passes import Role, Stage
 _LEAST_LANES = 8
 """Lanes in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
 
-_LOOKED_AT = ("latency", "memory")
-"""Goals with first looks that are timed. One round of whole answers, of requests in flight or of starts takes seconds
-for each model: of a decoder with 200 million parameters five first looks took 107 s, no stage behind had time."""
+_LOOKED_AT = ("latency", "memory", "generate")
+"""Goals with first looks that are timed. One round of requests in flight or of starts takes seconds for each model."""
 
 _NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
 
@@ -106,7 +105,8 @@ class Beam:
             self.archive.explored(self._small)
         if self._objective.goal not in _LOOKED_AT:
             return start
-        self._expander.kernels.find()
+        if self._objective.goal != "generate":  # its one chain goes by what passes say of themselves
+            self._expander.kernels.find()
         looked = looks.run(self._plan, start)
         self._rank.hoped |= looks.hoped
         self._looked = {item.digest: item for item in looked}
@@ -119,6 +119,7 @@ class Beam:
     def search(self) -> list[Measured]:
         """Go from stage to stage after :meth:`look`; returns what :meth:`run` does, and raises as it does."""
         beam, ranking, looked = [self.start], [self.start], list(self._small)
+        looked += self._looked.values() if self._objective.goal == "generate" else ()
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
@@ -139,8 +140,8 @@ class Beam:
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.run_time.left)
         there = {item.digest for item in ranking}
-        looked = [item for item in looked if item.digest not in there]
-        return self._rank.of([*ranking, *looked]) if looked else ranking
+        more = {item.digest: item for item in looked if item.digest not in there}
+        return self._rank.of([*ranking, *more.values()]) if more else ranking
 
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""

@@ -7,6 +7,9 @@ pass gains and what it costs.
 
 A goal with a clock of its own is timed by that. Where passes were named, they come first, as a chain, and the others
 are looked at on the part of it that stands before them: what has the whole chain may be delivered.
+
+Where a decoder's answers are the goal, that chain has what is there for this goal alone, a past in one buffer, and only
+what suits the goal is looked at on it: few chains, since a round of answers takes seconds, but the likeliest.
 """
 
 from __future__ import annotations
@@ -43,6 +46,10 @@ and with more nothing is left to go on with."""
 
 WORTH_A_REPAIR = 0.95
 """Latency to the original's: what is repaired has less of its gain left."""
+
+_MOST_ANSWERS = 2
+"""Chains whose whole answers are timed: a round of one takes seconds. Of a decoder of 200 million parameters five took
+107 s of 300, and no stage behind had time."""
 
 _FOR_THE_GOAL = 1.0
 """What a pass promises that is there for the goal of the run alone: it comes before all that is tried for any goal."""
@@ -94,8 +101,13 @@ class FirstLooks:
         Returns:
             What was timed, and what was repaired since.
         """
-        passes = _fair_order(plan, self._objective.goal)
-        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan)
+        passes, begin = _fair_order(plan, self._objective.goal), plan.forced()
+        if self._objective.goal == "generate":
+            begin += [one for one in passes if _for_goal(one, "generate") and not one.pass_class.lossy]
+            passes = [one for one in passes if "generate" in one.pass_class.suits]
+            if not begin or not passes:
+                return []
+        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan, begin)
         if not named.is_one and (len(passes) < 2 or plan.forced()):
             for planned in passes:
                 self._promises.leave_open(step_of(planned.offered))
@@ -106,7 +118,7 @@ class FirstLooks:
         if chain is None:
             return []
         found = self._try(passes, {}, self._seconds, chain.before)
-        if not plan.forced():
+        if not begin:
             found += self._behind_what_makes_way(plan, passes)
         return self._timed(found, start, chain.whole)
 
@@ -118,10 +130,13 @@ class FirstLooks:
             start: latency ratio of the original.
             whole: what every delivered chain begins with; the original where no pass was named.
         """
-        named = [whole] if whole.steps else []
+        answers = self._objective.goal == "generate"
+        held = [one for one in found if one.holds and _begins_with(one.candidate, whole)]
+        named = [whole] if whole.steps and not (answers and held) else []
         if not found and not named:
             return []
         lanes = self._time.lanes_to_look_at(len(found) + len(named))
+        lanes = min(lanes, _MOST_ANSWERS) if answers else lanes
         timed = sorted(found, key=lambda one: -self._promises.gain(one.attempt.step))[: max(0, lanes - len(named))]
         racing = [*named, *(one.candidate for one in timed)] if lanes else []
         measured = self._clock.first_look(racing, self._time.left_for_first_race)
@@ -133,10 +148,9 @@ class FirstLooks:
             if self._objective.goal == "latency":
                 self._promises.note_ratio(one.attempt.step, ratio / (ratios.get(one.parent.digest) or start))
             self._journal.timed(items[one.candidate.digest], start)
-        held = [one.candidate for one in found if one.holds and _begins_with(one.candidate, whole)]
-        right = [items[one.digest] for one in [*named, *held] if one.digest in items]
+        right = [items[one.digest] for one in [*named, *(one.candidate for one in held)] if one.digest in items]
         right += [Measured(one, None) for one in named if one.digest not in items]
-        return right + self._repair(found, ratios, start, whole)
+        return right + ([] if answers and held else self._repair(found, ratios, start, whole))
 
     def _ratio(self, item: Measured) -> float | None:
         """What the goal makes small, to the original's; None where it has no figure."""
@@ -153,7 +167,7 @@ class FirstLooks:
         something is there however short the time.
         """
         passes = [planned for planned in _fair_order(plan, "size") if planned.pass_class.lossy]
-        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan)
+        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan, plan.forced())
         if not passes or (plan.forced() and not named.is_one):
             return []
         self._bench.say("first looks")

@@ -70,9 +70,8 @@ class Clock:
             heat = chosen[start : start + width]
             memory_only = self._bench.settings.goal == "memory"
             effort = self._time.look(seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
-            if self._bench.settings.goal == "generate":  # a round is an answer of each model: seconds, or tens of them
-                effort = replace(effort, least_rounds=FEWEST_ROUNDS)
-            found += self.measure(heat, effort, Wanted("explore", self._bench.prepared.explored, budget=self._budget))
+            wanted = Wanted("explore", self._bench.prepared.explored, budget=self._budget)
+            found += self.measure(heat, self._few(effort), wanted)
             self._time.note_lanes(self.base.open_s if self.base else 0.0)
         return found
 
@@ -89,7 +88,7 @@ class Clock:
         width = lanes_at_once(self._bench)
         for start in range(0, len(candidates), width):
             heat = candidates[start : start + width]
-            effort = self._time.first_look(seconds * len(heat) / len(candidates))
+            effort = self._few(self._time.first_look(seconds * len(heat) / len(candidates)))
             base, results = race_candidates(self._bench, heat, effort, Wanted("first look"))
             self._note_base(base)
             self._time.note_lanes(base.open_s)
@@ -177,6 +176,10 @@ class Clock:
         """Keep the original's figures; a race that was over before it was open has none."""
         if self.base is None or not base.out_of_time:
             self.base = base
+
+    def _few(self, effort: Effort) -> Effort:
+        """The effort with the fewest rounds where one is an answer of each model: seconds, or tens of them."""
+        return replace(effort, least_rounds=FEWEST_ROUNDS) if self._bench.settings.goal == "generate" else effort
 
     def _decided(self, effort: Effort) -> Effort:
         """The effort, or more of it as long as the noise leaves open whether the best is faster than the original."""
