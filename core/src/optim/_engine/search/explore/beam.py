@@ -41,9 +41,6 @@ from optim.passes import Role, Stage
 _LEAST_LANES = 8
 """Lanes in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
 
-_LOOKED_AT = ("latency", "memory", "generate")
-"""Goals with first looks that are timed. One round of requests in flight or of starts takes seconds for each model."""
-
 _NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
 
 
@@ -88,7 +85,7 @@ class Beam:
         required = [planned.ordered.name for planned in self._plan.forced()]
         rescue = Rescue(self._expander.repairs, self._promises, self.time, self._rank, required)
         self._looked |= {item.digest: item for item in rescue.run(self._looked.values())}
-        ranking = self.search()
+        ranking = rescue.refined(self.search())
         return self._rank.of([*rescue.run(ranking), *ranking])
 
     def look(self) -> float:
@@ -103,12 +100,11 @@ class Beam:
         if self._bench.settings.goal == "size":  # asked for, and not what is left where nothing can be timed
             self._small = looks.sizes(self._plan)
             self.archive.explored(self._small)
-        if self._objective.goal not in _LOOKED_AT:
+        if self._objective.goal == "size":
             return start
-        if self._objective.goal != "generate":  # its one chain goes by what passes say of themselves
-            self._expander.kernels.find()
+        self._expander.kernels.find()
         looked = looks.run(self._plan, start)
-        self._rank.hoped |= looks.hoped
+        self._rank.hoped |= self.clock.expected | looks.hoped
         self._looked = {item.digest: item for item in looked}
         self.archive.explored([self.start, *(item for item in looked if item.ratio is not None)])
         if self._objective.goal != "latency":

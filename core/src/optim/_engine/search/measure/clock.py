@@ -8,7 +8,7 @@ from dataclasses import replace
 from optim._engine.gate.budget import Budget
 from optim._engine.search.effort import Effort
 from optim._engine.search.lane_seconds import LEAST_LANES
-from optim._engine.search.measure.lane_figures import joined
+from optim._engine.search.measure.lane_figures import expected_of, joined
 from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, race_candidates
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.state import Candidate, LaneResult, Measured
@@ -34,6 +34,7 @@ class Clock:
     Attributes:
         base: the original in the last race.
         board: what was found of each model.
+        expected: by their digest, what first looks let expect of the goal's own clock, to the original's.
     """
 
     def __init__(self, bench: Workbench, budget: Budget, time: TimeBudget) -> None:
@@ -42,6 +43,7 @@ class Clock:
         self._time = time
         self.base: LaneResult | None = None
         self.board = Scoreboard()
+        self.expected: dict[str, float] = {}
         time.expect_lanes(bench.prepared.open_s, bench.prepared.run_s, len(bench.prepared.timed))
 
     def is_beaten(self, candidate: Candidate) -> bool:
@@ -70,13 +72,17 @@ class Clock:
             heat = chosen[start : start + width]
             memory_only = self._bench.settings.goal == "memory"
             effort = self._time.look(seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
-            wanted = Wanted("explore", self._bench.prepared.explored, budget=self._budget)
-            found += self.measure(heat, self._few(effort), wanted)
+            if self._bench.settings.goal == "generate":  # a round is an answer of each model: seconds, or tens of them
+                effort = replace(effort, least_rounds=FEWEST_ROUNDS)
+            found += self.measure(heat, effort, Wanted("explore", self._bench.prepared.explored, budget=self._budget))
             self._time.note_lanes(self.base.open_s if self.base else 0.0)
         return found
 
     def first_look(self, candidates: Sequence[Candidate], seconds: float) -> list[Measured]:
         """A few rounds on one sample for candidates that were compared already, within the budget or not.
+
+        Calls alone are timed, also where the goal has a clock of its own: one round of whole answers, of requests in
+        flight or of starts takes seconds for each model.
 
         Returns:
             Those that run, in order; nothing is decided by it.
@@ -88,10 +94,11 @@ class Clock:
         width = lanes_at_once(self._bench)
         for start in range(0, len(candidates), width):
             heat = candidates[start : start + width]
-            effort = self._few(self._time.first_look(seconds * len(heat) / len(candidates)))
-            base, results = race_candidates(self._bench, heat, effort, Wanted("first look"))
+            effort = self._time.first_look(seconds * len(heat) / len(candidates))
+            base, results = race_candidates(self._bench, heat, effort, Wanted("first look", plain=True))
             self._note_base(base)
             self._time.note_lanes(base.open_s)
+            self._expect(heat, results, base)
             found += [
                 Measured(one, None).timed(result)
                 for one, result in zip(heat, results, strict=True)
@@ -172,14 +179,17 @@ class Clock:
         result = self.board[candidate].result = check_candidate(self._bench, candidate)
         return None if self._objects(candidate, result) else Measured.of(candidate, result)
 
+    def _expect(self, candidates: Sequence[Candidate], results: Sequence[LaneResult], base: LaneResult) -> None:
+        """Note what calls, or starts, let expect of the goal's own clock."""
+        for candidate, result in zip(candidates, results, strict=True):
+            expected = expected_of(self._bench.settings.goal, result, base)
+            if expected is not None:
+                self.expected[candidate.digest] = expected
+
     def _note_base(self, base: LaneResult) -> None:
         """Keep the original's figures; a race that was over before it was open has none."""
         if self.base is None or not base.out_of_time:
             self.base = base
-
-    def _few(self, effort: Effort) -> Effort:
-        """The effort with the fewest rounds where one is an answer of each model: seconds, or tens of them."""
-        return replace(effort, least_rounds=FEWEST_ROUNDS) if self._bench.settings.goal == "generate" else effort
 
     def _decided(self, effort: Effort) -> Effort:
         """The effort, or more of it as long as the noise leaves open whether the best is faster than the original."""
