@@ -235,16 +235,30 @@ def wide_mlp(folder):
     return path
 
 
-def test_a_model_cache_is_used_again_and_one_that_is_damaged_is_left_alone(tmp_path, monkeypatch):
+@pytest.mark.parametrize("other", [None, b"2025.0"])
+def test_a_model_cache_is_used_again_and_what_is_damaged_or_of_another_version_is_made_anew(
+    tmp_path, monkeypatch, other
+):
+    """The key of a file has no version in it: two versions of OpenVINO look for the same one."""
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     model = describe(models.mlp(tmp_path), session=as_session({MODEL_CACHE: "YES"}))
-    feeds = {"x": np.ones((2, 32), np.float32)}
-    with OpenVinoBackend().open(model, TARGET) as session:
-        expected = session.run(feeds)["y"]
+    feeds, version = {"x": np.ones((2, 32), np.float32)}, core().get_versions("CPU")["CPU"].build_number.encode()
+
+    def opened():
+        with OpenVinoBackend().open(model, TARGET) as session:
+            return session.run(feeds)["y"], session._compiled.get_property("LOADED_FROM_CACHE")
+
+    expected, _ = opened()
+    assert opened()[1]
     [blob] = (tmp_path / "cache" / "openvino").glob("*.blob")
-    blob.write_bytes(b"of another version" + blob.read_bytes()[18:])
-    with OpenVinoBackend().open(model, TARGET) as session:
-        assert np.array_equal(session.run(feeds)["y"], expected)
+    made = blob.read_bytes()
+    assert version in made
+    changed = made.replace(version, version.replace(version[:6], other)) if other else made[: len(made) // 2]
+    blob.write_bytes(changed)
+    found, from_cache = opened()
+    assert np.array_equal(found, expected) and not from_cache
+    assert [version in file.read_bytes() for file in blob.parent.glob("*.blob")] == [True]
+    assert opened()[1]
 
 
 def test_a_profile_says_how_long_each_node_takes(tmp_path):
