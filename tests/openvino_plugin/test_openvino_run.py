@@ -137,6 +137,20 @@ def test_without_nncf_its_passes_say_so(tmp_path, monkeypatch):
     assert "optim-plugin-openvino[nncf]" in applicable.reason
 
 
+def test_nncf_has_shapes_inferred_without_weights(tmp_path):
+    graph = onnx.load(wide_mlp(tmp_path))
+    of_onnx = onnx.shape_inference.infer_shapes
+    expected = of_onnx(graph)
+    with nncf_library.quiet_nncf():
+        found = onnx.shape_inference.infer_shapes(graph)
+    assert found == expected and len(found.graph.value_info) == 2
+    assert onnx.shape_inference.infer_shapes is of_onnx
+    light = nncf_library._without_weights(graph)
+    assert light.ByteSize() < 1000 < graph.ByteSize()
+    del found.graph.value_info[:]
+    assert of_onnx(light).graph.value_info == expected.graph.value_info
+
+
 def test_weights_in_four_bits_run_also_where_onnx_itself_has_none(tmp_path, monkeypatch):
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     passes = {"openvino.compress-weights": {"mode": "int4-sym", "group_size": 32, "scale_estimation": True}}
