@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import runpy
 from dataclasses import replace
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
@@ -66,6 +68,42 @@ def test_beside_a_runtime_that_is_missing_the_others_go_on(tmp_path, monkeypatch
     assert "OpenVINO 2025.4.0 is too old" in note and "pip install" in note
     assert main(["run", str(path), "--target", "openvino", "-o", str(tmp_path / "o")]) == ExitStatus.TARGET_UNAVAILABLE
     assert "is too old" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("counted_clock")
+def test_points_of_both_runtimes_are_picked_each_with_its_own_load_py(tmp_path, monkeypatch):
+    """By a clock that counts nodes both runtimes are as fast; opened, run and delivered they are real."""
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
+    path, out = foldable(tmp_path), tmp_path / "out"
+    run = optim.run(path, out, target="cpu,openvino", stages=["fuse"], search_seconds=20)
+    front = {point.number: point.target for point in run.points if point.number}
+    assert set(front.values()) == {"cpu", "openvino"}
+    feeds = {"x": np.ones((2, 32), np.float32)}
+    expected = onnxruntime.InferenceSession(str(path)).run(None, feeds)[0]
+    for number, target in front.items():
+        folder = tmp_path / f"point{number}"
+        asked = ["run", str(out), "--pick", str(number), "-o", str(folder), "--json"]
+        assert main(asked) == ExitStatus.DELIVERED
+        report = json.loads((folder / "report.json").read_text())
+        runtime = "openvino" if target == "openvino" else "onnxruntime"
+        assert report["target"] == target
+        assert [one.partition("==")[0] for one in report["result"]["requirements"]] == [runtime]
+        script = (folder / "load.py").read_text()
+        assert f"import {runtime}" in script and f"pip install {runtime}" in (folder / "report.html").read_text()
+        session = runpy.run_path(str(folder / "load.py"))["load"]()
+        assert np.allclose(session.run(["y"], feeds)[0], expected, atol=1e-5)
+
+
+def foldable(folder):
+    """A product with what two constants give: a node that need not be computed in each run."""
+    random = np.random.default_rng(0)
+    weights = [onnx.numpy_helper.from_array(random.standard_normal((32, 32)).astype(np.float32), name) for name in "ab"]
+    nodes = [helper.make_node("MatMul", ["a", "b"], ["w"]), helper.make_node("MatMul", ["x", "w"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 32]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    path = folder / "foldable.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
 
 
 @pytest.mark.parametrize("device", ["GPU", "NPU", "GPU.1"])
