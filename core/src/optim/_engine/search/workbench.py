@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -136,7 +135,7 @@ class Workbench(Preparation):
             return tried
         self.say(f"trying {trial.offered.name}{_short(trial.options)}")
         request = self._candidate_request(trial, self.prepared.explored)
-        started = time.monotonic()
+        started = self.turns.now()
         phases = ["applying"]
         try:
             answer = self.runner.call(
@@ -145,11 +144,11 @@ class Workbench(Preparation):
         except WorkerFailed as failed:
             if failed.error and failed.error.reference == "disk-full":  # of whatever is tried next, nothing would come
                 raise failed.error from failed
-            why, took = _candidate_failure(failed, phases[-1]), time.monotonic() - started
+            why, took = _candidate_failure(failed, phases[-1]), self.turns.now() - started
             trace = failed.details if failed.kind == "raised" else ""
             said = tuple(last_lines(failed.printed))
             return Tried(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace)
-        tried = self._tried[key] = Tried(answer, "", time.monotonic() - started)
+        tried = self._tried[key] = Tried(answer, "", self.turns.now() - started)
         self._note_made(tried)
         self.runner.keep(key, tried)
         return tried

@@ -237,7 +237,7 @@ def _have(bench: Workbench, request: race_job.Request) -> race_job.Answer:
         WorkerFailed: the base itself does not run.
     """
     if bench.elsewhere is None:
-        return race_job.run(request, bench.turns.turn)
+        return race_job.run(request, bench.turns)
     timed = request.effort is not None
     work = Work(race_job.MODULE, to_wire(request), math.inf, timed=timed, parent=True)
     done = bench.elsewhere.do(work)
