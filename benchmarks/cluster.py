@@ -37,6 +37,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+import optim
+import optim_plugins
 from optim._engine.cluster.carrier import Carrier
 from optim._engine.cluster.fleet import Fleet, fleet_of
 from optim._engine.cluster.order import File, Order, Reply
@@ -86,14 +88,17 @@ def runs(root: Path, seconds: float) -> None:
         products(models / f"{name}.onnx", count, width)
     recipe = root / "recipe.toml"
     recipe.write_text(f'search_seconds = {seconds}\n[matrix]\nsource = ["models/*.onnx"]\n')
+    subprocess.run([sys.executable, "-m", "compileall", "-q", *optim.__path__, *optim_plugins.__path__], check=True)
     took = {}
     for name, more in {"here": [], "local:2": ["--cluster", "local:2"]}.items():
         environment = {**os.environ, "OPTIM_CACHE_DIR": str(root / f"cache-{len(took)}")}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process compiles what has changed
         command = [sys.executable, "-m", "optim", "batch", str(recipe), "-o", str(root / f"out-{len(took)}"), *more]
         began = time.monotonic()
-        subprocess.run([*command, "--json"], env=environment, check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run([*command, "--json"], env=environment, check=True, stdout=subprocess.PIPE, text=True)
         took[name] = time.monotonic() - began
-        print(f"runs: {len(_SMALL)} of {seconds:.0f} s of search, {name}: {took[name]:.1f} s")
+        each = ", ".join(f"{row['seconds']:.1f}" for row in json.loads(done.stdout)["rows"])
+        print(f"runs: {len(_SMALL)} of {seconds:.0f} s of search, {name}: {took[name]:.1f} s (each {each})")
     print(f"runs: finished in the same time, two workers to none: {took['here'] / took['local:2']:.2f}")
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 from batch_models import relu
 
+import optim.__main__
 from optim._engine.batch.index import read_index, worst_status
 from optim._engine.batch.matrix import read_batch
 from optim._engine.batch.program import Done, Work, end_programs, run_program
 from optim._engine.batch.runs import Told, claimed, run_batch
+from optim._engine.cli import held
 from optim._engine.cli.main import main
 from optim.errors import OptimError
 
@@ -105,6 +107,11 @@ def test_a_batch_that_began_nothing_leaves_nothing(tmp_path: Path) -> None:
     with claimed(tmp_path / "outs"):
         pass
     assert not (tmp_path / "outs").exists()
+
+
+def test_a_run_of_a_batch_is_the_command_itself() -> None:
+    """Which puts off what is seldom imported, and whose start is part of its seconds."""
+    assert held.main is optim.__main__.main
 
 
 def test_a_run_ends_with_who_started_it(tmp_path: Path) -> None:

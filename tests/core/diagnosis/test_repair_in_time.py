@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from optim._engine.diagnosis import repair_job
-from optim._engine.diagnosis.repair_job import HOLDS, _costliest, _Measured
+from optim._engine.diagnosis.repair_job import COSTS, HOLDS, Request, _by_costs, _costliest, _Measured
+from optim._engine.gate.node_costs import NodeCost, precisions_of
 from optim._engine.gate.repair import OutOfEvaluations, Repair
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
@@ -80,13 +81,15 @@ def test_the_guess_leaves_what_errs_most_as_far_as_the_goal_asks():
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_repair_that_is_stopped_answers_what_held(told):
-    best = Repair(("a",), 0.04, 3, rough=True)
+    best, costs, asked = Repair(("a",), 0.04, 3, rough=True), {"a": NodeCost(0.09, None, 2.0)}, []
 
     def call(job, request, *, timeout_s, on_event):
         assert job is repair_job.JOB
         on_event({"event": "measured", "keep": 1, "drift": 0.04})
+        asked.append(request.costs)
         if told:
             on_event({"event": HOLDS, "repair": to_wire(best)})
+            on_event({"event": COSTS, "costs": to_wire(costs)})
         raise WorkerFailed("did not finish", "timeout")
 
     bench = SimpleNamespace(
@@ -97,7 +100,22 @@ def test_a_repair_that_is_stopped_answers_what_held(told):
         run_time=SimpleNamespace(left=20.0),
         restore=lambda candidate: False,
         _candidate_request=lambda trial, samples: None,
+        _node_costs={},
     )
-    trial = SimpleNamespace(candidate=None, offered=SimpleNamespace(name="lossy"))
+    trial = SimpleNamespace(candidate=None, offered=SimpleNamespace(name="lossy"), options={})
     tried = SimpleNamespace(answer=SimpleNamespace(comparisons=[]), seconds=1.0)
     assert Workbench.repair(bench, trial, tried, 0.05, 2.0) == (best if told else None)
+    trial.options = {"keep": ["a"]}  # the same pass on another chain, or once more: it begins with what is known
+    Workbench.repair(bench, trial, tried, 0.05, 2.0)
+    assert asked == [{}, costs if told else {}]
+
+
+def test_what_nodes_cost_elsewhere_proposes_a_set_that_is_measured_here(measured):
+    found, told = measured()
+    request = Request(None, 0.4, 0.15, 40, 10.0, {name: NodeCost(0.01, 0.0001, 1.0) for name in NODES})
+    known = precisions_of(request.costs, NODES, NODES)
+    repair = _by_costs(found.subject, request, found, known, 0.4, float("inf"))
+    assert repair.drift <= 0.15
+    assert (repair.keep, repair.finer) == ((), NODES)
+    assert len([name for name, _ in told if name == "measured"]) <= 4
+    assert not repair.rough

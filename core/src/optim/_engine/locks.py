@@ -95,6 +95,20 @@ def acquire(name: str, what: str, *, wait_s: float, on_wait: Callable[[Holder], 
         ) from error
 
 
+def held_for_s(name: str) -> float | None:
+    """For how many seconds somebody has held a lock; None where nobody does."""
+    path = lock_folder() / f"{name}.lock"
+    if not path.exists():
+        return None
+    try:
+        with FileLock(path, timeout=0):
+            return None
+    except Timeout:
+        with suppress(FileNotFoundError):  # it is about to be written
+            return max(0.0, time.time() - path.with_suffix(".holder").stat().st_mtime)
+        return 0.0
+
+
 @contextmanager
 def _ticket(folder: Path, name: str) -> Iterator[Callable[[], bool]]:
     """A place in the queue; tells whether it is the first of those whose processes live."""

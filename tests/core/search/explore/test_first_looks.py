@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from dawdling_plugin import SLEEP_S
@@ -10,18 +11,25 @@ from installed_plugin import installed
 from timed_models import write_network
 
 from optim._engine.gate.budget import Budget
+from optim._engine.jobs.start_up import StartUp
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.search.explore.beam import Beam
-from optim._engine.search.explore.first_looks import FirstLooks, _fair_order
+from optim._engine.search.explore.first_looks import FirstLooks
+from optim._engine.search.explore.order import fair_order, leading_of
 from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.ranking import Ranking
+from optim._engine.search.measure.clock import Clock
+from optim._engine.search.measure.lane_figures import expected_of
 from optim._engine.search.plan import make_plan
+from optim._engine.search.select.goal import Objective
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.state import StepStatus
+from optim._engine.search.state import Candidate, LaneResult, Measured, Ratio, Step, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
-from optim.passes import Stage
+from optim.model import Model
+from optim.passes import Role, Stage
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
 
@@ -51,7 +59,7 @@ def settings(folder):
 def test_plugins_take_turns_and_each_begins_with_what_promises_most(settings):
     registry = load_registry()
     plan = make_plan(settings, registry, registry.target("cpu"))
-    order = [planned.ordered.name for planned in _fair_order(plan)]
+    order = [planned.ordered.name for planned in fair_order(plan)]
     assert order == ["dawdling.lossily", "timed.round", "dawdling.useless", "timed.drop-a"]
 
 
@@ -59,7 +67,7 @@ def test_lossy_settings_cost_next_to_nothing_and_come_first(settings):
     registry = load_registry()
     without = tuple(name for name in settings.without if name != "hinting.coarse")
     plan = make_plan(replace(settings, without=without, stages=()), registry, registry.target("cpu"))
-    order = [planned.ordered.name for planned in _fair_order(plan)]
+    order = [planned.ordered.name for planned in fair_order(plan)]
     assert order[:2] == ["hinting.coarse", "dawdling.lossily"]
 
 
@@ -156,6 +164,65 @@ def test_what_was_named_comes_first_and_the_others_are_looked_at_on_it(looked):
 def test_a_goal_of_its_own_clock_has_first_looks_too(looked):
     looked("timed.drop-a", "timed.drop-b", goal="memory")
     assert looked.found
+    assert {chain[0] for chain in looked.found} <= {"timed.drop-a", "timed.drop-b"}
+
+
+def named(name, stage, plugin):
+    pass_class = SimpleNamespace(session_only=False, goals=())
+    offered = SimpleNamespace(stage=stage, plugin=SimpleNamespace(name=plugin))
+    return SimpleNamespace(ordered=SimpleNamespace(name=name), offered=offered, pass_class=pass_class)
+
+
+def test_the_best_of_each_plugin_and_of_each_stage_lead():
+    quick, slow = named("quick", Stage.QUANTIZE, "one"), named("slow", Stage.QUANTIZE, "one")
+    clean, fuse = named("clean", Stage.FUSE, "one"), named("fuse", Stage.FUSE, "one")
+    theirs, also = named("theirs", Stage.QUANTIZE, "two"), named("also", Stage.FUSE, "two")
+    worse = named("worse", Stage.CONVERT_PRECISION, "one")
+    gains = {"quick": 0.8, "slow": 0.9, "clean": 0.1, "fuse": 0.1, "theirs": 0.3, "also": 0.1, "worse": -0.4}
+    alone = [clean, fuse, quick, slow, worse]
+    assert leading_of([quick, slow, clean, fuse, worse], alone, gains) == [quick, fuse]
+    both = [quick, theirs, slow, also, clean, fuse, worse]
+    assert leading_of(both, [*alone, theirs, also], gains) == [quick, theirs, also]
+    assert leading_of(both, [*alone, also, theirs], {**gains, "fuse": 0.2}) == [quick, theirs, fuse]
+
+
+@pytest.mark.parametrize(("goal", "expected"), [("throughput", 0.5), ("generate", 0.5), ("startup", 0.25)])
+def test_calls_and_starts_stand_for_the_clock_of_a_goal(goal, expected):
+    def lane(ratio, open_s, first_s):
+        ready = SimpleNamespace(start=StartUp(open_s, 0, (first_s, 9.0), (), {}))
+        return LaneResult(ready=ready, ratio=Ratio(ratio, ratio, ratio, 3))
+
+    base, own = lane(1.0, 0.3, 0.1), lane(0.5, 0.08, 0.02)
+    assert expected_of(goal, own, base) == pytest.approx(expected)
+    assert expected_of("latency", own, base) is None
+    assert expected_of(goal, LaneResult(), base) is None
+
+
+def test_what_was_not_timed_by_the_goal_is_ranked_by_what_its_calls_let_expect(tmp_path):
+    longer = (Step(Stage.FUSE, "a.b", "a", {}, Role.IMPROVE, False),)
+
+    def item(name, ratio, goal=None, steps=longer):
+        return Measured(Candidate(Model(tmp_path / name, name, (), (), {"": 17}, 9), 1, steps), ratio, goal=goal)
+
+    original = item("o", 1.0, steps=()).candidate
+    ranking = Ranking(Objective("throughput", timed=True), SimpleNamespace(base=None), original, timed=True)
+    raced, looked, unknown = item("raced", 0.9, Ratio(0.8, 0.8, 0.8, 2)), item("looked", 0.6), item("unknown", 0.1)
+    ranking.hoped = {"looked": 0.6, "raced": 0.1, "o": 1.0}
+    assert [one.digest for one in ranking.of([unknown, raced, looked])] == ["looked", "raced", "unknown"]
+
+
+def test_a_goal_with_a_clock_of_its_own_has_first_looks_at_calls(looked):
+    rows = looked("timed.drop-a", "timed.drop-b", goal="throughput")
+    assert ("timed.drop-a", (), True) in rows
+    assert all(one.goal_ratio is None for one in looked.attempts)
+    assert looked.found
+
+
+def test_what_holds_and_was_not_timed_may_still_be_proven(looked, monkeypatch):
+    monkeypatch.setattr(Clock, "first_look", lambda *_: [])
+    rows = looked("timed.drop-a", "timed.drop-b")
+    assert ("timed.drop-a", (), False) in rows
+    assert looked.found  # on a busy machine one of the two ran out of time
     assert {chain[0] for chain in looked.found} <= {"timed.drop-a", "timed.drop-b"}
 
 

@@ -44,10 +44,12 @@ def bench(tmp_path, monkeypatch):
         turns=SimpleNamespace(turn=nullcontext, now=lambda: 0.0),
         answers=[kernels.Answer(FAST, TABLE)],
         asked=[],
+        requests=[],
     )
 
     def call(job, request, *, timeout_s):
         made.asked.append(job)
+        made.requests.append(request)
         return made.answers[min(len(made.asked), len(made.answers)) - 1]
 
     made.runner = SimpleNamespace(call=call)
@@ -101,10 +103,17 @@ def test_a_disturbed_machine_is_measured_again_and_then_goes_by_tables_and_says_
     assert gains(bench).are_measured  # what was disturbed was not kept
 
 
-def test_a_short_run_measures_nothing(bench):
+def test_a_short_run_measures_nothing_and_goes_by_tables(bench):
     bench.run_time = RunTime(20.0)
-    assert gains(bench).gain([STATIC]) is None
-    assert bench.asked == []
+    bench.answers = [kernels.Answer((), TABLE)]
+    found = gains(bench)
+    assert found.gain([STATIC]) == pytest.approx(-math.log(0.8))
+    assert not found.are_measured
+    assert [request.timed for request in bench.requests] == [False]
+    assert bench.run_time.notes == []
+    bench.run_time = RunTime(60.0)
+    gains(bench)
+    assert [request.timed for request in bench.requests] == [False, True]  # tables were not kept as measured
 
 
 def test_what_cannot_win_beyond_noise_is_not_tried_where_that_was_measured():
@@ -142,6 +151,7 @@ class Probing(OnnxRuntimeBackend):
 
 def test_kernels_are_timed_beside_float32_and_what_the_runtime_refuses_is_left_out(tmp_path):
     place = SimpleNamespace(target=load_registry().target("cpu").plain, backend=lambda: HeldBackend(Probing, "p 1"))
+    assert kernels.run(kernels.Request(place, tmp_path / "models", timed=False), None) == kernels.Answer((), TABLE)
     answer = kernels.run(kernels.Request(place, tmp_path / "models"), None)
     (same,) = answer.measured
     assert (same.operator, same.precision, same.shape) == ("MatMul", "same", "small")

@@ -82,3 +82,26 @@ def test_there_is_none_where_something_is_faster_or_only_a_proof_fits(rescued, h
 def test_what_is_hardly_faster_or_lacks_what_was_named_is_left(rescued):
     assert rescued([0.97], holds=(0,))[0] == []
     assert rescued([0.5, 0.4], holds=(0, 1), required=("pass 0",))[0] == [0]
+
+
+@pytest.mark.parametrize(("spent_s", "found"), [(5.0, ["refined", "rough"]), (57.0, ["rough"])])
+def test_a_repair_that_was_cut_short_is_taken_up_again_while_there_is_search_time(tmp_path, spent_s, found):
+    seconds, asked = [0.0], []
+    run = RunTime(60.0, lambda: seconds[0])
+    run.announce(60.0 + run.spent)
+    run.expect(open_s=0.1, run_s=0.01, size_bytes=1)
+    time = TimeBudget.of_run(run, 300.0)
+    time.repairs.give(0.0)
+    seconds[0] += spent_s
+
+    def refine(candidate):
+        asked.append((candidate.digest, time.left_for_repairs))
+        return chain("refined", tmp_path)
+
+    ranking = Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), chain("o", tmp_path), timed=True)
+    rescue = Rescue(SimpleNamespace(near={}, refine=refine), Promises(60.0), time, ranking, ())
+    ranked = rescue.refined([Measured(chain("rough", tmp_path), 0.8)])
+    assert [one.digest for one in ranked] == found
+    assert ranking.figure(ranked[0]) == pytest.approx(0.8)
+    assert time.left_for_repairs <= 0
+    assert not asked or asked[0][1] > 5

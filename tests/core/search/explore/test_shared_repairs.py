@@ -8,7 +8,8 @@ import pytest
 
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.journal import Journal, step_of
+from optim._engine.search.explore.repairs import Repairs
+from optim._engine.search.journal import Journal, chain_key, step_of
 from optim._engine.search.select.repair import Mended, Repairer
 from optim._engine.search.state import Candidate
 from optim._engine.search.time_budget import TimeBudget
@@ -40,7 +41,7 @@ def repaired(monkeypatch, tmp_path):
             return Mended({"keep": [f"of {trial.candidate.digest}"]}, rough)
 
         def judge(_, parent, attempt, tried):
-            return None if (parent.digest, tried) in breaks else tried
+            return None if (parent.digest, tried) in breaks else chain(tried, tmp_path)
 
         monkeypatch.setattr(Repairer, "options", options)
         monkeypatch.setattr(Repairer, "aim", lambda _, outcome: next(wanted))
@@ -55,7 +56,7 @@ def repaired(monkeypatch, tmp_path):
         for number in range(len(limits)):
             parent = chain(f"chain {number}", tmp_path)
             attempt = journal.open(step_of(LOSSY, {"keep": []}), parent)
-            kept.append(expander.repairs.repair(parent, PLANNED, attempt, None))
+            kept.append(expander.repairs.repair(parent, PLANNED, attempt, None).digest)
         return kept, searched
 
     return found
@@ -76,3 +77,25 @@ def test_what_was_found_for_a_larger_drift_is_not_tried(repaired):
 
 def test_what_a_repair_found_in_too_little_time_is_not_taken_over(repaired):
     assert repaired(0.05, 0.05, rough=True)[1] == ["chain 0", "chain 1"]
+
+
+def test_a_rough_repair_is_taken_up_again_and_the_rest_of_its_chain_applied_to_it(monkeypatch, tmp_path):
+    searched, applied = [], []
+    rough, fine, other = (step_of(LOSSY, {"keep": [name]}) for name in ("much", "little", "other"))
+    original, tune = chain("original", tmp_path), step_of(LOSSY, {"threads": 1})
+
+    def after(*steps):
+        found = original
+        for step in steps:
+            found = found.after(step, Model(tmp_path / str(len(found.steps)), repr(step), (), (), {"": 17}, 9), 1, None)
+        return found
+
+    repairs = Repairs(SimpleNamespace(), None, Journal(), None, TimeBudget(60.0, 300.0), None)
+    monkeypatch.setattr(repairs, "repair_again", lambda near: searched.append(near) or after(fine))
+    repairs._chains = SimpleNamespace(apply=lambda steps, on: applied.append((steps, on)) or after(*on.steps, *steps))
+    repairs.rough[chain_key(after(rough))] = "as it was"
+    assert repairs.refine(after(other, tune)) is None
+    assert searched == []
+    assert repairs.refine(after(rough, tune)).steps == (fine, tune)
+    assert (searched, applied) == (["as it was"], [((tune,), after(fine))])
+    assert repairs.refine(after(rough, tune)) is None  # once

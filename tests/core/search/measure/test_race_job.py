@@ -38,22 +38,36 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         yield
         found.append("turn is over")
 
+    @contextmanager
+    def quiet() -> Iterator[None]:
+        found.append("quiet")
+        yield
+        found.append("not quiet")
+
     monkeypatch.setattr(race_module, "_open", opened)
+    monkeypatch.setattr(race_module, "quiet", quiet)
     monkeypatch.setattr(race_module, "_run_rounds", timed)
     monkeypatch.setattr(race_module.time, "monotonic", lambda: now[0])
-    found.append("")
-    race_job.run(request(opens_beside=False), turn)
-    found.append("")
-    race_job.run(request(opens_beside=True), turn)
+    turns: Any = SimpleNamespace(turn=turn, await_quiet_end=lambda: found.append("may begin"))
+    for one in (request(opens_beside=False), request(opens_beside=True), request(opens_beside=True, patience_s=1.0)):
+        found.append("")
+        race_job.run(one, turns)
     return found
 
 
-def request(*, opens_beside: bool) -> race_job.Request:
+def request(*, opens_beside: bool, patience_s: float = 0.0) -> race_job.Request:
     base: Any = None
-    return race_job.Request(base, (), Effort(1.0, whole_s=50.0), 0, opens_beside=opens_beside)
+    effort = Effort(1.0, whole_s=50.0, patience_s=patience_s)
+    return race_job.Request(base, (), effort, 0, opens_beside=opens_beside)
 
 
 def test_lanes_are_opened_before_the_turn_where_there_is_memory(steps: list[str]) -> None:
     inside = ["", "waiting", "opened", "timed for 50 s", "closed", "turn is over"]
-    beside = ["", "opened", "waiting", "timed for 50 s", "turn is over", "closed"]  # waiting is no time of the race
-    assert steps == inside + beside
+    # waiting is no time of the race
+    beside = ["", "may begin", "opened", "waiting", "timed for 50 s", "turn is over", "closed"]
+    assert steps[: len(inside + beside)] == inside + beside
+
+
+def test_a_race_with_patience_for_quiet_rounds_asks_for_quiet(steps: list[str]) -> None:
+    asked = ["waiting", "quiet", "timed for 50 s", "not quiet", "turn is over", "closed"]
+    assert steps[-len(asked) :] == asked

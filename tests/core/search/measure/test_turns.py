@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from optim._engine.locks import held_for_s
+from optim._engine.search import turns as turns_module
 from optim._engine.search.time_budget import TimeBudget
-from optim._engine.search.turns import Turns
+from optim._engine.search.turns import QUIET, QUIET_S, Turns, quiet
 from optim.errors import ExitStatus, OptimError
+from optim.folders import lock_folder
 
 HOLDER = """
 import time
@@ -73,3 +78,64 @@ def test_waiting_is_no_search_time(other):
     assert budget.left == 60.0
     at[0] += 20.0
     assert budget.left == 40.0
+
+
+def test_a_job_begins_at_once_where_nobody_asks_for_quiet():
+    turns = Turns("optim on mine.onnx", print)
+    turns.await_quiet_end()
+    with quiet():
+        assert held_for_s(QUIET) is not None
+        with quiet():  # somebody on another device
+            pass
+    assert held_for_s(QUIET) is None
+    turns.await_quiet_end()
+
+
+def test_a_job_begins_when_what_decides_was_timed():
+    turns, begun = Turns("optim on mine.onnx", print), threading.Event()
+
+    def job():
+        turns.await_quiet_end()
+        begun.set()
+
+    with quiet():
+        thread = threading.Thread(target=job)
+        thread.start()
+        assert not begun.wait(0.1)
+    assert begun.wait(60)
+    thread.join()
+
+
+def test_nobody_waits_long_for_quiet():
+    """What is longer is disturbed by something else."""
+    with quiet():
+        holder = lock_folder() / f"{QUIET}.holder"
+        os.utime(holder, (holder.stat().st_mtime - QUIET_S,) * 2)
+        Turns("optim on mine.onnx", print).await_quiet_end()
+
+
+def test_waiting_for_quiet_is_no_search_time(monkeypatch):
+    at, left = [0.0], [3]
+
+    def is_quiet():
+        left[0] -= 1
+        at[0] += 0.5
+        return left[0] >= 0
+
+    monkeypatch.setattr(turns_module, "_is_quiet", is_quiet)
+    turns = Turns("optim on mine.onnx", print, now=lambda: at[0])
+    turns.await_quiet_end()
+    assert (at[0], turns.now()) == (2.0, 0.5)  # the first look found no time passed yet
+    left[0], at[0] = 100, 10.0
+    turns.await_quiet_end()
+    assert at[0] == pytest.approx(10.0 + QUIET_S + 1.0, abs=0.5)  # two seconds of it, whoever comes next
+
+
+def test_threads_of_one_run_wait_together(monkeypatch):
+    clock = iter([0.0, 1.0, 0.5, 1.5])  # two that wait from 0 to 1 and from 0.5 to 1.5
+    answers = iter([True, False, True, False])
+    monkeypatch.setattr(turns_module, "_is_quiet", lambda: next(answers))
+    turns = Turns("optim on mine.onnx", print, now=lambda: next(clock, 100.0))
+    turns.await_quiet_end()
+    turns.await_quiet_end()
+    assert turns.now() == 100.0 - 1.5

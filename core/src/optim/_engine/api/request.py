@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optim._engine.cluster.answering import require_listener
 from optim._engine.feeds.named import require_feeds
 from optim._engine.graphs.file_there import check_file
 from optim._engine.json_file import read_json
@@ -51,7 +52,7 @@ def settings_from(
         OptimError: the recipe cannot be used.
     """
     lock = None
-    settings = RunSettings(source=source, export=export)
+    settings = RunSettings(source=source, export=export, goal_is_said=False)
     if recipe is not None:
         from optim._engine.runs.locking import apply_recipe
 
@@ -69,6 +70,8 @@ def settings_from(
         changes.setdefault("max_loss", None)
     if "max_drift" in given:
         changes["lossless"] = False
+    if "goal" in given:
+        changes["goal_is_said"] = True
     settings = replace(settings, **changes)
     if isinstance(recipe, Path) and not trust_code:
         from optim._engine.recipes.trust import require_no_code
@@ -81,12 +84,13 @@ def require_run(settings: RunSettings) -> None:
     """Refuse a run whose words make no sense, or whose files are not there.
 
     Raises:
-        OptimError: usage, a missing model or feeds, a target that is not there.
+        OptimError: usage, a missing model or feeds, a target that is not there, a cluster where nobody listens.
     """
     settings.require_sound()
     if settings.export is None:
         for file in _files_of(settings.source):
             check_file(file)
+    require_listener(settings.cluster)
     _require_place(settings.data, settings.target, here=not settings.cluster)
 
 

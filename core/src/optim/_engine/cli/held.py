@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 
-from optim._engine.cli.main import main
+from optim.__main__ import main
 
 
 def _end_with_stdin() -> None:

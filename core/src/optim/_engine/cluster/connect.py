@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
+from optim._engine.cluster.answering import LOCAL, require_listener, unreachable, within
 from optim.errors import ExitStatus, OptimError, describe_exception
 
-CONNECT_S = 5
-"""An address where nobody listens is named within 10 s: dask and the plugins are imported before, in two to five."""
-
-_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+CONNECT_S = 30.0
+"""For a scheduler to answer where somebody listens, as dask has it: one on a busy machine takes seconds. Dask itself
+waits without end for the first word of what is no scheduler."""
 
 
 @contextmanager
@@ -32,6 +32,7 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None, *, pro
         OptimError[cluster-unreachable]: nobody answers at the address.
         OptimError[cluster-unencrypted]: the address is on another machine, and nothing is encrypted.
     """
+    require_listener(cluster)
     try:
         import distributed
     except ImportError as error:
@@ -65,18 +66,16 @@ def connected(address: str) -> Iterator[Any]:
     Raises:
         OptimError[cluster-unreachable]: nobody answers there.
     """
+    require_listener(address)
     import distributed
 
+    def connect() -> Any:
+        return distributed.Client(address, timeout=CONNECT_S)
+
     try:
-        client = distributed.Client(address, timeout=CONNECT_S)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise OptimError(
-            "cluster-unreachable",
-            f"no scheduler answers at {address}",
-            describe_exception(error),
-            "start one: dask scheduler; then a worker on each machine: dask worker ADDRESS --nthreads 1",
-            status=ExitStatus.TARGET_UNAVAILABLE,
-        ) from error
+        client = within(CONNECT_S, connect, lambda late: late.close())
+    except (OSError, ValueError) as error:
+        raise unreachable(address, error) from error
     with closing(client):  # as its own context it could be left in the thread only that entered it
         yield client
 
@@ -161,7 +160,7 @@ def _require_private(address: str) -> None:
     if protocol == "tls":
         _require_certificates(address)
         return
-    if host in _LOCAL:
+    if host in LOCAL:
         return
     if protocol == "tcp" and distributed.Security().require_encryption:
         return  # dask itself refuses it

@@ -146,6 +146,8 @@ def _made(order: Order, answer: Any, root: Path) -> Iterator[File]:
 def _run(work: Work, run: str, turns: Turns) -> Done:
     if work.parent:
         return _as_parent(work, turns)
+    if not work.timed:
+        turns.await_quiet_end()
     with turns.turn() if work.timed else nullcontext():
         return _in_process(work, run)
 
@@ -153,7 +155,7 @@ def _run(work: Work, run: str, turns: Turns) -> Done:
 def _as_parent(work: Work, turns: Turns) -> Done:
     """Do what starts processes itself, such as a race, and takes its turn at the clock when it needs it."""
     module = importlib.import_module(work.module)
-    return Done(to_wire(module.run(from_wire(module.Request, work.request), turns.turn)))
+    return Done(to_wire(module.run(from_wire(module.Request, work.request), turns)))
 
 
 def _in_process(work: Work, run: str) -> Done:

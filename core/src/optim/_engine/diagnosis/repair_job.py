@@ -21,6 +21,7 @@ from optim._engine.diagnosis.replay import NoReplay, Replay
 from optim._engine.diagnosis.subject import Subject
 from optim._engine.gate.finer import refine
 from optim._engine.gate.mixed import FINER_PRICE, find_mix
+from optim._engine.gate.node_costs import LearnedCosts, NodeCost, precisions_of
 from optim._engine.gate.precisions import Precisions
 from optim._engine.gate.repair import MOST_WORK_KEPT, OutOfEvaluations, Repair, find_keep, prices
 from optim._engine.jobs.candidate import Request as CandidateRequest
@@ -46,8 +47,11 @@ _ROUNDS = 2
 _GUESSED_SHARE = 0.8
 """Of the goal, that a guess from errors of single nodes aims at: it does not know what each does to the outputs."""
 
-HOLDS = "holds"
-"""The event that tells what was measured and holds, cheaper than all before it."""
+_EVALUATIONS_BY_COSTS = 6
+"""Sets that are measured by what nodes cost on another chain: where none of them holds, it says too little here."""
+
+HOLDS, COSTS = "holds", "costs"
+"""Events: what was measured and holds, cheaper than all before it; what nodes cost, as far as it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class Request:
         limit: what it may be.
         evaluations: at most so many drifts are measured.
         seconds: after which no further one is begun.
+        costs: what nodes cost on another chain, by their names; empty where nobody knows.
     """
 
     candidate: CandidateRequest
@@ -67,6 +72,7 @@ class Request:
     limit: float
     evaluations: int
     seconds: float
+    costs: Mapping[str, NodeCost] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +94,34 @@ def run(request: Request, channel: Channel) -> Answer:
         if not subject.nodes:
             return Answer(None, "the pass says of no node that it can leave it alone")
         measured = _Measured(subject, request, deadline, channel)
+        known = precisions_of(request.costs, subject.nodes, subject.refinable)
+        whole = _look_for_the_worst(subject, request) if known is not None else 0.0
+        if known is not None and (found := _by_costs(subject, request, measured, known, whole, deadline)) is not None:
+            return Answer(found, "by what nodes cost on another chain")
         with suppress(OutOfEvaluations):
             if subject.refinable:
                 measured.drift(frozenset(), subject.refinable)
-        whole = _look_for_the_worst(subject, request)
+        whole = whole or _look_for_the_worst(subject, request)
         replay, note = _replay(subject, subject.samples[:1], stack)
         channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)
 
-        precisions = _precisions(replay, request.seconds, deadline) if replay else None
+        precisions = _precisions(replay, request.seconds, deadline, measured.learned) if replay else None
         measured.work = {name: error.work for name, error in replay.errors.items()} if replay else {}
+        measured.overflowing = tuple(replay.overflowing) if replay else ()
         if replay is not None and not subject.refinable:
             with suppress(OutOfEvaluations):
                 measured.drift(_costliest(replay, whole, request.limit * _GUESSED_SHARE))
         found = _search(subject, request, measured, precisions, whole, deadline)
         return Answer(found or measured.best, note)
+
+
+def _by_costs(
+    subject: Subject, request: Request, measured: _Measured, known: Precisions, whole: float, deadline: float
+) -> Repair | None:
+    """What holds of the sets that costs of another chain propose, without any estimate here; None where none does."""
+    measured.work = {name: cost.work for name, cost in request.costs.items() if cost.work > 0}
+    few = replace(request, evaluations=_EVALUATIONS_BY_COSTS)
+    return _search(subject, few, measured, known, whole, deadline)
 
 
 def _search(
@@ -137,6 +157,8 @@ class _Measured:
 
     Attributes:
         work: how much each node computes, in any unit; empty as long as nobody knows.
+        overflowing: nodes that must be left alone, as far as they are known.
+        learned: what estimates say of the cost of each node; it is told before a set is measured.
         best: the cheapest that holds on all samples, of those that were measured.
     """
 
@@ -145,7 +167,10 @@ class _Measured:
     deadline: float
     channel: Channel
     work: Mapping[str, float] = field(default_factory=dict)
+    overflowing: Sequence[str] = ()
+    learned: LearnedCosts = field(default_factory=LearnedCosts)
     best: Repair | None = None
+    _told: int = 0
     _price: float = math.inf
     _known: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
 
@@ -157,6 +182,7 @@ class _Measured:
         """
         asked = keep, finer, self.subject.samples
         if asked not in self._known:
+            self._tell_costs()
             if time.monotonic() > self.deadline:
                 raise OutOfEvaluations
             drift = self._known[asked] = self.subject.drift(keep, finer)
@@ -164,6 +190,12 @@ class _Measured:
             if drift <= self.request.limit * _MARGIN:
                 self._note(keep, finer, drift)
         return self._known[asked]
+
+    def _tell_costs(self) -> None:
+        """Tell what nodes cost, where more is known than was told: a repair that is stopped leaves that behind."""
+        if self.learned.count > self._told:
+            self._told = self.learned.count
+            self.channel.event(COSTS, costs=to_wire(self.learned.found(self.work, self.overflowing)))
 
     def _note(self, keep: frozenset[str], finer: frozenset[str], drift: float) -> None:
         """Keep and tell a set that holds, where it is the cheapest so far."""
@@ -239,8 +271,8 @@ def _replay(subject: Subject, samples: Sequence[int], stack: ExitStack) -> tuple
         return None, f"measured without estimates: {reason}"
 
 
-def _precisions(replay: Replay, seconds: float, deadline: float) -> Precisions:
-    """Estimates of the nodes that were replayed, as many as the time allows."""
+def _precisions(replay: Replay, seconds: float, deadline: float, learned: LearnedCosts) -> Precisions:
+    """Estimates of the nodes that were replayed, as many as the time allows; what they tell of each node is noted."""
     overflowing = replay.overflowing
     nodes = tuple(name for name in replay.errors if name not in overflowing)
     started = time.monotonic()
@@ -251,6 +283,8 @@ def _precisions(replay: Replay, seconds: float, deadline: float) -> Precisions:
     def guess(converted: frozenset[str], finer: frozenset[str]) -> float:
         if time.monotonic() > deadline:
             raise OutOfEvaluations
-        return replay.drift(converted, finer)
+        drift = replay.drift(converted, finer)
+        learned.note(converted, finer, drift)
+        return drift
 
     return Precisions(guess, nodes, replay.finer & frozenset(nodes), tuple(overflowing), most)

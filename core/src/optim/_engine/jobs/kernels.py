@@ -36,10 +36,17 @@ _BURST_S, _MOST_RUNS = 4e-3, 50
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Where the kernels run, and a folder beside which scratch files may lie."""
+    """What is asked.
+
+    Attributes:
+        place: where the kernels run.
+        store: a folder beside which scratch files may lie.
+        timed: whether they are timed; else the backend's tables are all that is asked for.
+    """
 
     place: Place
     store: Path
+    timed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,10 @@ def run(request: Request, channel: Channel) -> Answer:
     """Open all of them, then go round by round."""
     del channel
     backend, target = request.place.backend(), request.place.target
-    probes, known = backend.kernel_probes(target), tuple(backend.known_kernels(target))
+    known = tuple(backend.known_kernels(target))
+    if not request.timed:
+        return Answer((), known)
+    probes = backend.kernel_probes(target)
     request.store.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + _SECONDS
     with TemporaryDirectory(dir=request.store.parent, prefix="scratch-") as scratch, ExitStack() as stack:

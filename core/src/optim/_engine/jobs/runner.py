@@ -40,6 +40,7 @@ class Runner:
         fresh: take no kept answer.
         executor: what :meth:`side_by_side` submits to; without one it does one after the other.
         elsewhere: machines that do the jobs; None: this one does.
+        may_begin: called before a job that is not timed begins here; returns when it may.
 
     Attributes:
         count: jobs that were run.
@@ -55,6 +56,7 @@ class Runner:
         fresh: bool = False,
         executor: Executor | None = None,
         elsewhere: Workplace | None = None,
+        may_begin: Callable[[], None] = lambda: None,
     ) -> None:
         self.store = store
         self.say = say
@@ -64,6 +66,7 @@ class Runner:
         self.peak_memory_bytes = 0
         self._executor = executor
         self._elsewhere = elsewhere
+        self._may_begin = may_begin
 
     def call(
         self,
@@ -97,6 +100,8 @@ class Runner:
                     on_event(event)
             answer, peak_bytes = from_wire(job.answer, done.answer), done.peak_memory_bytes
         else:
+            if not job.timed:
+                self._may_begin()
             with job.start(request) as worker:
                 answer = from_wire(job.answer, worker.result(timeout_s, on_event))
                 peak_bytes = worker.peak_memory_bytes
@@ -164,6 +169,7 @@ class Runner:
                 yield from failed.events
                 raise
             return
+        self._may_begin()
         with job.start(request) as worker:
             while "result" not in (message := worker.receive(silence_s)):
                 yield message

@@ -80,9 +80,10 @@ class Preparation:
     def __post_init__(self) -> None:
         settings, elsewhere = self.settings, self.elsewhere
         self.teller = Teller(self.say)
-        self.runner = Runner(self.store, self.say, fresh=settings.fresh, executor=self.executor, elsewhere=elsewhere)
-        self.machine = machine_key() if elsewhere is None else elsewhere.machine
         self.turns = Turns(f"optim on {settings.source.name}", self.say, elsewhere=elsewhere is not None)
+        fresh, executor, begin = settings.fresh, self.executor, self.turns.await_quiet_end
+        self.runner = Runner(self.store, self.say, fresh=fresh, executor=executor, elsewhere=elsewhere, may_begin=begin)
+        self.machine = machine_key() if elsewhere is None else elsewhere.machine
         self.run_time = RunTime(settings.search_seconds, self.turns.now, Start() if self.inside else None)
         self._metric = require_known(settings.metric, self.registry) if settings.metric else None
         self._settle(self.registry.target(settings.target))

@@ -187,6 +187,18 @@ class TimeBudget(RaceSeconds):
             self._end, self._races_s, self._for_the_end_s = before
             self.repairs.give(repairs_s)
 
+    @contextmanager
+    def repairing_on(self) -> Iterator[None]:
+        """Repair in all that is left of the search: there is nothing to race any more."""
+        before, repairs_s = self._races_s, self.repairs.left_of_its_own
+        self._races_s = 0.0
+        self.repairs.give(self.left)
+        try:
+            yield
+        finally:
+            self._races_s = before
+            self.repairs.give(repairs_s)
+
     @property
     def for_first_looks(self) -> float:
         """Seconds for a candidate that has its first look; below zero when their time is over."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,10 +11,12 @@ from typing import Any, Self
 from optim._engine.compare.variants import variant_models
 from optim._engine.diagnosis import measure_job, repair_job
 from optim._engine.gate.drift import worst_drift
+from optim._engine.gate.node_costs import NodeCost
 from optim._engine.gate.repair import Repair
 from optim._engine.jobs import candidate as candidate_job
 from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
+from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, Trial
 from optim._engine.search.time_budget import GRACE_S, LEAST_REPAIR_S
 from optim.jobs.printed import last_lines
@@ -75,12 +76,18 @@ class Workbench(Preparation):
     made: set[Path] = field(default_factory=set, init=False)
     recast_originals: dict[tuple[str, str], Candidate] = field(default_factory=dict, init=False)
     _tried: dict[str, Tried] = field(default_factory=dict, init=False)
+    _node_costs: dict[str, dict[str, NodeCost]] = field(default_factory=dict, init=False)
 
     def on(self, target: Target, versions: Mapping[str, str]) -> Self:
         """The same run on another target; a recast original is made by the passes that are offered there."""
         other = super().on(target, versions)
-        other.recast_originals = {}
+        other.recast_originals, other._node_costs = {}, {}
         return other
+
+    def aim_at(self, settings: RunSettings) -> None:
+        """Go on with other settings, before anything is prepared: what keys say follows them."""
+        self.settings = settings
+        self._settle(self.target)
 
     def try_all(self, wanted: Sequence[Trial], seconds: Callable[[int], float]) -> list[Tried | None]:
         """Applies passes and judges what they made, so many at the same time as there is room for, the first first.
@@ -133,7 +140,7 @@ class Workbench(Preparation):
             return tried
         self.say(f"trying {trial.offered.name}{_short(trial.options)}")
         request = self._candidate_request(trial, self.prepared.explored)
-        started = time.monotonic()
+        started = self.turns.now()
         phases = ["applying"]
         try:
             answer = self.runner.call(
@@ -142,11 +149,11 @@ class Workbench(Preparation):
         except WorkerFailed as failed:
             if failed.error and failed.error.reference == "disk-full":  # of whatever is tried next, nothing would come
                 raise failed.error from failed
-            why, took = _candidate_failure(failed, phases[-1]), time.monotonic() - started
+            why, took = _candidate_failure(failed, phases[-1]), self.turns.now() - started
             trace = failed.details if failed.kind == "raised" else ""
             said = tuple(last_lines(failed.printed))
             return Tried(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace)
-        tried = self._tried[key] = Tried(answer, "", time.monotonic() - started)
+        tried = self._tried[key] = Tried(answer, "", self.turns.now() - started)
         self._note_made(tried)
         self.runner.keep(key, tried)
         return tried
@@ -166,12 +173,15 @@ class Workbench(Preparation):
             return known.repair
         self.say(f"repairing {trial.offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(trial, samples)
-        request = repair_job.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds)
+        learned = self._node_costs.setdefault(_kind_of(trial), {})
+        request = repair_job.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds, dict(learned))
         held: list[Repair] = []
 
         def note(event: Mapping[str, Any]) -> None:
             if event["event"] == repair_job.HOLDS:
                 held.append(from_wire(Repair, event["repair"]))
+            elif event["event"] == repair_job.COSTS:
+                learned.update(from_wire(dict[str, NodeCost], event["costs"]))
 
         try:
             evaluation_s = max(GRACE_S, 2 * tried.seconds)  # the one that was begun in time
@@ -235,6 +245,12 @@ def _is_there(tried: Tried) -> bool:
     result = tried.answer.result
     variants = variant_models((result.interface,)) if result.interface else []
     return all(is_whole(model.path) for model in (result.model, *variants))
+
+
+def _kind_of(trial: Trial) -> str:
+    """What trials have in common whose nodes cost about the same: the pass and its options, but for single nodes."""
+    options = {name: value for name, value in trial.options.items() if name not in ("keep", "finer")}
+    return f"{trial.offered.name} {sorted(options.items())!r}"
 
 
 def _candidate_failure(failed: WorkerFailed, phase: str) -> str:

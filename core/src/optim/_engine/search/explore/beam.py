@@ -41,10 +41,6 @@ from optim.passes import Role, Stage
 _LEAST_LANES = 8
 """Lanes in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
 
-_LOOKED_AT = ("latency", "memory")
-"""Goals with first looks that are timed. One round of whole answers, of requests in flight or of starts takes seconds
-for each model: of a decoder with 200 million parameters five first looks took 107 s, no stage behind had time."""
-
 _NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
 
 
@@ -89,7 +85,7 @@ class Beam:
         required = [planned.ordered.name for planned in self._plan.forced()]
         rescue = Rescue(self._expander.repairs, self._promises, self.time, self._rank, required)
         self._looked |= {item.digest: item for item in rescue.run(self._looked.values())}
-        ranking = self.search()
+        ranking = rescue.refined(self.search())
         return self._rank.of([*rescue.run(ranking), *ranking])
 
     def look(self) -> float:
@@ -104,11 +100,11 @@ class Beam:
         if self._bench.settings.goal == "size":  # asked for, and not what is left where nothing can be timed
             self._small = looks.sizes(self._plan)
             self.archive.explored(self._small)
-        if self._objective.goal not in _LOOKED_AT:
+        if self._objective.goal == "size":
             return start
         self._expander.kernels.find()
         looked = looks.run(self._plan, start)
-        self._rank.hoped |= looks.hoped
+        self._rank.hoped |= self.clock.expected | looks.hoped
         self._looked = {item.digest: item for item in looked}
         self.archive.explored([self.start, *(item for item in looked if item.ratio is not None)])
         if self._objective.goal != "latency":
@@ -119,6 +115,7 @@ class Beam:
     def search(self) -> list[Measured]:
         """Go from stage to stage after :meth:`look`; returns what :meth:`run` does, and raises as it does."""
         beam, ranking, looked = [self.start], [self.start], list(self._small)
+        looked += self._looked.values() if self._objective.goal == "generate" else ()
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
@@ -139,8 +136,8 @@ class Beam:
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.run_time.left)
         there = {item.digest for item in ranking}
-        looked = [item for item in looked if item.digest not in there]
-        return self._rank.of([*ranking, *looked]) if looked else ranking
+        more = {item.digest: item for item in looked if item.digest not in there}
+        return self._rank.of([*ranking, *more.values()]) if more else ranking
 
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""

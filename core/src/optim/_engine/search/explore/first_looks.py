@@ -5,27 +5,32 @@ is of and whatever its name is. What runs is timed for a few rounds on one sampl
 lossy candidate that is fast and near the budget is repaired before anything is polished. The stages then know what each
 pass gains and what it costs.
 
-A goal with a clock of its own is timed by that. Where passes were named, they come first, as a chain, and the others
-are looked at on the part of it that stands before them: what has the whole chain may be delivered.
+The best guess of each plugin and of each stage comes before any other, and has its time however slow the machine is.
+
+A goal with a clock of its own goes by what single calls and starts let expect of it. Where passes were named, they come
+first, as a chain, and the others are looked at on the part of it that stands before them: what has the whole chain may
+be delivered.
+
+Where a decoder's answers are the goal, that chain has what is there for this goal alone too, a past in one buffer, and
+only what suits the goal is looked at on it: the likeliest chain is there before any stage has the time.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.named_chain import NamedChain
-from optim._engine.search.explore.promise import GUESSES, TOO_LITTLE, Promises
+from optim._engine.search.explore.order import fair_order, for_goal, in_turns, leading_of
+from optim._engine.search.explore.promise import TOO_LITTLE, Promises
 from optim._engine.search.explore.repairs import Near
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.select.goal import Objective
-from optim._engine.search.settings import Goal
+from optim._engine.search.settings import CLOCKED
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, Trial, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
@@ -34,18 +39,12 @@ from optim.passes import Role, Stage
 _REPAIRED = 2
 """The fastest that are repaired at once: the stages repair what else is near."""
 
-_WHATEVER_THE_TIME = 2
-"""Passes that are looked at even where asking them took all the time there is: what promises most is among them."""
-
 _FIRST_SHARE = 0.6
-"""Of the time for candidates, for those passes, however slow the machine: what is tried in their place promises less,
-and with more nothing is left to go on with."""
+"""Of the time for candidates, for the best guess of each plugin and stage, however slow the machine: what is tried in
+its place promises less, and with more nothing is left to go on with."""
 
 WORTH_A_REPAIR = 0.95
 """Latency to the original's: what is repaired has less of its gain left."""
-
-_FOR_THE_GOAL = 1.0
-"""What a pass promises that is there for the goal of the run alone: it comes before all that is tried for any goal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,8 @@ class FirstLooks:
         time: of the search.
 
     Attributes:
-        hoped: by their digest, ratios of what was repaired and not timed since: those that it had before.
+        hoped: by their digest, ratios of what was not timed by the goal: those that it had before it was repaired, or
+            that its calls let expect.
     """
 
     def __init__(self, bench: Workbench, expander: Expander, clock: Clock, journal: Journal, time: TimeBudget) -> None:
@@ -84,18 +84,22 @@ class FirstLooks:
         self._promises: Promises = expander.promises
         self.hoped: dict[str, float] = {}
 
-    def run(self, plan: Plan, start: float) -> list[Measured]:
+    def run(self, plan: Plan, start: float, *, likeliest: bool = True) -> list[Measured]:
         """Looks at each pass; returns what holds. Rows of the journal and promises have the rest.
 
         Args:
             plan: the passes.
             start: latency ratio of the original where candidates run.
+            likeliest: begin with what is there for the goal of answers alone; where that does not fit, without it.
 
         Returns:
             What was timed, and what was repaired since.
         """
-        passes = _fair_order(plan, self._objective.goal)
-        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan)
+        passes, begin = fair_order(plan, self._objective.goal), plan.forced()
+        if self._objective.goal == "generate" and likeliest:
+            begin += [one for one in passes if for_goal(one, "generate") and not one.pass_class.lossy]
+            passes = [one for one in passes if "generate" in one.pass_class.suits] if begin else passes
+        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan, begin)
         if not named.is_one and (len(passes) < 2 or plan.forced()):
             for planned in passes:
                 self._promises.leave_open(step_of(planned.offered))
@@ -104,9 +108,9 @@ class FirstLooks:
         self._bench.teller.stage("first looks", lambda: self._bench.run_time.left)
         chain = named.make()
         if chain is None:
-            return []
+            return self.run(plan, start, likeliest=False) if begin != plan.forced() else []
         found = self._try(passes, {}, self._seconds, chain.before)
-        if not plan.forced():
+        if not begin:
             found += self._behind_what_makes_way(plan, passes)
         return self._timed(found, start, chain.whole)
 
@@ -135,13 +139,20 @@ class FirstLooks:
             self._journal.timed(items[one.candidate.digest], start)
         held = [one.candidate for one in found if one.holds and _begins_with(one.candidate, whole)]
         right = [items[one.digest] for one in [*named, *held] if one.digest in items]
-        right += [Measured(one, None) for one in named if one.digest not in items]
+        right += [Measured(one, None) for one in (*named, *held) if one.digest not in items]
+        self.hoped |= {one.candidate.digest: self._hoped(one, ratios, start) for one in found if one.holds}
         return right + self._repair(found, ratios, start, whole)
+
+    def _hoped(self, one: _Look, ratios: Mapping[str, float], start: float) -> float:
+        """The ratio of what was timed; what was not, as on a busy machine, goes by what it promises."""
+        return ratios.get(one.candidate.digest, start * math.exp(-self._promises.gain(one.attempt.step)))
 
     def _ratio(self, item: Measured) -> float | None:
         """What the goal makes small, to the original's; None where it has no figure."""
         if self._objective.goal == "latency":
             return item.ratio
+        if self._objective.goal in CLOCKED:
+            return self._clock.expected.get(item.digest)
         original = self._objective.figure(Measured(self._bench.original, 1.0), self._clock.base)
         figure = self._objective.figure(item, self._clock.base)
         return figure / original if math.isfinite(figure) and 0 < original < math.inf else None
@@ -152,8 +163,8 @@ class FirstLooks:
         Other types for the weights come first: they are nearest to the original and halve every model, so that
         something is there however short the time.
         """
-        passes = [planned for planned in _fair_order(plan, "size") if planned.pass_class.lossy]
-        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan)
+        passes = [planned for planned in fair_order(plan, "size") if planned.pass_class.lossy]
+        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan, plan.forced())
         if not passes or (plan.forced() and not named.is_one):
             return []
         self._bench.say("first looks")
@@ -167,21 +178,21 @@ class FirstLooks:
         held += [chain.whole] if chain.whole.steps else []
         return sorted((Measured(one, None) for one in held), key=lambda item: item.candidate.size_bytes)
 
-    def _seconds(self, place: int) -> float:
-        """For the first looks that are timed: a third of the search."""
-        if place < _WHATEVER_THE_TIME and not self._time.is_up:  # what cannot be proven any more need not be found
+    def _seconds(self, leads: bool) -> float:
+        """For the first looks that are timed: a third of the search; the leading ones whatever the time."""
+        if leads and not self._time.is_up:  # what cannot be proven any more need not be found
             return max(self._time.for_first_looks, self._time.grace_s, _FIRST_SHARE * self._time.for_candidate())
         return self._time.for_first_looks
 
-    def _seconds_for_size(self, place: int) -> float:
+    def _seconds_for_size(self, leads: bool) -> float:
         """For the first looks that are not timed: what candidates have."""
-        return max(self._time.for_candidate(), self._time.grace_s if place < _WHATEVER_THE_TIME else 0.0)
+        return max(self._time.for_candidate(), self._time.grace_s if leads else 0.0)
 
     def _try(
         self,
         passes: Sequence[Planned],
         gains: Mapping[str, float],
-        seconds: Callable[[int], float],
+        seconds: Callable[[bool], float],
         before: Callable[[Planned], Candidate],
     ) -> list[_Look]:
         """The best guess of each pass on the original.
@@ -189,7 +200,7 @@ class FirstLooks:
         Args:
             passes: that are asked for a guess.
             gains: what they promise, by name; none: what is known of their guesses, by the second.
-            seconds: for each in its turn.
+            seconds: for each in its turn; whether it is a leading one decides.
             before: the chain that a pass is tried on: passes that were named, else the original.
         """
         wanted: list[tuple[Planned, Candidate, Attempt]] = []
@@ -209,12 +220,15 @@ class FirstLooks:
                 else:
                     wanted.append((planned, parent, attempt))
         values = gains or {planned.ordered.name: self._per_second(planned, attempt) for planned, _, attempt in wanted}
-        order = [planned.ordered.name for planned in _in_turns([planned for planned, _, _ in wanted], values)]
-        wanted.sort(key=lambda one: order.index(one[0].ordered.name))
+        order = in_turns([planned for planned, _, _ in wanted], values)
+        promised = gains or {planned.ordered.name: self._gain(planned, attempt) for planned, _, attempt in wanted}
+        leading = leading_of(order, [planned for planned, _, _ in wanted], promised)
+        names = [planned.ordered.name for planned in (*leading, *(one for one in order if one not in leading))]
+        wanted.sort(key=lambda one: names.index(one[0].ordered.name))
         trials = [Trial(parent, planned.offered, attempt.step.options) for planned, parent, attempt in wanted]
 
         self._bench.teller.more(len(trials))
-        outcomes = self._bench.try_all(trials, seconds)
+        outcomes = self._bench.try_all(trials, lambda place: seconds(place < len(leading)))
         looks = []
         for (planned, parent, attempt), tried in zip(wanted, outcomes, strict=True):
             if tried is None or tried.ran_out:
@@ -223,10 +237,13 @@ class FirstLooks:
                 looks.append(self._look(planned, parent, attempt, tried))
         return [look for look in looks if look is not None]
 
+    def _gain(self, planned: Planned, attempt: Attempt) -> float:
+        """What a look promises."""
+        return self._promises.gain(attempt.step) + for_goal(planned, self._objective.goal)
+
     def _per_second(self, planned: Planned, attempt: Attempt) -> float:
         """What a look promises for each of its seconds, those of its lane in the race among them."""
-        gain = self._promises.gain(attempt.step) + _for_goal(planned, self._objective.goal)
-        return gain / (self._promises.expected_s(attempt.step.pass_name) + self._time.lane_s)
+        return self._gain(planned, attempt) / (self._promises.expected_s(attempt.step.pass_name) + self._time.lane_s)
 
     def _look(self, planned: Planned, parent: Candidate, attempt: Attempt, tried: Tried) -> _Look | None:
         """What came of a first guess; None where it is wrong, or too far from the budget to be repaired."""
@@ -276,14 +293,10 @@ class FirstLooks:
     def _repair(
         self, found: Sequence[_Look], ratios: Mapping[str, float], start: float, whole: Candidate
     ) -> list[Measured]:
-        """Repairs what is faster than anything that holds, the fastest first; returns what holds then.
-
-        What was not timed, as on a busy machine, goes by what it promises.
-        """
+        """Repairs what is faster than anything that holds, the fastest first; returns what holds then."""
 
         def ratio(one: _Look) -> float:
-            promised = start * math.exp(-self._promises.gain(one.attempt.step))
-            return ratios.get(one.candidate.digest, promised)
+            return self._hoped(one, ratios, start)
 
         held = min((ratio(one) for one in found if one.holds), default=start)
         broken = sorted((one for one in found if not one.holds), key=ratio)
@@ -304,29 +317,3 @@ class FirstLooks:
 def _begins_with(candidate: Candidate, chain: Candidate) -> bool:
     """Whether a candidate was made of a chain: what was named is in it."""
     return candidate.steps[: len(chain.steps)] == chain.steps
-
-
-def _for_goal(planned: Planned, goal: Goal) -> float:
-    """What a pass promises for being there for the goal of the run."""
-    return _FOR_THE_GOAL if goal in planned.pass_class.goals else 0.0
-
-
-def _fair_order(plan: Plan, goal: Goal = "latency") -> list[Planned]:
-    """Passes before the stage tune that make a model better: by what they promise, a pass of each plugin in turn."""
-    passes = [
-        planned
-        for stage, those in plan.stages.items()
-        for planned in those
-        if stage is not Stage.TUNE and planned.pass_class.role is Role.IMPROVE and not planned.forced
-    ]
-    guessed = {one.ordered.name: GUESSES.get(one.ordered.offered.stage, 0.0) + _for_goal(one, goal) for one in passes}
-    return _in_turns(passes, guessed)
-
-
-def _in_turns(passes: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
-    """Settings first, which cost next to nothing, then what promises most; a pass of each plugin in turn."""
-    by_plugin: dict[str, list[Planned]] = defaultdict(list)
-    for planned in sorted(passes, key=lambda one: (not one.pass_class.session_only, -gains[one.ordered.name])):
-        by_plugin[planned.offered.plugin.name].append(planned)
-    turns = zip_longest(*by_plugin.values())
-    return [planned for turn in turns for planned in turn if planned is not None]

@@ -52,13 +52,16 @@ class KernelGains:
         self._measured_here = False
 
     def find(self) -> None:
-        """Take what is known of this machine, or measure it; a disturbed machine goes by the backend's tables."""
+        """Take what is known of this machine, or measure it.
+
+        A disturbed machine, and a run that is too short for measuring, go by the backend's tables.
+        """
         bench = self._bench
         key = cache_key("kernels", bench.machine, bench.keys.backend, bench.prepared.versions)
         known = bench.store.read("steps", key, kernels.Answer)
-        if known is None and self.measures and bench.target.timed and bench.run_time.left >= LEAST_S:
-            known = self._measure(key)
-            if known is not None and not _is_disturbed(known.measured):
+        if known is None and self.measures and bench.target.timed:
+            known = self._measure(key) if bench.run_time.left >= LEAST_S else self._tables()
+            if known is not None and known.measured and not _is_disturbed(known.measured):
                 bench.store.write("steps", key, to_wire(known))
         if known is None:
             return
@@ -90,6 +93,14 @@ class KernelGains:
     def are_measured(self) -> bool:
         """Whether they were timed on this machine."""
         return self._measured_here
+
+    def _tables(self) -> kernels.Answer | None:
+        """What the backend knows of machines like this one."""
+        request = kernels.Request(self._bench.place, self._bench.store.models, timed=False)
+        try:
+            return self._bench.runner.call(kernels.JOB, request, timeout_s=MEASURING_S)
+        except WorkerFailed:  # passes are guessed by their stage then
+            return None
 
     def _measure(self, key: str) -> kernels.Answer | None:
         """Time the kernels, unless another run has done so while this one waited for its turn."""

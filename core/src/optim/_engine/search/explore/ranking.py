@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from optim._engine.search.measure.clock import Clock
@@ -22,7 +23,8 @@ class Ranking:
         timed: whether time means something on the target.
 
     Attributes:
-        hoped: by their digest, ratios of what was not timed: those that it had before it was repaired.
+        hoped: by their digest, ratios of what was not timed by the goal: those that it had before it was repaired, or
+            that a first look at its calls lets expect.
     """
 
     def __init__(self, objective: Objective, clock: Clock, original: Candidate, *, timed: bool) -> None:
@@ -34,9 +36,10 @@ class Ranking:
 
     def figure(self, item: Measured) -> float:
         """Returns what is made small."""
-        if item.ratio is None and item.digest in self.hoped:
+        figure = self._objective.figure(item, self._clock.base)
+        if item.digest in self.hoped and (item.ratio is None or math.isinf(figure)):
             return self.hoped[item.digest] * self._objective.figure(self._original, self._clock.base)
-        return self._objective.figure(item, self._clock.base)
+        return figure
 
     def of(self, items: Iterable[Measured]) -> list[Measured]:
         """Returns them, the best first."""

@@ -12,9 +12,10 @@ from typing import Any
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
-from optim._engine.search.journal import Journal, step_of
+from optim._engine.search.journal import Journal, chain_key, chain_of, step_of
 from optim._engine.search.plan import Planned
 from optim._engine.search.scoreboard import Scoreboard
+from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Mended, Repairer
 from optim._engine.search.state import Attempt, Candidate, Step, Trial
 from optim._engine.search.time_budget import TimeBudget
@@ -52,6 +53,7 @@ class Repairs:
 
     Attributes:
         near: what may be repaired with more time.
+        rough: by their chain, what was repaired in too little time, as it was before.
     """
 
     def __init__(
@@ -72,6 +74,8 @@ class Repairs:
         self._repaired_as: dict[tuple[str, str], _Repaired] = {}
         self._found: dict[tuple[str, tuple[str, str]], Candidate | None] = {}
         self.near: dict[tuple[str, tuple[str, str]], Near] = {}
+        self.rough: dict[tuple[tuple[str, str], ...], Near] = {}
+        self._chains = Chains(bench, journal, time)
 
     def closest(self, tried: Sequence[tuple[Attempt, Tried]]) -> tuple[Attempt, Tried] | None:
         """Returns the closest of the candidates that broke the budget and can be repaired."""
@@ -106,6 +110,22 @@ class Repairs:
         one.attempt.unrepaired = ""
         return self.repair(one.parent, one.planned, one.attempt, one.tried)
 
+    def refine(self, candidate: Candidate) -> Candidate | None:
+        """Repairs the step of a chain again that was repaired in too little time, and applies the rest anew.
+
+        Returns:
+            What holds then; None where nothing was repaired so, or nothing else was found now.
+        """
+        steps = candidate.steps
+        for place in range(len(steps), 0, -1):
+            rough = self.rough.pop(chain_of(candidate.target, steps[:place]), None)
+            if rough is not None:
+                found = self.repair_again(rough)
+                if found is None or found.steps == steps[:place]:
+                    return None
+                return self._chains.apply(steps[place:], found)
+        return None
+
     def _repair(self, parent: Candidate, one: Planned, attempt: Attempt, outcome: Tried) -> Candidate | None:
         new, again = self._repair_to(self._repairer.aim(outcome), parent, one, attempt, outcome)
         if new is None and again is not None and again.answer is not None:
@@ -132,7 +152,10 @@ class Repairs:
         if found is None:
             return None, None
         self._repaired_as[attempt.step.key] = _Repaired(limit, found)
-        return self._try_repaired(parent, planned, attempt, found.options)
+        new, tried = self._try_repaired(parent, planned, attempt, found.options)
+        if new is not None and found.rough:
+            self.rough[chain_key(new)] = Near(parent, planned, attempt, outcome)
+        return new, tried
 
     def _try_repaired(
         self, parent: Candidate, planned: Planned, broken: Attempt, options: dict[str, Any], notes: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Rescue: where nothing is found that an end could prove, the time of the end repairs what is fast and near the budget.
 
 The end of a run has seconds for several models that contend. As long as there is none, all but the proof of one is
-better spent on finding one.
+better spent on finding one. A repair that was cut short is taken up again where exploring ended with time left.
 """
 
 from __future__ import annotations
@@ -57,6 +57,18 @@ class Rescue:
                 self._ranking.hoped[repaired.digest] = self._latency(one)
                 return [Measured(repaired, None)]
         return []
+
+    def refined(self, ranking: list[Measured]) -> list[Measured]:
+        """With the best once more, where its repair was cut short and search time is left; the last race has both."""
+        best = ranking[0]
+        with self._time.repairing_on():
+            if self._time.left_for_repairs < LEAST_REPAIR_S:
+                return ranking
+            found = self._repairs.refine(best.candidate)
+        if found is None:
+            return ranking
+        self._ranking.hoped[found.digest] = self._ranking.figure(best)
+        return [Measured(found, None), *ranking]
 
     def _latency(self, one: Near) -> float:
         """The ratio to expect."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from optim._engine.gate.budget import Budget
 from optim._engine.search.effort import Effort
 from optim._engine.search.lane_seconds import LEAST_LANES
-from optim._engine.search.measure.lane_figures import joined
+from optim._engine.search.measure.lane_figures import expected_of, joined
 from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, race_candidates
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.state import Candidate, LaneResult, Measured
@@ -34,6 +34,7 @@ class Clock:
     Attributes:
         base: the original in the last race.
         board: what was found of each model.
+        expected: by their digest, what first looks let expect of the goal's own clock, to the original's.
     """
 
     def __init__(self, bench: Workbench, budget: Budget, time: TimeBudget) -> None:
@@ -42,6 +43,7 @@ class Clock:
         self._time = time
         self.base: LaneResult | None = None
         self.board = Scoreboard()
+        self.expected: dict[str, float] = {}
         time.expect_lanes(bench.prepared.open_s, bench.prepared.run_s, len(bench.prepared.timed))
 
     def is_beaten(self, candidate: Candidate) -> bool:
@@ -79,6 +81,9 @@ class Clock:
     def first_look(self, candidates: Sequence[Candidate], seconds: float) -> list[Measured]:
         """A few rounds on one sample for candidates that were compared already, within the budget or not.
 
+        Calls alone are timed, also where the goal has a clock of its own: one round of whole answers, of requests in
+        flight or of starts takes seconds for each model.
+
         Returns:
             Those that run, in order; nothing is decided by it.
         """
@@ -90,9 +95,10 @@ class Clock:
         for start in range(0, len(candidates), width):
             heat = candidates[start : start + width]
             effort = self._time.first_look(seconds * len(heat) / len(candidates))
-            base, results = race_candidates(self._bench, heat, effort, Wanted("first look"))
+            base, results = race_candidates(self._bench, heat, effort, Wanted("first look", plain=True))
             self._note_base(base)
             self._time.note_lanes(base.open_s)
+            self._expect(heat, results, base)
             found += [
                 Measured(one, None).timed(result)
                 for one, result in zip(heat, results, strict=True)
@@ -172,6 +178,13 @@ class Clock:
         self._bench.say("running the result on every sample")
         result = self.board[candidate].result = check_candidate(self._bench, candidate)
         return None if self._objects(candidate, result) else Measured.of(candidate, result)
+
+    def _expect(self, candidates: Sequence[Candidate], results: Sequence[LaneResult], base: LaneResult) -> None:
+        """Note what calls, or starts, let expect of the goal's own clock."""
+        for candidate, result in zip(candidates, results, strict=True):
+            expected = expected_of(self._bench.settings.goal, result, base)
+            if expected is not None:
+                self.expected[candidate.digest] = expected
 
     def _note_base(self, base: LaneResult) -> None:
         """Keep the original's figures; a race that was over before it was open has none."""

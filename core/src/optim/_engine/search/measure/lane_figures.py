@@ -10,6 +10,7 @@ import numpy as np
 from optim._engine.jobs.clocks.goal_clock import Figure
 from optim._engine.jobs.clocks.serving import Percentiles, Throughput, percentiles
 from optim._engine.search.measure.statistics import joined_ratio, paired_ratio
+from optim._engine.search.settings import CLOCKED, Goal
 from optim._engine.search.state import LaneResult, Ratio
 
 
@@ -46,6 +47,23 @@ def throughput(figures: Sequence[Figure], kept: Sequence[int]) -> Throughput | N
     if served is None or calls is None:
         return None
     return Throughput(served, 1 / float(np.median([figure.seconds for figure in counted])), calls)
+
+
+def expected_of(goal: Goal, own: LaneResult, base: LaneResult) -> float | None:
+    """What one look at calls lets expect of a goal's own clock, to the original's; None where it says nothing.
+
+    A start is an opening and a first call, which every lane does before its race. Answers and requests in flight are
+    made of calls.
+    """
+    if goal not in CLOCKED or own.ratio is None:
+        return None
+    if goal != "startup":
+        return own.ratio.value
+    starts = [result.ready.start for result in (own, base) if result.ready is not None and result.ready.start]
+    if len(starts) < len((own, base)):
+        return None
+    started, of_base = (start.open_s + sum(start.first_s[:1]) for start in starts)
+    return started / of_base if of_base > 0 else None
 
 
 def joined(first: LaneResult, second: LaneResult) -> LaneResult:

@@ -4,7 +4,8 @@ Each model runs in a fresh process of its own (a lane). A round runs every lane 
 run and a burst of timed ones for each sample, whose median counts. Only one lane works at a time. A lane's ratio is
 the geometric mean over samples of lane / base in the same round; rounds in which other processes took more than 3 %
 of the machine are dropped, as long as enough others remain. Lanes are opened before the race has its turn at the
-machine's clock: that takes as long as the rounds, and no time of it is compared.
+machine's clock: that takes as long as the rounds, and no time of it is compared. A race with patience for quiet rounds
+asks other runs for quiet.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from optim._engine.search.measure.lane_figures import goal_ratio, sample_calls, 
 from optim._engine.search.measure.noise_watch import NoiseWatch
 from optim._engine.search.measure.statistics import paired_ratio
 from optim._engine.search.state import LaneResult, Ratio
+from optim._engine.search.turns import quiet
 from optim.jobs.process import WorkerFailed, WorkerProcess
 from optim.jobs.wire import from_wire
 
@@ -104,7 +106,7 @@ def race(
         for i, one in running.items():
             one.racing = i == 0 or admit is None or admit(i - 1, one.ready)
         asked = time.monotonic()
-        with turn():
+        with turn(), quiet() if effort.patience_s else nullcontext():
             rounds = _run_rounds(running, effort, seed, end + time.monotonic() - asked)
     finally:
         for lane in opened:

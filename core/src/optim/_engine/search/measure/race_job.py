@@ -9,8 +9,9 @@ from optim._engine.gate.budget import Budget
 from optim._engine.jobs import lane
 from optim._engine.jobs.lane import Ready
 from optim._engine.search.effort import Effort
-from optim._engine.search.measure.race import Turn, look, race
+from optim._engine.search.measure.race import look, race
 from optim._engine.search.state import LaneResult
+from optim._engine.search.turns import Turns
 
 MODULE = __name__
 
@@ -66,25 +67,27 @@ class Answer:
     lanes: tuple[LaneResult, ...]
 
 
-def run(request: Request, turn: Turn) -> Answer:
+def run(request: Request, turns: Turns) -> Answer:
     """Have the race, or the look.
 
     Args:
         request: what is asked.
-        turn: at the machine's clock.
+        turns: at the machine's clock.
 
     Raises:
         WorkerFailed: the base itself does not run.
     """
     if request.effort is None:
         return Answer(look(request.base, request.timeout_s), ())
-    with nullcontext() if request.opens_beside else turn():
+    if request.opens_beside:
+        turns.await_quiet_end()
+    with nullcontext() if request.opens_beside else turns.turn():
         base, lanes = race(
             request.base,
             request.lanes,
             request.effort,
             request.seed,
             request.admission,
-            turn if request.opens_beside else nullcontext,
+            turns.turn if request.opens_beside else nullcontext,
         )
     return Answer(base, tuple(lanes))

@@ -65,6 +65,7 @@ class Wanted:
         budget: what a candidate must keep within to be timed; None: all are timed.
         places: where the original itself is timed elsewhere, after the candidates.
         programs: clocks of other programs, each in a lane of its own, after the places.
+        plain: whether calls alone are timed, whatever clock the goal has.
     """
 
     purpose: str
@@ -73,6 +74,7 @@ class Wanted:
     budget: Budget | None = None
     places: tuple[Place, ...] = ()
     programs: tuple[Clock, ...] = ()
+    plain: bool = False
 
 
 def race_candidates(
@@ -83,10 +85,11 @@ def race_candidates(
     Returns:
         What became of the original, and of every candidate and place, in order.
     """
-    clock = clock_of(bench.settings.goal, bench.settings.workload, bench.settings.max_latency_ms)
+    settings = bench.settings
+    clock = None if wanted.plain else clock_of(settings.goal, settings.workload, settings.max_latency_ms)
     if clock is not None:
         effort = replace(effort, drop=False)  # what is slow to run may be better by the goal
-    key = bench.keys.race(candidates, effort, [to_wire(wanted), to_wire(clock), bench.settings.batch_invariant])
+    key = bench.keys.race(candidates, effort, [to_wire(wanted), to_wire(clock), settings.batch_invariant])
     known = bench.runner.known(key, tuple[LaneResult, list[LaneResult]])
     if known is not None:
         return known
@@ -234,7 +237,7 @@ def _have(bench: Workbench, request: race_job.Request) -> race_job.Answer:
         WorkerFailed: the base itself does not run.
     """
     if bench.elsewhere is None:
-        return race_job.run(request, bench.turns.turn)
+        return race_job.run(request, bench.turns)
     timed = request.effort is not None
     work = Work(race_job.MODULE, to_wire(request), math.inf, timed=timed, parent=True)
     done = bench.elsewhere.do(work)
